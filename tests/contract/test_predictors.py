@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
-from laxity_profiler.model.model_fit import ModelFit, Setting, SettingFit, StepFit
-from laxity_profiler.overhead.costs import CLUSTER, Costs, ModelCosts
+from laxity_profiler.model.curve import ONE_WIDTH, Level, WidthCurve
+from laxity_profiler.model.model_fit import ModelFit, SettingFit, StepFit, WorkloadSetting
+from laxity_profiler.overhead.costs import CLUSTER, ModelCosts, StopCosts
 from laxity_profiler.overhead.part import PartFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.contract.predictor_exam import EXAM, Bench, Question, named
@@ -18,15 +18,17 @@ from tests.support.runs import World
 def rich() -> HistoryPredictor:
     """Several models: measured widths that get slower, several settings, a fit over batches."""
     falling = SettingFit(
-        Setting(),
+        WorkloadSetting(),
         tuple(
             Level(width, seconds, 0.02, 3, 30)
             for width, seconds in ((1, 60.0), (2, 33.0), (4, 21.0), (8, 25.0))
         ),
-        Curve(12.0, 47.0, 0.5),
+        WidthCurve(12.0, 47.0, 0.5),
     )
     settings = tuple(
-        SettingFit(Setting(samples, batch), (Level(1, samples / 1_000, 0.05, 2, 9),), ONE_WIDTH)
+        SettingFit(
+            WorkloadSetting(samples, batch), (Level(1, samples / 1_000, 0.05, 2, 9),), ONE_WIDTH
+        )
         for samples, batch in ((10_000, 32), (10_000, 64), (50_000, 64))
     )
     learned = World(3).predictor(12, epochs=20).models
@@ -36,7 +38,7 @@ def rich() -> HistoryPredictor:
             *learned,
             ModelFit("rnn", settings, step=StepFit(0.01, 0.001, 0.002, 0.05, 1, 8)),
         ),
-        Costs(
+        StopCosts(
             (
                 ModelCosts("cnn", (PartFit("resume", 12.0, 0.2, 9),)),
                 ModelCosts(
@@ -88,9 +90,9 @@ def test_the_version_changes_with_every_parameter() -> None:
         ),
     ]
     predictors = [HistoryPredictor((one,)) for one in (model, *changed)]
-    predictors.append(HistoryPredictor((model,), Costs((), CLUSTER)))
+    predictors.append(HistoryPredictor((model,), StopCosts((), CLUSTER)))
     steeper = dataclasses.replace(CLUSTER[0], per_worker=0.1)
-    predictors.append(HistoryPredictor((model,), Costs((), (steeper, *CLUSTER[1:]))))
+    predictors.append(HistoryPredictor((model,), StopCosts((), (steeper, *CLUSTER[1:]))))
 
     assert len({one.version for one in predictors}) == len(predictors)
 

@@ -14,7 +14,7 @@ from laxity_profiler.history.history import Epoch, TrainingRun
 from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.learning.fit_model import fit_model, node_workers, split_runs
-from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level, interpolate_curve
+from laxity_profiler.model.curve import ONE_WIDTH, Level, WidthCurve, interpolate_curve
 from laxity_profiler.overhead.costs import PRIORS, fit_costs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
@@ -25,9 +25,9 @@ SIZES = st.none() | st.integers(1, 2**62)
 
 
 @st.composite
-def curves(draw: st.DrawFn) -> Curve:
+def curves(draw: st.DrawFn) -> WidthCurve:
     share = st.floats(1e-6, 1e6)
-    return Curve(draw(share), draw(share), draw(share), draw(share))
+    return WidthCurve(draw(share), draw(share), draw(share), draw(share))
 
 
 @st.composite
@@ -76,7 +76,7 @@ def test_a_width_that_ran_on_other_nodes_only_is_read(nodes: int) -> None:
     nodes=NODES,
 )
 def test_any_levels_are_read_at_any_width_on_any_nodes(
-    levels: list[tuple[int, int | None, float]], curve: Curve, width: int, nodes: int | None
+    levels: list[tuple[int, int | None, float]], curve: WidthCurve, width: int, nodes: int | None
 ) -> None:
     ordered = sorted(levels, key=lambda row: (row[0], row[1] or 0))
     known = [Level(wide, seconds, 0.1, 1, 1, lay_on) for wide, lay_on, seconds in ordered]

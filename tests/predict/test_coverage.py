@@ -14,7 +14,7 @@ from laxity_profiler.model.calibration import (
     measure_coverage,
     score_quantiles,
 )
-from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import World
 
@@ -121,8 +121,8 @@ def after_a_slower_node(seen: int, *, finishes: int = 300) -> float:
     before, held = World(51), 0
     slower = World(52, epoch_s=13.0)
     for _ in range(finishes // 5):
-        found = [Stretch(Setting(), 2, before.run(EPOCHS)) for _ in range(30)]
-        found += [Stretch(Setting(), 2, slower.run(EPOCHS)) for _ in range(seen)]
+        found = [Stretch(WorkloadSetting(), 2, before.run(EPOCHS)) for _ in range(30)]
+        found += [Stretch(WorkloadSetting(), 2, slower.run(EPOCHS)) for _ in range(seen)]
         predictor = HistoryPredictor((fit_model("mlp", found),))
         said = predictor.remaining(what(), NO_PROGRESS, 2).p90_s
         held += sum(sum(slower.run(EPOCHS)) <= said for _ in range(5))

@@ -15,7 +15,7 @@ from laxity_profiler.learning.fit_model import Stretch, fit_model
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.model.calibration import adapt_level
 from laxity_profiler.model.drift import Drift, drift_of, places
-from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import START_AT, World, history_in, trained, workload
 
@@ -67,7 +67,7 @@ def _rows(path: Levels, seed: int, taught: int, judged: int) -> Iterator[tuple[b
             said = HistoryPredictor((fit,)).remaining(Workload("mlp", EPOCHS), NO_PROGRESS, 2)
             hits.append(sum(epochs) <= said.p90_s)
             yield hits[-1], said.p90_s / said.p50_s
-        found.append(Stretch(Setting(), 2, epochs))
+        found.append(Stretch(WorkloadSetting(), 2, epochs))
 
 
 @pytest.mark.parametrize(

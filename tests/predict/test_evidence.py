@@ -17,7 +17,7 @@ from laxity_profiler.learning.backtest import (
     run_backtests,
 )
 from laxity_profiler.learning.fit_model import Stretch
-from laxity_profiler.model.model_fit import ModelFit, Setting
+from laxity_profiler.model.model_fit import ModelFit, WorkloadSetting
 from laxity_profiler.registry.calibration_run import (
     coverage_of,
     digest_of,
@@ -39,7 +39,7 @@ def outcome(actual_s: float, *, model: str = "mlp", stage: str = "start") -> Pre
 
 def test_a_quantile_of_past_runs_holds_as_often_as_it_says() -> None:
     world = World(3, spread=0.08, noise=0.06)
-    found = run_backtests("mlp", [Stretch(Setting(), 2, world.run(20)) for _ in range(400)])
+    found = run_backtests("mlp", [Stretch(WorkloadSetting(), 2, world.run(20)) for _ in range(400)])
 
     for stage in ("start", "half"):
         points = calibration_curve([one for one in found if one.stage == stage])
@@ -52,7 +52,7 @@ def test_a_quantile_of_past_runs_holds_as_often_as_it_says() -> None:
 def test_an_error_that_the_model_does_not_know_of_shows_as_missed_quantiles() -> None:
     runs = [(10.0 + 0.1 * (k % 3),) * 6 for k in range(40)]
     runs += [(13.0 + 3.0 * (k % 2),) * 6 for k in range(6)]
-    found = run_backtests("mlp", [Stretch(Setting(), 1, run) for run in runs])
+    found = run_backtests("mlp", [Stretch(WorkloadSetting(), 1, run) for run in runs])
 
     last = [one for one in found if one.stage == "start"][-6:]
     assert sum(one.actual_s <= one.quantiles_s[-1] for one in last) < 6
@@ -60,7 +60,8 @@ def test_an_error_that_the_model_does_not_know_of_shows_as_missed_quantiles() ->
 
 def test_the_first_runs_are_judged_by_assumed_factors() -> None:
     found = run_backtests(
-        "mlp", [Stretch(Setting(), 1, (2.0, 2.1)), Stretch(Setting(), 1, (2.2, 2.0))]
+        "mlp",
+        [Stretch(WorkloadSetting(), 1, (2.0, 2.1)), Stretch(WorkloadSetting(), 1, (2.2, 2.0))],
     )
 
     assert [one.stage for one in found] == ["start", "half", "start", "half"]
@@ -72,7 +73,7 @@ def test_the_first_runs_are_judged_by_assumed_factors() -> None:
 
 
 def test_one_run_has_no_others_to_be_predicted_from() -> None:
-    assert run_backtests("mlp", [Stretch(Setting(), 1, (2.0, 2.1, 1.9))]) == []
+    assert run_backtests("mlp", [Stretch(WorkloadSetting(), 1, (2.0, 2.1, 1.9))]) == []
     assert error_metrics([]) == {}
 
 

@@ -9,7 +9,7 @@ import pytest
 from laxity_profiler.estimate import NO_PROGRESS, Workload
 from laxity_profiler.history.history import Epoch, History
 from laxity_profiler.learning.learner import Learner
-from laxity_profiler.model.curve import Curve, Level, interpolate_curve
+from laxity_profiler.model.curve import Level, WidthCurve, interpolate_curve
 from laxity_profiler.model.scaling import StepTime, fit_curve
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import (
@@ -185,7 +185,7 @@ def test_one_width_on_one_node_and_on_two_shows_the_difference() -> None:
 
 def test_a_level_between_two_others_beyond_the_node_is_bent_through_them() -> None:
     levels = [Level(4, 12.0, 0.01, 3, 9, 1), Level(8, 15.0, 0.01, 3, 9, 2), Level(32, 11.5, 0.01, 3, 9, 8)]  # fmt: skip
-    curve = Curve(2.0, 40.0, 0.0, 8.0)
+    curve = WidthCurve(2.0, 40.0, 0.0, 8.0)
 
     between, error = interpolate_curve(levels, curve, 16, 4)
 

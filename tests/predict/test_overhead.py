@@ -11,7 +11,7 @@ import pytest
 
 from laxity_profiler.estimate import Estimate, Workload
 from laxity_profiler.history.report_fold import ObservedStop
-from laxity_profiler.overhead.costs import CLUSTER, Costs, fit_costs
+from laxity_profiler.overhead.costs import CLUSTER, StopCosts, fit_costs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_profiler.registry.overhead_entry import (
     cross_validate,
@@ -165,8 +165,8 @@ def test_costs_are_the_same_after_json_and_old_ones_are_read() -> None:
         "pooled": [{"part": "resume", "seconds": 30.0, "error": 0.35, "n": 0}],
     }  # fmt: skip
 
-    again = Costs.from_json(json.loads(json.dumps(costs.to_json())))
-    said = Costs.from_json(old).estimate("mlp", ("resume",), 1)
+    again = StopCosts.from_json(json.loads(json.dumps(costs.to_json())))
+    said = StopCosts.from_json(old).estimate("mlp", ("resume",), 1)
 
     assert again == costs
     assert (said.p50_s, said.source) == (9.0, "history")

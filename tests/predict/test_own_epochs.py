@@ -6,12 +6,16 @@ import pytest
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_profiler.learning.fit_model import Stretch, fit_model
-from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 
 def learned(times: dict[int, list[list[float]]], model: str = "mlp") -> HistoryPredictor:
-    found = [Stretch(Setting(), width, tuple(run)) for width, runs in times.items() for run in runs]
+    found = [
+        Stretch(WorkloadSetting(), width, tuple(run))
+        for width, runs in times.items()
+        for run in runs
+    ]
     return HistoryPredictor((fit_model(model, found),))
 
 

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from laxity_profiler.model.curve import Curve, Level, interpolate_curve, paying_widths, peak_width
+from laxity_profiler.model.curve import (
+    Level,
+    WidthCurve,
+    interpolate_curve,
+    paying_widths,
+    peak_width,
+)
 from laxity_profiler.model.scaling import EpochTime, StepTime, fit_curve, four_points
 from tests.support.throughput import TRUTH, grid, step_s
 
@@ -150,7 +156,7 @@ def test_a_curve_is_positive_everywhere(points: list[tuple[int, float]]) -> None
 
 def test_a_curve_goes_through_what_was_measured_and_is_unsure_away_from_it() -> None:
     levels = [Level(1, 10.0, 0.02, 3, 9), Level(4, 4.0, 0.02, 3, 9)]
-    curve = Curve(2.0, 8.0)
+    curve = WidthCurve(2.0, 8.0)
 
     at = {width: interpolate_curve(levels, curve, width) for width in (1, 2, 4, 16)}
 

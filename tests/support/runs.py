@@ -10,7 +10,7 @@ from laxity_profiler.estimate import Workload
 from laxity_profiler.history.history import History
 from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.learning.fit_model import Stretch, fit_model
-from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 START_AT = 1_000_000.0
@@ -98,7 +98,7 @@ class World:
         )
 
     def predictor(self, runs: int, *, epochs: int, width: int = 2) -> HistoryPredictor:
-        found = [Stretch(Setting(), width, self.run(epochs)) for _ in range(runs)]
+        found = [Stretch(WorkloadSetting(), width, self.run(epochs)) for _ in range(runs)]
         return HistoryPredictor((fit_model("mlp", found),))
 
     def _pace(self, at: int, epochs: int) -> float:

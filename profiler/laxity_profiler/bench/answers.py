@@ -15,7 +15,7 @@ import typer
 
 from laxity_profiler.estimate import Ask, Progress, Workload
 from laxity_profiler.learning.fit_model import Stretch, fit_model
-from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def _draw_model(number: int) -> "ModelFit":
     """Runs on 1 to 8 workers, as fast as these share the work, with noise of 5 %."""
     draw = np.random.default_rng(number)
     stretches = [
-        Stretch(Setting(), width, tuple((60.0 / width * draw.uniform(0.95, 1.05, 20)).tolist()))
+        Stretch(
+            WorkloadSetting(), width, tuple((60.0 / width * draw.uniform(0.95, 1.05, 20)).tolist())
+        )
         for width in (1, 2, 4, 8)
         for _ in range(3)
     ]

@@ -10,8 +10,8 @@ from typing import Final
 
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
-from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
-from laxity_profiler.model.model_fit import Setting, SettingFit
+from laxity_profiler.model.curve import ONE_WIDTH, Level, WidthCurve
+from laxity_profiler.model.model_fit import SettingFit, WorkloadSetting
 from laxity_profiler.model.traffic import NotBelieved, Reading, epoch_from_reading
 
 LOG: Final = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class FirstEpochs:
 
 def first_epochs(readings: Iterable[FirstEpochReading]) -> FirstEpochs:
     """For each model and setting the surest estimate."""
-    best: dict[str, dict[Setting, SettingFit]] = {}
+    best: dict[str, dict[WorkloadSetting, SettingFit]] = {}
     doubts = []
     for reading in sorted(readings, key=lambda reading: reading.uid):
         try:
@@ -55,7 +55,10 @@ def first_epochs(readings: Iterable[FirstEpochReading]) -> FirstEpochs:
             doubts.append((reading.uid, f"an epoch of {estimate.epoch_s:.3g} s"))
             continue
         fit = _fit_reading(
-            Setting.of(reading.workload), reading.reading.width, estimate.epoch_s, estimate.error
+            WorkloadSetting.of(reading.workload),
+            reading.reading.width,
+            estimate.epoch_s,
+            estimate.error,
         )
         surest = best.setdefault(reading.workload.model, {})
         if fit.setting not in surest or fit.levels[0].error < surest[fit.setting].levels[0].error:
@@ -80,7 +83,7 @@ def _has_moved(old: Level, new: Level) -> bool:
     return old.width != new.width or away > NEWS * old.error or new.error < SURER * old.error
 
 
-def _fit_reading(setting: Setting, width: int, epoch_s: float, error: float) -> SettingFit:
+def _fit_reading(setting: WorkloadSetting, width: int, epoch_s: float, error: float) -> SettingFit:
     scale = epoch_s / ONE_WIDTH.epoch_s(width)
-    curve = Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
+    curve = WidthCurve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
     return SettingFit(setting, (Level(width, epoch_s, error, 1, 0),), curve)

@@ -17,9 +17,16 @@ from typing import Final
 from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score
-from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
+from laxity_profiler.model.curve import ONE_WIDTH, Level, WidthCurve
 from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
-from laxity_profiler.model.model_fit import NOISE, SPREAD, ModelFit, Setting, SettingFit, StepFit
+from laxity_profiler.model.model_fit import (
+    NOISE,
+    SPREAD,
+    ModelFit,
+    SettingFit,
+    StepFit,
+    WorkloadSetting,
+)
 from laxity_profiler.model.node_count import fewest_nodes
 from laxity_profiler.model.run_factor import Belief, last_jump, update_belief
 
@@ -34,7 +41,7 @@ LONGEST_MEMORY: Final = 30.0  # inflation of the noise of a mean by resemblance 
 class Stretch:
     """Epochs of one run at one width, warmed up, oldest first, in seconds; on how many nodes."""
 
-    setting: Setting
+    setting: WorkloadSetting
     width: int
     epoch_s: tuple[float, ...]
     only_warm_up: bool = False
@@ -52,7 +59,7 @@ class Regime:
     The last is current.
     """
 
-    setting: Setting
+    setting: WorkloadSetting
     width: int
     stretches: tuple[Stretch, ...]
     is_current: bool = True
@@ -93,7 +100,7 @@ def split_runs(runs: Sequence[TrainingRun], *, gpus_per_node: int | None = None)
     stretches: list[Stretch] = []
     densest = node_workers(runs)
     for run in runs:
-        setting = Setting.of(run.workload)
+        setting = WorkloadSetting.of(run.workload)
         lay_on = partial(fewest_nodes, run.workload, gpus_per_node, densest)
         places = groupby(
             run.epochs, key=lambda stretch: (stretch.width, stretch.nodes or lay_on(stretch.width))
@@ -212,7 +219,7 @@ def backtest_trials(stretches: Sequence[Stretch]) -> list[BacktestTrial]:
 
 def _split_into_regimes(stretches: Sequence[Stretch], noise2: float) -> list[Regime]:
     """Stretches that can be compared, oldest first; cut where the model became slower or faster."""
-    groups: dict[tuple[Setting, int, int | None], list[Stretch]] = {}
+    groups: dict[tuple[WorkloadSetting, int, int | None], list[Stretch]] = {}
     for stretch in stretches:
         groups.setdefault((stretch.setting, stretch.width, stretch.nodes), []).append(stretch)
     regimes = []
@@ -271,7 +278,7 @@ def _run_means(regime: Regime) -> list[tuple[float, int]]:
 
 
 def _fit_settings(regimes: Sequence[Regime], drift: Drift, noise2: float) -> tuple[SettingFit, ...]:
-    by_setting: dict[Setting, list[Level]] = {}
+    by_setting: dict[WorkloadSetting, list[Level]] = {}
     for regime in regimes:
         if regime.is_current:
             level = _fit_level(regime, drift, noise2)
@@ -303,11 +310,11 @@ def _fit_level(regime: Regime, drift: Drift, noise2: float) -> Level:
     return Level(regime.width, mean, math.sqrt(error2), len(group), n, regime.nodes)
 
 
-def _fit_level_curve(levels: Sequence[Level]) -> Curve:
+def _fit_level_curve(levels: Sequence[Level]) -> WidthCurve:
     """Fitted on the levels; with one width the parallel share is assumed."""
     if len(levels) == 1:
         scale = levels[0].epoch_s / ONE_WIDTH.epoch_s(levels[0].width)
-        return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
+        return WidthCurve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
     from laxity_profiler.model.scaling import fit_curve
 
     beyond = [level.is_beyond for level in levels]

@@ -23,7 +23,7 @@ from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
 from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
 from laxity_profiler.model.model_fit import ModelFit, SettingFit
-from laxity_profiler.overhead.costs import PRIORS, Costs, fit_costs, warm_ups
+from laxity_profiler.overhead.costs import PRIORS, StopCosts, fit_costs, warm_ups
 from laxity_profiler.overhead.part import PartFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
@@ -80,7 +80,7 @@ class Learner:
         self._gpus_per_node: int | None = None
         self._needs_rebuild = False  # fits are as they were, and stand in another cluster
         self._lock = RLock()
-        self._current = HistoryPredictor(costs=Costs((), self._prior))
+        self._current = HistoryPredictor(costs=StopCosts((), self._prior))
 
     def predictor(self) -> HistoryPredictor:
         """The newest predictor; the same object while nothing was learned."""
@@ -268,7 +268,7 @@ class Learner:
         made = HistoryPredictor(tuple(fits), costs, self._gpus_per_node)
         return self._current if made == self._current else made
 
-    def _fit_costs(self, stops: Sequence[ObservedStop]) -> Costs:
+    def _fit_costs(self, stops: Sequence[ObservedStop]) -> StopCosts:
         """Of stops and starts; those of before if these cannot be fitted."""
         try:
             return fit_costs(stops, warm_up_s=self._warm_up_s(), prior=self._prior)

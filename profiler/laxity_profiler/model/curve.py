@@ -41,7 +41,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class WidthCurve:
     """alpha, beta, gamma, delta in seconds, none negative."""
 
     alpha: float
@@ -54,11 +54,11 @@ class Curve:
         return inside + self.delta if is_beyond else inside
 
 
-ONE_WIDTH: Final = Curve(1.0 - PARALLEL_SHARE, PARALLEL_SHARE)
+ONE_WIDTH: Final = WidthCurve(1.0 - PARALLEL_SHARE, PARALLEL_SHARE)
 
 
 def interpolate_curve(
-    levels: Sequence[Level], curve: Curve, width: int, nodes: int | None = None
+    levels: Sequence[Level], curve: WidthCurve, width: int, nodes: int | None = None
 ) -> tuple[float, float]:
     """Epoch time at a width in seconds, and its relative error. `levels` by width, at least one.
 
@@ -119,7 +119,7 @@ def paying_widths(widths: Sequence[int], epoch_s: Sequence[float]) -> tuple[int,
     return tuple(chosen)
 
 
-def _bend_factor(levels: Sequence[Level], curve: Curve, width: int) -> float:
+def _bend_factor(levels: Sequence[Level], curve: WidthCurve, width: int) -> float:
     """What the measured levels say of the curve here: interpolated over log2 of the width.
 
     A level of this very width (on other nodes) is believed alone; beyond the levels the last counts.
@@ -135,6 +135,6 @@ def _bend_factor(levels: Sequence[Level], curve: Curve, width: int) -> float:
     return low + part * (high - low)
 
 
-def _ratio_to_curve(level: Level, curve: Curve) -> float:
+def _ratio_to_curve(level: Level, curve: WidthCurve) -> float:
     """How many times as long as on the curve an epoch takes at this level."""
     return level.epoch_s / curve.epoch_s(level.width, is_beyond=level.is_beyond)

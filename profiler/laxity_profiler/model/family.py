@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from laxity_profiler.model.curve import interpolate_curve
-from laxity_profiler.model.model_fit import ModelFit, Setting, SettingFit
+from laxity_profiler.model.model_fit import ModelFit, SettingFit, WorkloadSetting
 from laxity_profiler.model_key import SHARED, model_of, pool_of
 
 LEAST_ERROR: Final = 0.4
@@ -48,7 +48,9 @@ def find_relatives(model: str, fits: Sequence[ModelFit]) -> list[ModelFit]:
     return [fit for fit in fits if fit.model != model and family_of(fit.model) == family]
 
 
-def borrow_epoch_time(wanted: Setting, width: int, family: Sequence[ModelFit]) -> Borrowed | None:
+def borrow_epoch_time(
+    wanted: WorkloadSetting, width: int, family: Sequence[ModelFit]
+) -> Borrowed | None:
     """What the relatives say, or None if there are none. The middle one of the nearest counts."""
     if not family:
         return None
@@ -68,7 +70,7 @@ def borrow_epoch_time(wanted: Setting, width: int, family: Sequence[ModelFit]) -
 
 
 def _relative_row(
-    fit: ModelFit, fit_setting: SettingFit, wanted: Setting, width: int
+    fit: ModelFit, fit_setting: SettingFit, wanted: WorkloadSetting, width: int
 ) -> tuple[float, float, str]:
     """(seconds, what the missing comparison adds to the error, name for a stable order)."""
     epoch_s, _ = interpolate_curve(fit_setting.levels, fit_setting.curve, width)

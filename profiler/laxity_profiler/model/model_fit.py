@@ -11,14 +11,14 @@ from typing import Any, Final, Self
 
 from laxity_profiler.estimate import Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
-from laxity_profiler.model.curve import ERROR_UNSEEN, Curve, Level, count_doublings
+from laxity_profiler.model.curve import ERROR_UNSEEN, Level, WidthCurve, count_doublings
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
 NOISE: Final = 0.05  # of one epoch, relative
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class WorkloadSetting:
     """What the time of an epoch depends on, beside the model and the width."""
 
     samples: int | None = None
@@ -42,9 +42,9 @@ class Setting:
 class SettingFit:
     """Levels by width (ascending, at least one) and the curve through them."""
 
-    setting: Setting
+    setting: WorkloadSetting
     levels: tuple[Level, ...]
-    curve: Curve
+    curve: WidthCurve
 
     @property
     def n(self) -> int:
@@ -125,19 +125,19 @@ class ModelFit:
 
 def _setting_fit(fields: Mapping[str, Any]) -> SettingFit:
     return SettingFit(
-        Setting(**fields["setting"]),
+        WorkloadSetting(**fields["setting"]),
         tuple(Level(**level) for level in fields["levels"]),
-        Curve(**fields["curve"]),
+        WidthCurve(**fields["curve"]),
     )
 
 
-def nearest_setting(fit: ModelFit, wanted: Setting) -> tuple[SettingFit, float, float]:
+def nearest_setting(fit: ModelFit, wanted: WorkloadSetting) -> tuple[SettingFit, float, float]:
     """The setting most like the wanted one, the factor from it, and the factor's relative error."""
     scaled = [(candidate, *_scale_between(candidate.setting, wanted)) for candidate in fit.settings]
     return min(scaled, key=lambda row: row[2])
 
 
-def _scale_between(candidate: Setting, wanted: Setting) -> tuple[float, float]:
+def _scale_between(candidate: WorkloadSetting, wanted: WorkloadSetting) -> tuple[float, float]:
     """(factor, relative error): an epoch's work grows with what it reads."""
     if candidate == wanted:
         return 1.0, 0.0

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from laxity_profiler.estimate import Floats
 from laxity_profiler.model.calibration import NORMAL_90, factor_at
-from laxity_profiler.model.curve import ONE_WIDTH, Curve
+from laxity_profiler.model.curve import ONE_WIDTH, WidthCurve
 
 GPUS_PER_NODE: Final = 8
 PULL: Final = 1e-3
@@ -136,7 +136,7 @@ class EpochTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 def fit_curve(
     widths: Sequence[int], epoch_s: Sequence[float], is_beyond: Sequence[bool] = ()
-) -> Curve:
+) -> WidthCurve:
     """The curve through (width, seconds) points of at least one width.
 
     `is_beyond` says which lay beyond a node; the term for that needs points of both kinds.
@@ -153,17 +153,19 @@ def fit_curve(
     terms += [width] if len(set(zip(widths, beyond, strict=True))) > len(terms) else []
     coefficients = [float(value) for value in _relative_nnls(np.column_stack(terms), seconds)]
     delta = coefficients.pop(2) if crosses else 0.0
-    return Curve(
+    return WidthCurve(
         coefficients[0], coefficients[1], coefficients[2] if len(coefficients) > 2 else 0.0, delta
     )
 
 
-def _curve_of_one_width(width: int, seconds: Floats, beyond: Floats, *, crosses: bool) -> Curve:
+def _curve_of_one_width(
+    width: int, seconds: Floats, beyond: Floats, *, crosses: bool
+) -> WidthCurve:
     """A parallel share is assumed; what leaving the node costs is the difference, if it was seen."""
     inside = float(seconds[beyond == 0.0].mean() if crosses else seconds.mean())
     scale = inside / ONE_WIDTH.epoch_s(width)
     delta = max(0.0, float(seconds[beyond > 0.0].mean()) - inside) if crosses else 0.0
-    return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale, delta=delta)
+    return WidthCurve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale, delta=delta)
 
 
 def fit_steps(rows: Sequence[tuple[int, int, float, int]]) -> tuple[float, ...]:

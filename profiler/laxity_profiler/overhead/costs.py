@@ -54,7 +54,7 @@ PRIORS: Final[Mapping[str, tuple[PartFit, ...]]] = {"local": LOCAL, "cluster": C
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class StopCosts:
     """All that is known of stops: by model, by family and pool, and what else is assumed."""
 
     models: tuple[ModelCosts, ...] = ()
@@ -105,7 +105,7 @@ def fit_costs(
     *,
     warm_up_s: Mapping[str, Sequence[float]] | None = None,
     prior: tuple[PartFit, ...] = LOCAL,
-) -> Costs:
+) -> StopCosts:
     """Learn from observed stops; `warm_up_s` says by model how much longer first epochs took."""
     by_pool: dict[str, list[ObservedStop]] = {}
     for stop in (*stops, *warm_ups(warm_up_s or {})):
@@ -114,7 +114,7 @@ def fit_costs(
     families: dict[str, list[PartFit]] = {}
     for pool, each in by_pool.items():
         families[pool] = _fit_pool(each, prior, models, families)
-    return Costs(_model_costs(models), prior, _model_costs(families))
+    return StopCosts(_model_costs(models), prior, _model_costs(families))
 
 
 def _fit_pool(

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_profiler.model.model_fit import ModelFit
-from laxity_profiler.overhead.costs import Costs
+from laxity_profiler.overhead.costs import StopCosts
 from laxity_profiler.predictor.answer_cache import AnswerCache
 from laxity_profiler.predictor.own_epochs import (
     OwnEpochs,
@@ -43,7 +43,7 @@ class HistoryPredictor:
     """
 
     models: tuple[ModelFit, ...] = ()
-    costs: Costs = field(default_factory=Costs)
+    costs: StopCosts = field(default_factory=StopCosts)
     gpus_per_node: int | None = None
     _answers: AnswerCache = field(
         default_factory=AnswerCache, init=False, repr=False, compare=False, hash=False
@@ -103,7 +103,7 @@ class HistoryPredictor:
                 f"a predictor of kind {text} cannot be read; 'history' in {FORMAT} can"
             )
         models = tuple(ModelFit.from_json(fit) for fit in fields["models"])
-        return cls(models, Costs.from_json(fields["costs"]), fields.get("gpus_per_node"))
+        return cls(models, StopCosts.from_json(fields["costs"]), fields.get("gpus_per_node"))
 
     def epochs_seen_at(self, workload: Workload, workers: int) -> int:
         """Epochs seen of this model on so many workers; 0: answers for them are extrapolated."""

@@ -24,12 +24,12 @@ from laxity_profiler.model.model_fit import (
     NOISE,
     SPREAD,
     ModelFit,
-    Setting,
     SettingFit,
+    WorkloadSetting,
     nearest_setting,
 )
 from laxity_profiler.model.node_count import fewest_nodes
-from laxity_profiler.overhead.costs import Costs
+from laxity_profiler.overhead.costs import StopCosts
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
 Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
@@ -67,7 +67,7 @@ class PriorCache:
     def __init__(
         self,
         models: Sequence[ModelFit],
-        costs: Costs | None = None,
+        costs: StopCosts | None = None,
         gpus_per_node: int | None = None,
     ) -> None:
         self._costs = costs
@@ -130,7 +130,7 @@ class WorkloadPrior:
         self._lies_on = lies_on
         self._ends = ends
         self._workload = workload
-        self._setting = Setting.of(workload)
+        self._setting = WorkloadSetting.of(workload)
         self._fit = fit
         self._family = family
         self._near = nearest_setting(fit, self._setting) if fit and fit.settings else None

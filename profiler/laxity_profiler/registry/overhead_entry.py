@@ -17,7 +17,7 @@ from typing import Final, cast, get_args
 from laxity_profiler.estimate import Estimate
 from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.learning.backtest import LIVE_LEVELS, PredictionOutcome, error_metrics
-from laxity_profiler.overhead.costs import LOCAL, Costs, Part, fit_costs
+from laxity_profiler.overhead.costs import LOCAL, Part, StopCosts, fit_costs
 from laxity_profiler.overhead.part import PartFit
 from laxity_profiler.registry.entry import (
     QUANTILES,
@@ -37,7 +37,7 @@ SIDES: Final = ("suspend", "resume")
 
 
 def overhead_entry(
-    costs: Costs, stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...] = LOCAL
+    costs: StopCosts, stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...] = LOCAL
 ) -> RegistryEntry:
     """These costs, and the observations that they were fitted on, over this prior."""
     document = {"kind": "overhead", "costs": costs.to_json()}

@@ -13,7 +13,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
 
 from laxity_profiler.estimate import Workload
-from laxity_profiler.overhead.costs import Costs
+from laxity_profiler.overhead.costs import StopCosts
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_profiler.registry.entry import QUANTILES
 
@@ -26,7 +26,7 @@ class ServedCosts(PythonModel):
 
     def load_context(self, context: PythonModelContext) -> None:
         text = Path(context.artifacts["fit"]).read_text(encoding="utf-8")
-        self.predictor = HistoryPredictor(costs=Costs.from_json(json.loads(text)["costs"]))
+        self.predictor = HistoryPredictor(costs=StopCosts.from_json(json.loads(text)["costs"]))
 
     def predict(
         self,

@@ -13,7 +13,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
 
 from laxity_profiler.estimate import NO_PROGRESS, Ask, Workload
-from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 
@@ -28,7 +28,7 @@ class ServedPredictor(PythonModel):
         self.predictor = HistoryPredictor.from_json(json.loads(text))
         (self.fit,) = self.predictor.models
         usual = max(self.fit.settings, key=lambda setting: setting.n, default=None)
-        self.usual = usual.setting if usual else Setting()
+        self.usual = usual.setting if usual else WorkloadSetting()
 
     def predict(
         self,

@@ -22,7 +22,7 @@ from typing import Literal, get_args
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.history.report_fold import ObservedStop
-from laxity_profiler.overhead.costs import LOCAL, Costs, Part, fit_costs
+from laxity_profiler.overhead.costs import LOCAL, Part, StopCosts, fit_costs
 from tests.predict.live.world import HERE, KINDS_OF_TRAINING, Kind, World, best_effort, until, world
 
 TIMES = 24  # stops of each example
@@ -166,7 +166,7 @@ def judge(stops: Sequence[ObservedStop], split: Split = "half") -> list[Judged]:
     ]
 
 
-def _judged(costs: Costs, place: Key, held: dict[Key, list[float]]) -> Judged | None:
+def _judged(costs: StopCosts, place: Key, held: dict[Key, list[float]]) -> Judged | None:
     """A suspend is a save and the stop after it: the mean save is added to each stop."""
     (model, workers, cost), events = place, held[place]
     if len(events) < 3:

@@ -6,13 +6,22 @@ import pytest
 
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.promising.claims import Terms
 from tests.contract.policy_exam import examined
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
-from tests.support.random_states import case, cases, cordoned, drawn, restricted, restricted_cases
+from tests.support.random_states import (
+    case,
+    cases,
+    cordoned,
+    drawn,
+    lending,
+    restricted,
+    restricted_cases,
+)
 
 LISTED: dict[str, Policy] = {name: find(name).policy() for name in REGISTRY}
 OTHERS: dict[str, Policy] = {
@@ -31,6 +40,7 @@ OTHERS: dict[str, Policy] = {
 POLICIES = LISTED | OTHERS
 STATES = 1_000  # in the quick exam 100, in the long one 100,000
 MILP = ("chronus", "chronus, greedy promises")  # tens of milliseconds a state
+LENDING = ("aryl", "chronus", "drf", "fifo", "laxity", "pickyman", "qos")
 FEWER = dict.fromkeys(OTHERS, 300) | dict.fromkeys(MILP, 100)
 FOUND = (
     pytest.param("qos", 4_169, id="widened and at once stopped for another"),
@@ -74,6 +84,14 @@ def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(
 def test_a_policy_passes_the_exam_where_nodes_are_cordoned(name: str, states: int) -> None:
     few = restricted_cases(states)[: FEWER.get(name, states) // 5]
     examined(asked(name), (cordoned(one, Random(f"cordons of {one.seed}")) for one in few))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", LENDING)
+def test_a_policy_passes_the_exam_where_inference_lends_nodes(name: str) -> None:
+    few = restricted_cases(STATES)[: FEWER.get(name, STATES) // 5]
+    states = (lending(one, Random(f"loans of {one.seed}")) for one in few)
+    examined(with_loans(asked(name)), states)
 
 
 @pytest.mark.soak

@@ -6,7 +6,7 @@ from typing import Any
 
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.decision import Admit, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
@@ -168,3 +168,14 @@ def test_the_demand_is_in_the_journal() -> None:
     new = replace(old, inference=wants(8.0, by=NOW + 5.0))
     assert apply_difference(old, snapshot_difference(old, new)) == new
     assert apply_difference(new, snapshot_difference(new, old)) == old
+
+
+def test_base_workers_leave_training_nodes_to_jobs_that_wait_for_these() -> None:
+    sets = {"own": NodeSet(frozenset({"t0"}), "the others are too small")}
+    full = job("full", workers=(4,), running=4, nodes=("t0",) * 4)
+    waits = job("waits", epochs=50, workers=(6,), eligible="own")
+    jobs = (job("any", epochs=5, workers=(2,)), full, waits)
+    plan = decide(fleet(lent=1, jobs=jobs, demand=wants(0.0), sets=sets))
+    assert of_kind(plan, Admit)[0].nodes == ("l0", "l0")
+    alone = decide(fleet(lent=1, jobs=jobs[:2], demand=wants(0.0), sets=sets))
+    assert of_kind(alone, Admit)[0].nodes == ("t0", "t0")

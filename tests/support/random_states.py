@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node, NodeSet, Pool
+from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Refusal, Verdict
@@ -118,6 +119,20 @@ def cordoned(case: Case, draw: Random) -> Case:
         for node in case.state.nodes
     )
     return replace(case, state=replace(case.state, nodes=nodes))
+
+
+def lending(case: Case, draw: Random) -> Case:
+    """The same where inference lends nodes or wants some back, soon, later or at once."""
+    pools: tuple[Pool, ...] = ("training", "training", "loaned", "loaned", "inference")
+    nodes = tuple(replace(node, pool=draw.choice(pools)) for node in case.state.nodes)
+    horizon_at = NOW + draw.choice((-1.0, 600.0, 1_800.0))
+    demand = InferenceDemand(
+        needed_gpus=draw.choice((0.0, draw.uniform(0.0, 20.0), 1e6)),
+        forecast_gpus=draw.uniform(0.0, 20.0),
+        horizon_at=horizon_at,
+        reclaim_by=draw.choice((0.0, NOW, NOW + 60.0, NOW + 900.0, FOREVER)),
+    )
+    return replace(case, state=replace(case.state, nodes=nodes, inference=demand))
 
 
 def _set_for(draw: Random, job: Job, sets: dict[str, NodeSet]) -> str:

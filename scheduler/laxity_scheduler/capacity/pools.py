@@ -1,7 +1,7 @@
 """Where workers go when some nodes are lent: what is lent takes those that are easily moved away.
 
 Base workers (up to a job's least width) go to training nodes first, flexible ones to lent nodes
-first. On lent nodes the two keep apart, so that inference finds nodes back on which nobody has to
+first. Where jobs wait that may not use lent nodes, all leave the training nodes to these. On lent nodes the two keep apart, so that inference finds nodes back on which nobody has to
 be stopped (Aryl, 4.6).
 """
 
@@ -22,6 +22,9 @@ class PoolLedger:
         self._training = _ledger_of(state, [n for n in state.nodes if n.pool == "training"])
         self._based = _ledger_of(state, [node for node in lent if node.id in based])
         self._unbased = _ledger_of(state, [node for node in lent if node.id not in based])
+        self._base_order = (self._training, self._based, self._unbased)
+        if _is_training_short(state, frozenset(node.id for node in lent)):
+            self._base_order = (self._based, self._unbased, self._training)
 
     def open_holds(self, job: str) -> None:
         for ledger in (self._training, self._based, self._unbased):
@@ -34,8 +37,7 @@ class PoolLedger:
     def place_for(self, job: Job, workers: int, among: Among = None) -> tuple[str, ...] | None:
         """Nodes, taken, for what the job needs more to have so many workers; None if no fit."""
         base = max(0, min(workers, job.widths[0]) - job.workers)
-        first = (self._training, self._based, self._unbased)
-        nodes = _place_in_order(first, base, job.gpus_per_worker, among)
+        nodes = _place_in_order(self._base_order, base, job.gpus_per_worker, among)
         if nodes is None:
             return None
         flexible = workers - job.workers - base
@@ -46,6 +48,18 @@ class PoolLedger:
                 ledger.give([name for name in nodes if ledger.knows(name)], job.gpus_per_worker)
             return None
         return nodes + more
+
+
+def _is_training_short(state: ClusterState, lent: frozenset[str]) -> bool:
+    """Whether jobs wait that may use no lent node, for more than is free elsewhere."""
+    restricted = {name for name, some in (state.sets or {}).items() if lent.isdisjoint(some.nodes)}
+    if not lent or not restricted:
+        return False
+    free = sum(node.free_gpus for node in state.nodes if node.pool == "training")
+    wanted = sum(
+        job.widths[0] * job.gpus_per_worker for job in state.queued if job.eligible in restricted
+    )
+    return wanted > free
 
 
 def _ledger_of(state: ClusterState, nodes: Sequence[Node]) -> Ledger:

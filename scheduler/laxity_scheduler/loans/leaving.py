@@ -92,6 +92,11 @@ def _lost_gpu_s(job: Job, forecasts: Forecasts) -> float:
     return job.gpus * (part_s + start_s)
 
 
+def was_changed_now(job: Job, now: float) -> bool:
+    """Whether it was started or resized at this instant: it is let be until a later one."""
+    return job.width_changed_at is not None and job.width_changed_at >= now
+
+
 def leave_nodes(
     state: ClusterState, nodes: Sequence[str], order: ReclaimOrder, forecasts: Forecasts
 ) -> list[Preempt | Resize]:
@@ -99,7 +104,7 @@ def leave_nodes(
     going = frozenset(nodes)
     decisions = []
     for job in state.running:
-        if job.pinned or going.isdisjoint(job.nodes):
+        if job.pinned or going.isdisjoint(job.nodes) or was_changed_now(job, state.now):
             continue
         decision = _leave(job, going, order, forecasts)
         if decision is not None:

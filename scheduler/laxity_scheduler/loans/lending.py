@@ -12,7 +12,12 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.loans.leaving import ReclaimOrder, choose_nodes, leave_nodes
+from laxity_scheduler.loans.leaving import (
+    ReclaimOrder,
+    choose_nodes,
+    leave_nodes,
+    was_changed_now,
+)
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.decision import (
     Admit,
@@ -30,6 +35,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.plan_application import apply_decisions
 
 OWN_NODES: Final = "not lent"  # what the sets of jobs are called that may not use lent nodes
+SOON_S: Final = 1.0
 DROPPED: Final = (Admit, Continue, Preempt, Refuse, Resize)
 
 
@@ -76,12 +82,15 @@ def plan_loans(state: ClusterState, demand: InferenceDemand, forecasts: Forecast
     order = ReclaimOrder(-more_gpus, demand.due_at(state.now))
     nodes = choose_nodes(state, order, forecasts)
     leave = tuple(leave_nodes(state, nodes, order, forecasts))
-    waits = any(name in nodes for job in state.running for name in job.nodes)
+    users = [job for job in state.running if not set(nodes).isdisjoint(job.nodes)]
+    look_at = order.due_at if order.due_at > state.now else FOREVER
+    if any(was_changed_now(job, state.now) for job in users):
+        look_at = state.now + SOON_S
     return LoanStep(
         _hide(apply_decisions(visible, leave), frozenset(nodes)),
         leave,
         _hand_back(state, nodes, order),
-        order.due_at if waits and order.due_at > state.now else FOREVER,
+        look_at if users else FOREVER,
     )
 
 
@@ -166,6 +175,27 @@ def keep_promises_off_loans(state: ClusterState, horizon_at: float) -> ClusterSt
         jobs=tuple([rows[job.id][1] if job.id in rows else job for job in state.jobs]),
         sets={**(state.sets or {}), **sets},
     )
+
+
+def without_loans(state: ClusterState) -> ClusterState:
+    """The snapshot for who plans all GPUs as one pool: lent nodes are closed, and no set says so."""
+    lent = [node for node in state.nodes if node.pool == "loaned"]
+    if state.inference is None or not lent:
+        return state
+    rows: dict[str, tuple[Job, Job]] = state.memory.get("off_loans", {})
+    suffix = f"|{OWN_NODES}"
+
+    def own(job: Job) -> Job:
+        if not job.eligible.endswith(suffix):
+            return job
+        row = rows.get(job.id)
+        if row is not None and row[1] is job:
+            return row[0]
+        return replace(job, eligible=job.eligible.removesuffix(suffix))
+
+    sets = {name: some for name, some in (state.sets or {}).items() if not name.endswith(suffix)}
+    closed = _hide(state, frozenset(node.id for node in lent))
+    return replace(closed, jobs=tuple(map(own, state.jobs)), sets=sets or None)
 
 
 def _needs_own_nodes(job: Job, horizon_at: float) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.eligibility import misfit_reason
+from laxity_scheduler.loans.lending import without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Job
@@ -76,7 +77,8 @@ def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         if not memory or memory[0].predictor is not predictor:
             memory[:] = [Rows(predictor)]
-        return _Decision(state.in_submission_order, rule, memory[0]).plan()
+        own = without_loans(state)  # the rule knows one pool, and promises rest on it
+        return _Decision(own.in_submission_order, rule, memory[0]).plan()
 
     return decide
 
@@ -92,7 +94,8 @@ def verdicts_of(
     ) -> tuple[Promised | Forecasted | Refuse, ...]:
         if not memory or memory[0].predictor is not predictor:
             memory[:] = [Rows(predictor)]
-        return _Decision(state.in_submission_order, rule, memory[0]).verdicts()
+        own = without_loans(state)
+        return _Decision(own.in_submission_order, rule, memory[0]).verdicts()
 
     return verdicts
 

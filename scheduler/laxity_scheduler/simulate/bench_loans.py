@@ -110,14 +110,23 @@ def make_world(trace: Trace, bench: LoanBench) -> LoanWorld:
     span_s = jobs.jobs[-1].submitted_at - jobs.jobs[0].submitted_at
     widest = max(-(-job.gpus // GPUS_PER_NODE) for job in jobs.jobs)
     nodes = max(widest, round(work / (bench.load * span_s * GPUS_PER_NODE)))
-    truths = ground_truths(
-        jobs, elastic=False, gpus_per_node=GPUS_PER_NODE, pooled=False, epoch_s=EPOCH_S
-    )
+    truths = ground_truths(jobs, elastic=False, gpus_per_node=GPUS_PER_NODE, pooled=False)
     return LoanWorld(
-        _with_kinds(truths, bench.seed),
+        _with_kinds([_with_short_epochs(job) for job in truths], bench.seed),
         nodes,
         max(1, round(nodes * INFERENCE_PER_TRAINING)),
         read_load(SAMPLES / "servegen" / "rates.csv"),
+    )
+
+
+def _with_short_epochs(job: GroundTruth) -> GroundTruth:
+    """The job with epochs of `EPOCH_S`, however long it is."""
+    epochs, width = max(1, round(job.ideal_s / EPOCH_S)), job.widths[0]
+    return replace(
+        job,
+        epochs=epochs,
+        epoch_s={width: job.ideal_s / epochs},
+        workload=replace(job.workload, epochs=epochs),
     )
 
 
@@ -158,15 +167,12 @@ def _choose_elastic(jobs: Sequence[GroundTruth], gpus: set[int], draw: Random) -
 
 
 def _make_elastic(job: GroundTruth, table: Table) -> GroundTruth:
-    """The job with twice its GPUs as another width."""
-    least = job.asked_gpus
-    one_s = job.ideal_s / job.epochs
-    faster = table.speed(2 * least) / table.speed(least)
+    """The job with twice its workers as another width."""
+    least = job.widths[0]
+    one_s = job.epoch_s[least]
+    faster = table.speed(2 * job.asked_gpus) / table.speed(job.asked_gpus)
     return replace(
-        job,
-        widths=(least, 2 * least),
-        epoch_s={least: one_s, 2 * least: one_s / faster},
-        gpus_per_worker=1,
+        job, widths=(least, 2 * least), epoch_s={least: one_s, 2 * least: one_s / faster}
     )
 
 

@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 
 from laxity_scheduler.allocation.ranking import is_movable
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.regions import Purse
@@ -44,6 +45,30 @@ def widen_by_gain(
             width[job.id] = job.widths[place]
             _push_best_step(heads, number, job, place=place, gain=gain, worth_it=worth_it)
     return width
+
+
+def widen_by_time_saved(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts) -> dict[str, int]:
+    """Optimus's rule: gain = (time left now - time left with more, re-forming too) / GPUs more."""
+
+    def gain(job: Job, workers: int, more: int) -> float:
+        curve = forecasts.curve(job)
+        saved_s = curve.total_s(workers, "mean") - curve.total_s(more, "mean")
+        if job.workers and more != job.workers:
+            saved_s -= curve.reform_s(more, "mean")
+        return saved_s / ((more - workers) * job.gpus_per_worker)
+
+    return widen_by_gain(jobs, purse, gain)
+
+
+def widen_by_least_share(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts) -> dict[str, int]:
+    """Dominant resource fairness: the smallest holder gets its next width that is faster."""
+
+    def least_share(job: Job, workers: int, more: int) -> float:
+        useful = forecasts.curve(job).widths
+        following = next((width for width in useful if width > workers), 0)
+        return 1.0 / (workers * job.gpus_per_worker) if more == following else 0.0
+
+    return widen_by_gain(jobs, purse, least_share)
 
 
 def _push_best_step(

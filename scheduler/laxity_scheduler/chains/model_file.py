@@ -1,14 +1,11 @@
 """A trained provisioner as one file: arrays and a header of JSON, never pickled objects."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from zipfile import BadZipFile
 
-import numpy as np
-
+from laxity_scheduler.array_file import load_arrays, save_arrays
 from laxity_scheduler.chains.model_kinds import READERS, Model
 
 FORMAT: Final = "laxity-provisioner"
@@ -46,16 +43,13 @@ def save_provisioner(provisioner: Provisioner, path: Path) -> None:
         "trained_on": dict(provisioner.trained_on),
         "errors": dict(provisioner.errors),
     }
-    with path.open("wb") as file:
-        np.savez_compressed(file, header=json.dumps(header), **provisioner.model.arrays())
+    save_arrays(path, header, provisioner.model.arrays())
 
 
 def load_provisioner(path: Path) -> Provisioner:
     """Read the file. ValueError if it is none, or of a version that is not known."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = read_header(str(arrays.pop("header")))
+        header, arrays = load_arrays(path, FORMAT, VERSION)
         return Provisioner(
             kind=header["kind"],
             model=READERS[header["kind"]](arrays),
@@ -64,14 +58,6 @@ def load_provisioner(path: Path) -> Provisioner:
             trained_on=header["trained_on"],
             errors=header["errors"],
         )
-    except (OSError, KeyError, TypeError, ValueError, EOFError, BadZipFile) as error:
+    except (KeyError, TypeError, ValueError) as error:
         message = f"{path} is no provisioner of version {VERSION}: {error}"
         raise ValueError(message) from error
-
-
-def read_header(text: str) -> dict[str, Any]:
-    """ValueError if it is another format's or another version's."""
-    header: dict[str, Any] = json.loads(text)
-    if (header["format"], header["version"]) != (FORMAT, VERSION):
-        raise ValueError(f"it is {header['format']} {header['version']}")
-    return header

@@ -52,14 +52,6 @@ PricesOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    group = typer.Typer(help="Learn models from logs.", rich_markup_mode=None)
-    group.callback()(lambda: None)
-    group.command("provisioner")(provisioner)
-    app.add_typer(group, name="train")
-
-
 def provisioner(
     *,
     trace: TraceOption,

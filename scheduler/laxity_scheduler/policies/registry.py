@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from laxity_scheduler.engine import Policy
@@ -27,6 +28,7 @@ class Registered:
     """`elastic`: in simulations, jobs with a throughput table may change their width.
 
     `page`: its module in this folder, if that has another name; `part`: what decides there.
+    `file`: what `part` is made from by the page's `from_file`, where the name is POLICY:FILE.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Registered:
     elastic: bool = False
     page: str = ""
     part: str = "decide"
+    file: str = ""
 
     @property
     def _module(self) -> Any:
@@ -56,7 +59,10 @@ class Registered:
         """What decides; `admission` as in `rule`, for policies of all kinds."""
         if self.kind == "rule":
             return shared(self.rule(admission))
-        decide: Policy = getattr(self._module, self.part)
+        module = self._module
+        decide: Policy = (
+            module.from_file(Path(self.file)) if self.file else getattr(module, self.part)
+        )
         if self.kind == "order" and packing != "skip":
             decide = ordered(self.order(packing))
         return decide if admission is None else with_admission(decide, *parse_admission(admission))
@@ -79,6 +85,7 @@ REGISTRY: Final[Mapping[str, Registered]] = {
         Registered("optimus", elastic=True),
         Registered("pollux", elastic=True),
         Registered("aryl", elastic=True),
+        Registered("learned", elastic=True),
         Registered("elasticflow", "rule", elastic=True),
         Registered("edf_elastic", "rule", elastic=True),
         Registered("laxity", "rule", elastic=True),
@@ -93,7 +100,10 @@ class UnknownPolicyError(ValueError):
 
 
 def find(name: str) -> Registered:
-    """UnknownPolicyError names what there is."""
+    """UnknownPolicyError names what there is. `learned:FILE` decides by the weights of that file."""
+    page, _, file = name.partition(":")
+    if page == "learned" and file:
+        return replace(REGISTRY[page], name=name, page=page, file=file)
     if name not in REGISTRY:
         near = get_close_matches(name, REGISTRY, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""

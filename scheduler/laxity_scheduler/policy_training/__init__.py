@@ -1,0 +1,1 @@
+"""How the learned policy is trained and measured: made jobs, a teacher's decisions, reinforcement."""

@@ -1,0 +1,65 @@
+"""Jobs drawn from measured throughput tables, with Poisson arrivals at a stated load.
+
+    load = GPU-seconds at the width asked for / (GPUs x time)
+
+Models and batch sizes are drawn evenly, run times at the width asked for log-normally (the Chronus
+and ITP traces are of that shape, and longer).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from laxity_scheduler.simulate.tables import Table, Tables
+from laxity_scheduler.simulate.traces import Trace, TraceJob
+
+MOST_ASKED: Final = 8
+LONGEST_S: Final = 2.0 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalMix:
+    """`jobs` for a cluster of `gpus`; median run time `median_s`, spread `sigma` of its logarithm."""
+
+    jobs: int = 60
+    gpus: int = 32
+    load: float = 0.8
+    median_s: float = 5_400.0
+    sigma: float = 1.2
+
+
+def make_trace(tables: Tables, mix: ArrivalMix, *, seed: int) -> Trace:
+    """The same seed gives the same jobs."""
+    draw = np.random.default_rng([seed, mix.jobs, mix.gpus, round(1_000 * mix.load)])
+    keys = sorted(tables)
+    chosen = [keys[row] for row in draw.integers(len(keys), size=mix.jobs)]
+    runs_s = np.minimum(
+        LONGEST_S, mix.median_s * np.exp(mix.sigma * draw.standard_normal(mix.jobs))
+    ).tolist()
+    asked = [_draw_width(tables[key], draw) for key in chosen]
+    work_gpu_s = sum(run_s * gpus for run_s, gpus in zip(runs_s, asked, strict=True))
+    gap_s = work_gpu_s / mix.jobs / (mix.load * mix.gpus)
+    instants = np.cumsum(draw.exponential(gap_s, size=mix.jobs)).tolist()
+    jobs = [
+        TraceJob(
+            id=f"made-{number}",
+            submitted_at=submitted_at,
+            duration_s=run_s,
+            gpus=gpus,
+            model=key[0],
+            batch_size=key[1],
+            iterations=run_s * tables[key].speed(gpus),
+            table=tables[key],
+        )
+        for number, (key, run_s, gpus, submitted_at) in enumerate(
+            zip(chosen, runs_s, asked, instants, strict=True)
+        )
+    ]
+    return Trace(f"made[{mix.jobs} jobs, load {mix.load:g}, seed {seed}]", tuple(jobs))
+
+
+def _draw_width(table: Table, draw: np.random.Generator) -> int:
+    """One of the widths worth having, up to 8."""
+    levels = [level for level in table.levels if level <= MOST_ASKED] or list(table.levels[:1])
+    return levels[int(draw.integers(len(levels)))]

@@ -1,0 +1,125 @@
+"""The policy that was learned: its file of weights, which files it refuses, and who decides then."""
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from laxity_scheduler.learned.job_features import FEATURES
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.learned.weights_file import (
+    SHIPPED,
+    TrainedPolicy,
+    load_policy,
+    save_policy,
+)
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.policies.registry import UnknownPolicyError, find
+from laxity_scheduler.store import codec
+from tests.support.builders import MINUTE_EPOCHS, cluster, job
+from tests.support.random_states import cases
+
+IDLE = cluster(gpus=[4, 4], jobs=[job("a", workers=(1, 2, 4)), job("b", workers=(1, 2, 4))])
+
+
+def a_net(seed: int = 1, features: int = len(FEATURES)) -> ScoringNet:
+    draw = np.random.default_rng(seed)
+    shapes = ((features, 32), (32, 32), (32, 1))
+    weights = tuple([draw.standard_normal(shape) for shape in shapes])
+    return ScoringNet(weights, tuple([draw.standard_normal(shape[1]) for shape in shapes]))
+
+
+def save(path: Path, net: ScoringNet) -> Path:
+    save_policy(TrainedPolicy(net, {"seed": 1}), path)
+    return path
+
+
+def resave(path: Path, **changes: object) -> None:
+    """The same file with a header that says otherwise."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(str(arrays.pop("header")))
+    with path.open("wb") as file:
+        np.savez(file, header=json.dumps(header | changes), **arrays)
+
+
+def admitted_widths(name: str) -> dict[str, int]:
+    plan = find(name).policy()(IDLE, MINUTE_EPOCHS)
+    return {each.job: each.workers for each in plan.decisions if isinstance(each, Admit)}
+
+
+def test_what_is_saved_is_read_to_the_bit(tmp_path: Path) -> None:
+    net, rows = a_net(), np.random.default_rng(0).random((5, len(FEATURES)))
+    again = load_policy(save(tmp_path / "weights.npz", net))
+    assert again.net.score(rows).tolist() == net.score(rows).tolist()
+    assert again.trained_on == {"seed": 1}
+
+
+def test_the_policy_ships_with_weights_that_fit_its_features() -> None:
+    assert load_policy(SHIPPED).net.weights[0].shape[0] == len(FEATURES)
+
+
+def test_a_file_of_another_version_format_or_set_of_features_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "weights.npz"
+    for changes, cause in (
+        ({"version": 2}, "it is laxity-policy 2"),
+        ({"format": "laxity-provisioner"}, "it is laxity-provisioner 1"),
+        ({"features": ["left"]}, "it was trained on other features"),
+    ):
+        resave(save(path, a_net()), **changes)
+        with pytest.raises(ValueError, match=f"weights.npz is no policy of version 1: {cause}"):
+            load_policy(path)
+
+
+def test_a_damaged_file_and_one_that_is_not_there_are_refused_with_the_cause(
+    tmp_path: Path,
+) -> None:
+    path = save(tmp_path / "weights.npz", a_net())
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ValueError, match="is no policy of version 1: File is not a zip file"):
+        load_policy(path)
+    with pytest.raises(ValueError, match="No such file"):
+        load_policy(tmp_path / "absent.npz")
+
+
+def test_weights_of_wrong_shapes_or_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "narrow.npz", a_net(features=3))
+    with pytest.raises(ValueError, match="a layer has shape"):
+        load_policy(path)
+    net = a_net()
+    net.weights[1][0, 0] = np.nan
+    with pytest.raises(ValueError, match="a weight is no finite number"):
+        load_policy(save(path, net))
+
+
+def test_a_file_named_with_the_policy_decides_in_place_of_the_shipped_one(tmp_path: Path) -> None:
+    stop = np.array([[9.0 if name == "stop" else 0.0] for name in FEATURES])
+    lazy = save(tmp_path / "lazy.npz", ScoringNet((stop,), (np.zeros(1),)))
+    keen = save(tmp_path / "keen.npz", ScoringNet((-stop,), (np.zeros(1),)))
+    assert admitted_widths(f"learned:{lazy}") == {"team/a": 1, "team/b": 1}
+    assert admitted_widths(f"learned:{keen}") == {"team/a": 4, "team/b": 4}
+
+
+def test_where_a_file_is_refused_optimus_decides_and_the_log_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"learned:{tmp_path / 'absent.npz'}"
+    with caplog.at_level(logging.WARNING):
+        for case in cases(20):
+            ours, theirs = (
+                find(each).policy()(case.state, case.predictor) for each in (name, "optimus")
+            )
+            text = codec.plan_bytes(ours).replace(b'"learned"', b'"optimus"')
+            assert text == codec.plan_bytes(theirs)
+    refusal = (
+        f"{name.removeprefix('learned:')} is no policy of version 1: No such file or directory"
+    )
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f"{refusal}; optimus decides in place of learned"]
+
+
+def test_other_policies_take_no_file() -> None:
+    with pytest.raises(UnknownPolicyError, match="unknown policy 'drf:weights'"):
+        find("drf:weights")

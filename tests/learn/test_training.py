@@ -1,0 +1,161 @@
+"""Learning from a teacher: which choices are labels, and how well a net that imitates decides."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from laxity_scheduler import train_commands
+from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
+from laxity_scheduler.learned.weights_file import load_policy
+from laxity_scheduler.policy_training import bench_command
+from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices, walk_to
+from laxity_scheduler.policy_training.train_command import TEACHER_NAMES
+from laxity_scheduler.simulate.generate import compute_load
+from laxity_scheduler.simulate.tables import Table
+
+TABLES = {
+    ("scales", 64): Table((1, 2, 4, 8), (1.0, 1.9, 3.6, 6.5)),
+    ("stalls", 64): Table((1, 2, 4, 8), (1.0, 1.4, 1.45, 1.42)),
+}
+CSV = "global_batch_size,1,2,4,8\n64,{}\n"
+STOP = FEATURES.index("stop")
+
+
+@cache
+def choices(teacher: str, seed: int = 1) -> tuple[Choice, ...]:
+    trace = make_trace(TABLES, ArrivalMix(25, 8, 1.0), seed=seed)
+    return tuple(collect_choices(trace, teacher, nodes=1, gpus_per_node=8, seed=seed))
+
+
+@pytest.fixture(name="tables")
+def write_tables(tmp_path: Path) -> Path:
+    for (model, _), table in TABLES.items():
+        speeds = ",".join(map(str, table.iterations_per_s))
+        (tmp_path / f"{model}.csv").write_text(CSV.format(speeds))
+    return tmp_path
+
+
+def run_command(*words: str) -> tuple[int, str, str]:
+    app, bench = typer.Typer(), typer.Typer()
+    train_commands.register(app)
+    bench.callback()(lambda: None)
+    bench_command.benches(bench)
+    app.add_typer(bench, name="bench")
+    result = CliRunner().invoke(app, words)
+    code = getattr(result.exception, "code", result.exit_code)
+    return code, result.stdout, str(result.exception or "") or result.stderr
+
+
+def test_made_jobs_are_those_of_their_seed_and_ask_for_the_load() -> None:
+    mix = ArrivalMix(400, 32, 0.8)
+    assert make_trace(TABLES, mix, seed=1) == make_trace(TABLES, mix, seed=1)
+    assert make_trace(TABLES, mix, seed=1) != make_trace(TABLES, mix, seed=2)
+    loads = [compute_load(make_trace(TABLES, mix, seed=seed), gpus=32) for seed in range(5)]
+    assert np.mean(loads) == pytest.approx(0.8, rel=0.1)
+
+
+def test_the_steps_that_lead_to_the_teachers_widths_are_right_and_then_stopping() -> None:
+    jobs = [JobNumbers((1, 2, 4), (9.0, 5.0, 3.0)), JobNumbers((1, 2), (9.0, 8.0))]
+    steps = describe_steps(jobs, cluster_gpus=8, free_gpus=6)
+    states = walk_to(steps, [4, 1], 6, np.random.default_rng(0))
+    assert states == [
+        ([0, 2], [True, False], 6),
+        ([2, 1], [False, True], 5),
+        ([2], [False], 3),
+    ]
+
+
+def test_a_step_that_does_not_fit_is_no_choice() -> None:
+    steps = describe_steps([JobNumbers((1, 4), (9.0, 5.0))], cluster_gpus=4, free_gpus=2)
+    assert walk_to(steps, [1], 2, np.random.default_rng(0)) == []
+
+
+@pytest.mark.parametrize("teacher", TEACHER_NAMES)
+def test_choices_of_a_teacher_are_labelled_and_deterministic(teacher: str) -> None:
+    first = choices(teacher)
+    again = choices.__wrapped__(teacher)
+    assert len(first) > 100
+    for one, other in zip(first, again, strict=True):
+        assert one.right.any()
+        assert one.rows[:, STOP].tolist() == [0.0] * (len(one.rows) - 1) + [1.0]
+        assert one.rows.tolist() == other.rows.tolist()
+
+
+def test_optimus_prefers_long_jobs_more_than_drf_does() -> None:
+    rest = FEATURES.index("rest_least")
+    ahead = {
+        teacher: np.mean(
+            [
+                each.rows[each.right, rest].mean() - each.rows[:-1, rest].mean()
+                for each in choices(teacher)
+                if not each.right[-1]
+            ]
+        )
+        for teacher in TEACHER_NAMES
+    }
+    assert ahead["optimus"] > ahead["drf"]
+
+
+@pytest.mark.slow
+def test_a_net_learns_to_decide_as_its_teacher() -> None:
+    pytest.importorskip("torch")
+    from laxity_scheduler.policy_training import torch_net
+
+    taught = [(each.rows, each.right) for each in choices("optimus")]
+    held_out = [(each.rows, each.right) for each in choices("optimus", seed=2)]
+    net = torch_net.make_net(1)
+    before = torch_net.share_right(net, held_out)
+    torch_net.imitate(net, taught, updates=150, seed=1)
+    after = torch_net.share_right(net, held_out)
+    assert after > max(0.9, before)
+
+
+@pytest.mark.slow
+def test_a_policy_that_the_command_has_trained_can_be_measured(
+    tables: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "policy.npz"
+    words = ("--tables", str(tables), "--out", str(out), "--updates", "30", "--json")
+    code, told, error = run_command("train", "policy", *words, "--worlds", "1")
+    assert code == 0, error
+    assert json.loads(told)["choices"] > 1_000
+    assert load_policy(out).trained_on["teacher"] == "optimus"
+
+    sizes = ("--jobs", "10", "--nodes", "1", "--seeds", "2", "--json")
+    code, told, error = run_command(
+        "bench", "learned", "--tables", str(tables), "--weights", str(out), *sizes
+    )
+    figures = json.loads(told)
+    assert set(figures) == {"jct_vs_drf", "jct_vs_srtf", "jct_vs_optimus", "decision_ms"}
+    for figure in figures.values():
+        assert figure["value"] > 0
+        assert figure["baseline"] > 0
+    assert figures["jct_vs_drf"]["low"] <= figures["jct_vs_drf"]["high"]
+
+
+def test_a_bench_of_a_refused_file_and_of_no_tables_ends_with_the_cause(
+    tables: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.npz"
+    bad.write_text("no weights")
+    code, _, error = run_command("bench", "learned", "--tables", str(tables), "--weights", str(bad))
+    assert code == 2
+    assert "bad.npz is no policy of version 1" in error
+    code, _, error = run_command("bench", "learned", "--tables", str(tmp_path / "none"))
+    assert code == 2
+    assert "no throughput tables" in error
+
+
+def test_an_unknown_teacher_is_told_the_known_ones(tables: Path, tmp_path: Path) -> None:
+    code, _, error = run_command(
+        "train", "policy", "--tables", str(tables), "--out", str(tmp_path / "a"), "--teacher", "me"
+    )
+    assert code == 2
+    assert error == "unknown teacher 'me': one of optimus, drf"

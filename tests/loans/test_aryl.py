@@ -65,13 +65,3 @@ def test_idle_gpus_are_dealt_out_even_where_present_widths_stay() -> None:
 def test_running_jobs_keep_their_least_width() -> None:
     runs = job("runs", epochs=1_000, workers=(2,), running=2)
     assert widths(cluster(gpus=2, jobs=[runs, job("new", epochs=1, workers=(2,))])) == {}
-
-
-def test_flexible_workers_leave_the_node_that_a_waiting_job_needs_whole() -> None:
-    """Two GPUs are free, one on each node; the job that waits needs two on one node."""
-    jobs = [
-        job("a", epochs=900, workers=(1, 3), running=3, nodes=("n0", "n1", "n1")),
-        job("b", epochs=900, workers=(1, 3), running=3, nodes=("n1", "n0", "n0")),
-        job("whole", epochs=5, workers=(1,), gpus_per_worker=2),
-    ]
-    assert widths(cluster(gpus=[4, 4], jobs=jobs)) == {"team/b": 1}

@@ -5,8 +5,7 @@ run time), while capacity lasts. Phase 2: what is left is packed, a job's wider 
 
     T(least width) - T(width) - time to re-form        seconds, from the measured curve
 
-so that the sum is the cut in completion times. Flexible workers that split up the nodes which a
-waiting job needs leave them. Present widths stay unless the new ones are worth 5 %
+so that the sum is the cut in completion times. Present widths stay unless the new ones are worth 5 %
 more; then only idle GPUs are dealt out (our own, as are measured curves: the paper is linear).
 Loans and reclaims are decided around every policy: see `loans`.
 """
@@ -17,17 +16,14 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs
 from laxity_scheduler.allocation.transition import plan_transition
-from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.capacity.pools import PoolLedger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.loans.knapsack import NOTHING, Item, solve_knapsack
-from laxity_scheduler.loans.leaving import width_without
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.regions import Purse
 
-MOST_ROOM_MADE: Final = 8  # waiting jobs that others are narrowed for, per decision
 WORTH_CHANGING: Final = 1.05  # so much more must other widths be worth
 
 
@@ -37,7 +33,6 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
     purse = budget_of_jobs(state, jobs)
     base = [job for job in jobs if purse.take(job, 0, job.widths[0])]
     width = {job.id: job.widths[0] for job in base} | _widen(base, purse, forecasts)
-    width |= _make_room(base, width, state)
     jobs.sort(key=lambda job: job.workers > 0)  # base demand before growth
     return plan_transition(state, jobs, width, policy="aryl", ledger=PoolLedger(state))
 
@@ -60,28 +55,6 @@ def _widen(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts) -> dict[str,
                 widths[job.id] = level
                 break
     return widths
-
-
-def _make_room(
-    jobs: Sequence[Job], width: Mapping[str, int], state: ClusterState
-) -> dict[str, int]:
-    """Less for jobs whose flexible workers split up the nodes that waiting base workers need."""
-    wide = [job for job in jobs if job.workers > job.widths[0]]
-    ledger, narrow = Ledger.of(state), dict[str, int]()
-    waiting = [job for job in jobs if not job.workers] if wide else []
-    for job in waiting[:MOST_ROOM_MADE]:
-        least, may = job.widths[0], state.eligible_nodes(job)
-        if ledger.place(least, job.gpus_per_worker, may) is not None:
-            continue
-        trial = ledger.copy()
-        for other in wide:
-            trial.give(other.nodes[other.widths[0] :], other.gpus_per_worker)
-        nodes = trial.place(least, job.gpus_per_worker, may) or ()
-        for other in wide:
-            if not set(nodes).isdisjoint(other.nodes[other.widths[0] :]):
-                level = max(other.widths[0], width_without(other, nodes))
-                narrow[other.id] = min(level, width[other.id], narrow.get(other.id, level))
-    return narrow
 
 
 def _items_by_width(job: Job, forecasts: Forecasts) -> dict[int, Item]:

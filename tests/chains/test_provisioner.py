@@ -12,8 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
-from laxity_scheduler import train_commands
-from laxity_scheduler.chains import commands
+from laxity_scheduler.chains import commands, train_command
 from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.features import WINDOW, watch_queue
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
@@ -275,7 +274,7 @@ def test_a_file_that_is_no_provisioner_is_refused(tmp_path: Path) -> None:
 def run_laxity(*words: str) -> tuple[int, str, str]:
     app = typer.Typer()
     app.callback()(lambda: None)
-    train_commands.register(app)
+    train_command.register(app)
     commands.benches(app)
     result = CliRunner().invoke(app, words)
     text = str(result.exception) if result.exception else ""

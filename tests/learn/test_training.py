@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_scheduler import train_commands
+from laxity_scheduler.chains import train_command
 from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
 from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.policy_training import bench_command
@@ -43,7 +43,7 @@ def write_tables(tmp_path: Path) -> Path:
 
 def run_command(*words: str) -> tuple[int, str, str]:
     app, bench = typer.Typer(), typer.Typer()
-    train_commands.register(app)
+    train_command.register(app)
     bench.callback()(lambda: None)
     bench_command.benches(bench)
     app.add_typer(bench, name="bench")

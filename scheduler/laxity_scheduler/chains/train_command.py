@@ -24,6 +24,7 @@ from laxity_scheduler.chains.commands import (
     read_log,
     say_log,
 )
+from laxity_scheduler.policy_training.train_command import policy
 
 ModelOption = Annotated[
     str,
@@ -50,6 +51,15 @@ PricesOption = Annotated[
     str,
     typer.Option(help="For policies: prices of an hour of interruption and of overlap, as 4:1."),
 ]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Learn models from logs and tables.", rich_markup_mode=None)
+    group.callback()(lambda: None)
+    group.command("provisioner")(provisioner)
+    group.command("policy")(policy)
+    app.add_typer(group, name="train")
 
 
 def provisioner(

@@ -123,9 +123,11 @@ def test_a_policy_that_the_command_has_trained_can_be_measured(
     pytest.importorskip("torch")
     out = tmp_path / "policy.npz"
     words = ("--tables", str(tables), "--out", str(out), "--updates", "30", "--json")
-    code, told, error = run_command("train", "policy", *words, "--worlds", "1")
+    code, told, error = run_command("train", "policy", *words, "--worlds", "1", "--rounds", "10")
     assert code == 0, error
-    assert json.loads(told)["choices"] > 1_000
+    figures = json.loads(told)
+    assert figures["choices"] > 1_000
+    assert 0 < figures["slowdown"] <= figures["slowdown_of_imitation"]
     assert load_policy(out).trained_on["teacher"] == "optimus"
 
     sizes = ("--jobs", "10", "--nodes", "1", "--seeds", "2", "--json")

@@ -20,28 +20,16 @@ from laxity_scheduler.learned.scoring_net import ScoringNet
 
 SAME_DIGITS: Final = 9  # equal rows may differ beyond, by their places in a matrix
 Take = Callable[[int, int, int], bool]  # (job, from workers, to workers): whether there was room
+Widen = Callable[[list[int], JobSteps, ScoringNet, Take, int], None]
 
 
-def allocate(
-    net: ScoringNet, jobs: Sequence[JobNumbers], take: Take, *, free_gpus: int, cluster_gpus: int
-) -> list[int]:
-    """Workers of each job, 0: none. `jobs` come in the order in which they get their least width.
+def widen_best(
+    widths: list[int], steps: JobSteps, net: ScoringNet, take: Take, free_gpus: int
+) -> None:
+    """Change `widths` by the best-scored step, again and again, until stopping scores more.
 
-    `free_gpus` are for all of them together. Of equal scores the first job wins, and any job over
-    stopping.
+    Of equal scores the first job wins, and any job over stopping.
     """
-    widths = [0] * len(jobs)
-    for number, job in enumerate(jobs):
-        if take(number, 0, job.widths[0]):
-            widths[number] = job.widths[0]
-            free_gpus -= job.widths[0] * job.gpus_per_worker
-    steps = describe_steps(jobs, cluster_gpus=cluster_gpus, free_gpus=free_gpus)
-    if len(steps.job):
-        _widen(widths, steps, net, take, free_gpus)
-    return widths
-
-
-def _widen(widths: list[int], steps: JobSteps, net: ScoringNet, take: Take, free_gpus: int) -> None:
     scores: list[float] = net.score(steps.features).round(SAME_DIGITS).tolist()
     stops: list[float] = net.score(stop_rows(steps)).round(SAME_DIGITS).tolist()
     heads = [
@@ -60,3 +48,27 @@ def _widen(widths: list[int], steps: JobSteps, net: ScoringNet, take: Take, free
             free_gpus -= more[row]
             if row + 1 < steps.first[number + 1]:
                 heappush(heads, (-scores[row + 1], number, row + 1))
+
+
+def allocate(
+    net: ScoringNet,
+    jobs: Sequence[JobNumbers],
+    take: Take,
+    *,
+    free_gpus: int,
+    cluster_gpus: int,
+    widen: Widen = widen_best,
+) -> list[int]:
+    """Workers of each job, 0: none. `jobs` come in the order in which they get their least width.
+
+    `free_gpus` are for all of them together. Where a net is trained, `widen` draws steps instead.
+    """
+    widths = [0] * len(jobs)
+    for number, job in enumerate(jobs):
+        if take(number, 0, job.widths[0]):
+            widths[number] = job.widths[0]
+            free_gpus -= job.widths[0] * job.gpus_per_worker
+    steps = describe_steps(jobs, cluster_gpus=cluster_gpus, free_gpus=free_gpus)
+    if len(steps.job):
+        widen(widths, steps, net, take, free_gpus)
+    return widths

@@ -26,6 +26,10 @@ UpdatesOption = Annotated[int, typer.Option(min=1, help="Batches of 256 choices.
 WorldsOption = Annotated[
     int, typer.Option(min=1, help="Simulated worlds of each of 16 sizes and loads.")
 ]
+ImitateOnlyOption = Annotated[
+    bool, typer.Option("--imitate-only", help="No policy gradients after the teacher.")
+]
+RoundsOption = Annotated[int, typer.Option(min=1, help="Episodes of policy gradients.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
@@ -37,28 +41,57 @@ def policy(
     seed: SeedOption = 1,
     updates: UpdatesOption = 1_500,
     worlds: WorldsOption = 2,
+    imitate_only: ImitateOnlyOption = False,
+    rounds: RoundsOption = 350,
     json_: JsonOption = False,
 ) -> None:
     """Learn a policy in simulated clusters; `--policy learned:FILE` schedules by it."""
-    from laxity_scheduler.learned.weights_file import TrainedPolicy, save_policy
-    from laxity_scheduler.policy_training.imitation import learn_from_teacher
-
     known = read_tables(tables)
     if teacher not in TEACHER_NAMES:
         message = f"unknown teacher {teacher!r}: one of {', '.join(TEACHER_NAMES)}"
         raise CommandError(message, code=USAGE)
-    with typer.progressbar(length=updates, label=f"imitating {teacher}", file=sys.stderr) as bar:
-        learned = learn_from_teacher(
-            known, teacher, seed=seed, updates=updates, worlds=worlds, tell=bar.update
-        )
-    about = {"teacher": teacher, "seed": seed, "tables": tables.name, "choices": learned.choices}
-    try:
-        save_policy(TrainedPolicy(learned.net, about), out)
-    except OSError as error:
-        raise CommandError(f"{out}: {error.strerror or error}", code=FAILED) from error
-    figures = {"choices": learned.choices, "right_on_worlds_held_out": learned.right}
+    net, figures = imitate_teacher(known, teacher, seed=seed, updates=updates, worlds=worlds)
+    about = {"teacher": teacher, "seed": seed, "tables": tables.name}
+    if not imitate_only:
+        net, more = improve_in_slots(known, net, seed=seed, rounds=rounds)
+        figures |= more
+    write_policy(net, about | figures, out)
     lines = [f"{name:<26} {value:>12,.4g}" for name, value in figures.items()]
     typer.echo(json.dumps(figures) if json_ else "\n".join(lines))
+
+
+def imitate_teacher(
+    tables: Any, teacher: str, *, seed: int, updates: int, worlds: int
+) -> tuple[Any, dict[str, float]]:
+    """A net and its figures, with progress on stderr."""
+    from laxity_scheduler.policy_training.imitation import learn_from_teacher
+
+    with typer.progressbar(length=updates, label=f"imitating {teacher}", file=sys.stderr) as bar:
+        learned = learn_from_teacher(
+            tables, teacher, seed=seed, updates=updates, worlds=worlds, tell=bar.update
+        )
+    return learned.net, {"choices": learned.choices, "right_on_worlds_held_out": learned.right}
+
+
+def improve_in_slots(
+    tables: Any, net: Any, *, seed: int, rounds: int
+) -> tuple[Any, dict[str, float]]:
+    """The best net on validation seeds, and the slowdowns there; progress on stderr."""
+    from laxity_scheduler.policy_training.reinforcement import reinforce
+
+    with typer.progressbar(length=rounds, label="policy gradients", file=sys.stderr) as bar:
+        best, tried = reinforce(tables, net, seed=seed, rounds=rounds, tell=bar.update)
+    return best, {"rounds": rounds, "slowdown_of_imitation": tried[0], "slowdown": min(tried)}
+
+
+def write_policy(net: Any, about: dict[str, Any], out: Path) -> None:
+    """CommandError if that fails."""
+    from laxity_scheduler.learned.weights_file import TrainedPolicy, save_policy
+
+    try:
+        save_policy(TrainedPolicy(net, about), out)
+    except OSError as error:
+        raise CommandError(f"{out}: {error.strerror or error}", code=FAILED) from error
 
 
 def read_tables(folder: Path) -> Any:

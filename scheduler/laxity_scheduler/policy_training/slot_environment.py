@@ -1,0 +1,133 @@
+"""A fast cluster for reinforcement: jobs of throughput tables on a pool of GPUs, slot by slot.
+
+Within a slot widths stay; a job that changed its width trains less by what a stop and a start cost
+(model `live`). There are no nodes, no epochs and no predictor: what a policy is told is the truth.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Final
+
+from laxity_scheduler.learned.allocation_loop import Take, Widen, allocate, widen_best
+from laxity_scheduler.learned.job_features import JobNumbers
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.traces import TraceJob
+
+SLOT_S: Final = 600.0
+MOST_SLOTS: Final = 5_000
+
+
+class SlotCluster:
+    """Jobs that arrive, train and end. All of them have a table; each worker is one GPU."""
+
+    def __init__(self, jobs: Sequence[TraceJob], gpus: int) -> None:
+        self.gpus = gpus
+        self.now = 0.0
+        self.jct_s: list[float] = []
+        self._waiting = list(jobs)
+        self._live: list[TraceJob] = []
+        self._left: list[float] = []  # of each live job's iterations, a share
+        self._workers: list[int] = []
+        self._costs = costs("live", cluster_gpus=gpus)
+        self._admit()
+
+    def copy(self) -> "SlotCluster":
+        """The same cluster, to see what another decision leads to."""
+        return deepcopy(self, {id(job): job for job in (*self._live, *self._waiting)})
+
+    @property
+    def done(self) -> bool:
+        return not self._live and not self._waiting
+
+    def observe(self) -> list[JobNumbers]:
+        """Unfinished jobs in order of submission."""
+        numbers = []
+        for job, left, workers in zip(self._live, self._left, self._workers, strict=True):
+            widths, rest_s = _curve(job)
+            numbers.append(
+                JobNumbers(
+                    widths,
+                    tuple([left * seconds for seconds in rest_s]),
+                    left=left,
+                    workers=workers,
+                    reform_s=self._costs.stop_s(widths[0]),
+                )
+            )
+        return numbers
+
+    def decide(self, net: ScoringNet, widen: Widen = widen_best) -> list[int]:
+        """Workers of each job, by the allocation loop of the policy."""
+        return allocate(
+            net,
+            self.observe(),
+            _make_take(self.gpus),
+            free_gpus=self.gpus,
+            cluster_gpus=self.gpus,
+            widen=widen,
+        )
+
+    def train(self, widths: Sequence[int]) -> float:
+        """One slot. The reward (6.6): the sum of the shares of their iterations that jobs trained."""
+        reward, ends = 0.0, []
+        for number, (job, width) in enumerate(zip(self._live, widths, strict=True)):
+            lost_s = 0.0
+            if width and width != self._workers[number]:
+                lost_s = self._costs.start_s(width)
+                if self._workers[number]:
+                    lost_s += self._costs.stop_s(self._workers[number])
+            self._workers[number] = width
+            if width:
+                levels, rest_s = _curve(job)
+                alone_s = rest_s[levels.index(width)]
+                share = min(self._left[number], max(0.0, SLOT_S - lost_s) / alone_s)
+                self._left[number] -= share
+                reward += share
+                if self._left[number] <= 0.0:
+                    ended_at = self.now + lost_s + share * alone_s
+                    self.jct_s.append(ended_at - job.submitted_at)
+                    ends.append(number)
+        for number in reversed(ends):
+            del self._live[number], self._left[number], self._workers[number]
+        self.now += SLOT_S
+        self._admit()
+        return reward
+
+    def _admit(self) -> None:
+        """Jobs submitted by now; an empty cluster waits for the next one."""
+        if not self._live and self._waiting:
+            self.now = max(self.now, self._waiting[0].submitted_at)
+        while self._waiting and self._waiting[0].submitted_at <= self.now:
+            self._live.append(self._waiting.pop(0))
+            self._left.append(1.0)
+            self._workers.append(0)
+
+
+def mean_jct_in_slots(jobs: Sequence[TraceJob], gpus: int, net: ScoringNet) -> float:
+    """Seconds from submission to end, mean over all jobs, when the net decides alone."""
+    cluster = SlotCluster(jobs, gpus)
+    for _ in range(MOST_SLOTS):
+        if cluster.done:
+            break
+        cluster.train(cluster.decide(net))
+    return sum(cluster.jct_s) / max(1, len(cluster.jct_s))
+
+
+def _curve(job: TraceJob) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Widths worth having, and seconds of the whole training at each."""
+    table = job.table
+    if table is None:
+        raise ValueError(f"job {job.id} has no throughput table")
+    return table.levels, tuple([job.iterations / table.speed(level) for level in table.levels])
+
+
+def _make_take(gpus: int) -> Take:
+    left = [gpus]
+
+    def take(_: int, before: int, after: int) -> bool:
+        if after - before > left[0]:
+            return False
+        left[0] -= after - before
+        return True
+
+    return take

@@ -1,6 +1,7 @@
 """`laxity bench chains`: what simple users of a batch cluster lose between two links of a chain."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from laxity.cli.exit_codes import USAGE, CommandError
+from laxity.cli.exit_codes import FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
 
 FORMATS: Final = ("mirage", "swf", "sacct")
@@ -60,7 +61,13 @@ MethodOption = Annotated[
 ]
 ModelOption = Annotated[
     list[Path] | None,
-    typer.Option(help="A file of `laxity train provisioner`; repeat for several methods."),
+    typer.Option(
+        help="A file of `laxity train provisioner`, or models:/NAME@ALIAS in MLflow; "
+        "repeat for several methods."
+    ),
+]
+TrackingOption = Annotated[
+    str, typer.Option(envvar="MLFLOW_TRACKING_URI", help="MLflow store. [HOME/mlflow.db]")
 ]
 PricesOption = Annotated[
     str,
@@ -92,6 +99,7 @@ def chains(
     method: MethodOption = None,
     model: ModelOption = None,
     prices: PricesOption = "1:1",
+    tracking_uri: TrackingOption = "",
     probes: ProbesOption = 0,
     json_: JsonOption = False,
 ) -> None:
@@ -104,7 +112,8 @@ def chains(
         log = read_log(trace, format_)
         first_at, last_at = window(from_at, until)
         settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
-        learned = learned_methods(model, prices, settings)
+        paths = [model_at(path, tracking_uri) for path in model or ()]
+        learned = learned_methods(paths, prices, settings)
         wanted = check_methods(method, learned)
         first_at = first_at if from_at else bench.last_quarter_at(log, last_at)
         instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
@@ -163,14 +172,37 @@ def duration_s(text: str, option: str) -> float:
         raise ValueError(f"{option}: {error}") from error
 
 
-def learned_methods(paths: list[Path] | None, prices: str, settings: Any) -> dict[str, Any]:
+def model_at(path: Path, tracking_uri: str) -> Path:
+    """The file itself, or the one that MLflow has at this address."""
+    if not str(path).startswith("models:/"):
+        return path
+    from laxity_profiler.registry.mlflow_errors import MlflowAwayError
+    from laxity_profiler.registry.registered_files import fetch_file
+
+    try:
+        return fetch_file(tracking_store(tracking_uri), str(path))
+    except MlflowAwayError as error:
+        raise CommandError(str(error), code=FAILED) from error
+
+
+def tracking_store(tracking_uri: str) -> str:
+    """The user's MLflow, else the home's; it says nothing on the way."""
+    from laxity.api.client import home_folder
+    from laxity_profiler.cli.refit_command import MLFLOW_ENV
+
+    for name, value in MLFLOW_ENV.items():
+        os.environ.setdefault(name, value)
+    return tracking_uri or f"sqlite:///{home_folder() / 'mlflow.db'}"
+
+
+def learned_methods(paths: list[Path], prices: str, settings: Any) -> dict[str, Any]:
     """A method per model file. ValueError if one was trained for another pair, or is none."""
     from laxity_scheduler.chains.model_file import load_provisioner
     from laxity_scheduler.chains.provisioning import LearnedMethod, Prices
 
     chosen = Prices.parse(prices)
     learned: dict[str, Any] = {}
-    for path in paths or ():
+    for path in paths:
         provisioner = load_provisioner(path)
         provisioner.check_pair(settings.nodes, settings.limit_s, str(path))
         if provisioner.kind in learned:

@@ -19,10 +19,12 @@ from laxity_scheduler.chains.commands import (
     PairNodesOption,
     StartOption,
     TraceOption,
+    TrackingOption,
     WarmUpOption,
     pair_settings,
     read_log,
     say_log,
+    tracking_store,
 )
 from laxity_scheduler.policy_training.train_command import policy
 
@@ -46,6 +48,10 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Of the weeks held out, and
 BaseOption = Annotated[
     Path | None,
     typer.Option(help="For transformer_pg and mixture_pg: the trained transformer or mixture."),
+]
+RegisterOption = Annotated[
+    str,
+    typer.Option("--register", help="Also register it in MLflow under this name, as its champion."),
 ]
 PricesOption = Annotated[
     str,
@@ -79,6 +85,8 @@ def provisioner(
     samples: SamplesOption = None,
     base: BaseOption = None,
     prices: PricesOption = "1:1",
+    register_as: RegisterOption = "",
+    tracking_uri: TrackingOption = "",
     seed: SeedOption = 42,
     json_: JsonOption = False,
 ) -> None:
@@ -106,6 +114,8 @@ def provisioner(
     except OSError as error:
         raise CommandError(f"{out}: {error.strerror or error}", code=FAILED) from error
     errors = fitted[1]
+    if register_as:
+        register_model(register_as, {"kind": model, **about}, errors, out, tracking_uri)
     lines = [f"{name:<24} {value:>10,.2f}" for name, value in errors.items()]
     typer.echo(json.dumps(errors) if json_ else "\n".join(["on weeks held out", *lines]))
 
@@ -224,6 +234,23 @@ def fit(kind: str, samples: Any, seed: int, pricing: Pricing) -> Any:
             base = pricing.base.model if pricing.base else None
             return train_policy(samples, base, seed, bar.update, pricing.cost)
         return train_model(kind, samples, seed, bar.update)
+
+
+def register_model(
+    name: str, about: dict[str, Any], errors: dict[str, float], out: Path, uri: str
+) -> None:
+    """A version in MLflow with what it was trained on and its errors; which one, on stderr."""
+    from laxity_profiler.registry.mlflow_errors import MlflowAwayError
+    from laxity_profiler.registry.registered_files import ModelFile, register_file
+
+    text = "When to submit the successor of a chained job: laxity bench chains --model."
+    metrics = {f"held_out/{figure}": value for figure, value in errors.items()}
+    file = ModelFile(name, out, text, about, metrics)
+    try:
+        published = register_file(tracking_store(uri), file)
+    except MlflowAwayError as error:
+        raise CommandError(str(error), code=FAILED) from error
+    typer.echo(f"registered as {name} version {published.version}, the champion", err=True)
 
 
 def write(kind: str, fitted: Any, settings: Any, about: dict[str, Any], out: Path) -> None:

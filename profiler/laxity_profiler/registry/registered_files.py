@@ -1,0 +1,103 @@
+"""Model files of laxity's own form in MLflow's registry: what was trained on, errors, and an alias.
+
+Such a file is an artifact of a run, not a model that MLflow serves: laxity alone reads it. A version
+is made only if no other has the same bytes; the alias `champion` names the one registered last.
+"""
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from laxity_profiler.registry.entry import mlflow_params
+from laxity_profiler.registry.mlflow_errors import check_answers, translate_mlflow_errors
+from laxity_profiler.registry.mlflow_registry import ALIAS, TAG_DIGEST, Published, Registry
+
+SCHEME: Final = "models:/"
+FOLDER: Final = "file"  # of a run's artifacts
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """One file for the registry. `about` is said of the registered model."""
+
+    name: str
+    path: Path
+    about: str
+    params: Mapping[str, object] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def register_file(tracking_uri: str, file: ModelFile) -> Published:
+    """The version of this file, made if it is not there. MlflowAwayError where MLflow fails."""
+    check_answers(tracking_uri)
+    registry = Registry(tracking_uri)
+    digest = sha256(file.path.read_bytes()).hexdigest()[:12]
+    with translate_mlflow_errors(tracking_uri):
+        client = registry.client
+        if not client.search_registered_models(f"name = '{file.name}'"):
+            client.create_registered_model(file.name, description=file.about)
+        condition = f"name = '{file.name}' AND tags.`{TAG_DIGEST}` = '{digest}'"
+        version = max(
+            (str(there.version) for there in client.search_model_versions(condition)),
+            key=int,
+            default=None,
+        )
+        is_new = version is None
+        version = version or create_version(registry, file, digest)
+        client.set_registered_model_alias(file.name, ALIAS, version)
+        return Published(file.name, version, is_new=is_new)
+
+
+def create_version(registry: Registry, file: ModelFile, digest: str) -> str:
+    """Run, artifact and version, in this order: what counts comes last."""
+    from mlflow.entities import Metric, Param
+
+    client, now_ms = registry.client, round(1000 * time.time())
+    run = client.create_run(registry.experiment, tags={TAG_DIGEST: digest}, run_name=file.name)
+    run_id = str(run.info.run_id)
+    params = [Param(name, value) for name, value in mlflow_params(file.params).items()]
+    metrics = [Metric(name, value, now_ms, 0) for name, value in file.metrics.items()]
+    client.log_batch(run_id, metrics=metrics, params=params)
+    client.log_artifact(run_id, str(file.path), FOLDER)
+    client.set_terminated(run_id)
+    source = f"{run.info.artifact_uri}/{FOLDER}"
+    made = client.create_model_version(file.name, source, run_id, tags={TAG_DIGEST: digest})
+    return str(made.version)
+
+
+def fetch_file(tracking_uri: str, address: str) -> Path:
+    """The file at `models:/NAME@ALIAS` or `models:/NAME/VERSION`, in a folder of its own.
+
+    ValueError if the address is none; MlflowAwayError where MLflow fails or has no such version.
+    """
+    name, alias, version = read_address(address)
+    check_answers(tracking_uri)
+    client = Registry(tracking_uri).client
+    with translate_mlflow_errors(tracking_uri):
+        there = (
+            client.get_model_version_by_alias(name, alias)
+            if alias
+            else client.get_model_version(name, version)
+        )
+        folder = tempfile.mkdtemp(prefix="laxity-model-")
+        place = Path(client.download_artifacts(str(there.run_id), FOLDER, folder))
+    (file,) = place.iterdir()
+    return file
+
+
+def read_address(address: str) -> tuple[str, str, str]:
+    """Name, alias and version; one of the last two is empty."""
+    rest = address.removeprefix(SCHEME)
+    name, mark, alias = rest.partition("@")
+    if not mark:
+        name, mark, version = rest.rpartition("/")
+        alias = ""
+    else:
+        version = ""
+    if not (address.startswith(SCHEME) and mark and name and (alias or version)):
+        raise ValueError(f"{address}: models:/NAME@ALIAS or models:/NAME/VERSION")
+    return name, alias, version

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from laxity.cli.exit_codes import FAILED, USAGE, CommandError
+from laxity.cli.exit_codes import AWAY, USAGE, CommandError
 from laxity.cli.job_names import completing
 
 FORMATS: Final = ("mirage", "swf", "sacct")
@@ -182,7 +182,7 @@ def model_at(path: Path, tracking_uri: str) -> Path:
     try:
         return fetch_file(tracking_store(tracking_uri), str(path))
     except MlflowAwayError as error:
-        raise CommandError(str(error), code=FAILED) from error
+        raise CommandError(str(error), code=AWAY) from error
 
 
 def tracking_store(tracking_uri: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from laxity.cli.exit_codes import FAILED, USAGE, CommandError
+from laxity.cli.exit_codes import AWAY, FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
 from laxity_scheduler.chains.commands import (
     LEARNED_NAMES,
@@ -249,7 +249,7 @@ def register_model(
     try:
         published = register_file(tracking_store(uri), file)
     except MlflowAwayError as error:
-        raise CommandError(str(error), code=FAILED) from error
+        raise CommandError(str(error), code=AWAY) from error
     typer.echo(f"registered as {name} version {published.version}, the champion", err=True)
 
 

@@ -21,6 +21,7 @@ from laxity_k8s.act.event_writer import MOST_WORDS, EventWriter, own_pod
 from laxity_k8s.act.failing import find_failure
 from laxity_k8s.act.job_submission import check_manifest, submit_job
 from laxity_k8s.act.namespace_limits import Limits
+from laxity_k8s.act.node_loans import NodeLoans
 from laxity_k8s.act.patches import Turn
 from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, plan_patches
 from laxity_k8s.act.pod_signals import Reminders
@@ -31,9 +32,7 @@ from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Js
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_k8s.objects.conditions import end_instant, is_finished
-from laxity_k8s.objects.nodes import POOL
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror
@@ -102,6 +101,10 @@ class LiveCluster:
             api, self._mirror, self._events, self._snapshot.shown.get,
             put_off=self._snapshot.put_off, seal=seal,
         )  # fmt: skip
+        self._loans = NodeLoans(
+            api, self._mirror, self._events,
+            on_refusal=lambda: self._snapshot.inference.refuse_loans(time.time()),
+        )  # fmt: skip
         self.stale_reason = ""
 
     @property
@@ -151,11 +154,7 @@ class LiveCluster:
                 later if turn == Turn.START else (),
             )
         self._sender.send_all(self._reminders.build_patches(state, time.time(), guard=self._guard))
-        for decision in plan.decisions:
-            if isinstance(decision, Loan | Reclaim):
-                self._move_nodes(
-                    decision.nodes, "loaned" if isinstance(decision, Loan) else "inference"
-                )
+        self._loans.move_nodes(plan.decisions)
 
     def _explain_decision(self, decision: Decision) -> Decision:
         """With what forbids the pods of a Job that has none, where nobody else says why."""
@@ -289,6 +288,7 @@ class LiveCluster:
         released, refused = release_jobs(self.api, jobs)
         for job in released:
             self._mirror.put_object("jobs", job)
+        self._loans.give_back_all()
         waiting = [json_tree.object_id(job) for job in released if not objects.current_width(job)]
         return Released(len(released), tuple(sorted(waiting)), refused)
 
@@ -387,7 +387,3 @@ class LiveCluster:
         self._sender.write_corrections(
             [correction for correction in corrections if correction is not None]
         )
-
-    def _move_nodes(self, nodes: Iterable[str], pool: str) -> None:
-        body = {"metadata": {"labels": {POOL: pool}}}
-        self._sender.send_all([Patch("nodes", node, body) for node in {*map(machine_name, nodes)}])

@@ -144,20 +144,24 @@ def camel_case(code: str) -> str:
 
 
 def build_event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
-    """An Event about a Job, or what else the object says it is; `code` is its reason in CamelCase."""
+    """An Event about a Job, or what else the object says it is; `code` is its reason in CamelCase.
+
+    One about a Node, which has no namespace, stands in `default`: Kubernetes allows no other.
+    """
     meta, now = job["metadata"], time.time()
+    namespace = meta.get("namespace")
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
             "name": f"{meta['name']}.{time.time_ns():x}",
-            "namespace": meta["namespace"],
+            "namespace": namespace or "default",
         },
         "involvedObject": {
             "apiVersion": job.get("apiVersion") or "batch/v1",
             "kind": job.get("kind") or "Job",
             "name": meta["name"],
-            "namespace": meta["namespace"],
+            "namespace": namespace,
             "uid": json_tree.get_in(job, "metadata", "uid"),
             "resourceVersion": json_tree.get_in(job, "metadata", "resourceVersion"),
         },

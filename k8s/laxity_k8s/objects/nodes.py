@@ -15,6 +15,7 @@ from laxity_scheduler.model.cluster import Node, Pool
 from laxity_scheduler.model.job import FOREVER
 
 POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
+FLEET_POOLS: Final = ("inference", "loaned")  # of nodes that are inference's own, lent or not
 PRODUCT = "nvidia.com/gpu.product"
 UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"

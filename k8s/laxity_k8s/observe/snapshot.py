@@ -21,6 +21,7 @@ from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.eligible import Eligible
 from laxity_k8s.observe.entries import GroupEntry, foreign_busy
 from laxity_k8s.observe.group_reader import GroupReader
+from laxity_k8s.observe.inference_pods import InferencePods
 from laxity_k8s.observe.namespace_bounds import Bounds, namespace_of
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.quota_watch import QuotaWatch
@@ -50,6 +51,7 @@ class Snapshot:
         self._guard = Guard()
         self._nodes = NodeTable(mirror.nodes, self._entries, self._guard)
         self._eligible = Eligible()
+        self.inference = InferencePods(mirror, self._guard)
         self.bounds = Bounds(mirror, quotas)
         self._reader = GroupReader(
             mirror,
@@ -75,7 +77,7 @@ class Snapshot:
     @property
     def due_at(self) -> float:
         """When a row changes by itself."""
-        return min((*self._due.values(), self._nodes.due_at), default=FOREVER)
+        return min((*self._due.values(), self._nodes.due_at, self.inference.due_at))
 
     def take_state(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
@@ -90,6 +92,8 @@ class Snapshot:
             self._stale |= self._learn_taints(touched)
             self._renew_stale(now)
             self._nodes.renew(now)
+            self.inference.update_groups(touched)
+            demand = self.inference.demand(self._nodes.rows, now)
         state = ClusterState(
             now=now,
             nodes=self._nodes.rows,
@@ -98,6 +102,7 @@ class Snapshot:
             cycle=cycle,
             sets=self._sets_in_use(),
             quotas=self.bounds.count_quotas(self._jobs),
+            inference=demand,
             memory=self._memory,
         )
         return self._ask_again(state)
@@ -148,7 +153,10 @@ class Snapshot:
 
     def _recompute_eligible(self) -> set[str]:
         """Nodes changed: Jobs that may use others now."""
-        return self._other_sites() if self._eligible.update_nodes(self._mirror.nodes) else set()
+        if not self._eligible.update_nodes(self._mirror.nodes):
+            return set()
+        self.inference.update_nodes(self._mirror.nodes)
+        return self._other_sites()
 
     def _learn_taints(self, touched: set[str]) -> set[str]:
         """The same, as pods of these groups have shown what the cluster adds to pods."""

@@ -1,0 +1,94 @@
+"""Nodes are lent and given back: one label of each, `laxity.dev/pool`, and nothing else of it.
+
+Taints stay as they are. Who keeps trainings off the fleet taints its nodes, and trainings that may
+be lent them tolerate that taint from creation: so nobody else's pods come there while they are lent,
+and inference, which tolerates it in any case, finds its nodes open with laxity or without it.
+
+A patch holds only for the node that was looked at: whoever has labelled it since is not overruled.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from laxity_k8s import json_tree
+from laxity_k8s.act.event_writer import EventWriter, own_pod
+from laxity_k8s.cluster_api import FORBIDDEN, ClusterApi, Json, Patch
+from laxity_k8s.objects.accelerator_nodes import machine_name
+from laxity_k8s.objects.nodes import POOL
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_scheduler.model.decision import Decision, Loan, Reclaim
+
+LOG: Final = logging.getLogger(__name__)
+NO_RIGHTS: Final = (
+    "inference nodes are not lent: laxity may not patch nodes; an administrator gives it that right "
+    "with the component k8s/manifests/loans"
+)
+
+
+class NodeLoans:
+    """Moves nodes between the pools inference and loaned.
+
+    `on_refusal` is called whenever the API server says that it may not.
+    """
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        mirror: Mirror,
+        events: EventWriter,
+        on_refusal: Callable[[], None],
+    ) -> None:
+        self._api, self._mirror, self._events = api, mirror, events
+        self._on_refusal = on_refusal
+        self._refused = False
+
+    def move_nodes(self, decisions: Sequence[Decision]) -> None:
+        """Carry out the loans and reclaims of a plan."""
+        for decision in decisions:
+            if isinstance(decision, Loan | Reclaim):
+                code, words = decision.reason.code, decision.reason.text
+                for node in self._label(decision.nodes, lends=isinstance(decision, Loan)):
+                    self._events.add_event(node, code, words)
+
+    def give_back_all(self) -> None:
+        """Label all lent nodes as they were."""
+        with self._mirror.lock:
+            nodes = list(self._mirror.nodes.items())
+        lent = [name for name, node in nodes if json_tree.labels_of(node).get(POOL) == "loaned"]
+        for node in self._label(lent, lends=False):
+            self._events.add_event(node, "released", "laxity was told to let go of all it manages")
+
+    def _label(self, sites: Iterable[str], *, lends: bool) -> Iterator[Json]:
+        """The nodes that were labelled."""
+        machines = sorted({*map(machine_name, sites)})
+        patches = [self._build_patch(name, lends=lends) for name in machines]
+        for outcome in self._api.patch_many([patch for patch in patches if patch]):
+            if outcome.ok and outcome.object is not None:
+                self._mirror.put_object("nodes", outcome.object)
+                self._note_outcome(refused=False)
+                yield outcome.object
+            elif outcome.status == FORBIDDEN:
+                self._note_outcome(refused=True)
+            else:
+                LOG.info("node %s keeps its pool: %s", outcome.patch.id, outcome.message)
+
+    def _build_patch(self, name: str, *, lends: bool) -> Patch | None:
+        """None if the node is gone, or is by now labelled by somebody else."""
+        before, after = ("inference", "loaned") if lends else ("loaned", "inference")
+        with self._mirror.lock:
+            node = self._mirror.nodes.get(name)
+        if node is None or json_tree.labels_of(node).get(POOL) != before:
+            return None
+        revision = json_tree.get_in(node, "metadata", "resourceVersion")
+        return Patch(
+            "nodes", name, {"metadata": {"resourceVersion": revision, "labels": {POOL: after}}}
+        )
+
+    def _note_outcome(self, *, refused: bool) -> None:
+        if refused:
+            self._on_refusal()
+        if refused and not self._refused:
+            LOG.warning("%s", NO_RIGHTS)
+            self._events.add_event(own_pod(), "nodes_not_lent", NO_RIGHTS, warning=True)
+        self._refused = refused

@@ -1,0 +1,142 @@
+"""What inference needs of its nodes, as the pods on them show it.
+
+Nodes labelled `laxity.dev/pool` inference, or loaned while they are lent, are its fleet. It needs the
+GPUs of all pods there that are not laxity's, and of those without a node that can go nowhere else.
+Where no node has such a label there is no demand, and nothing is lent.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.jobs import is_managed
+from laxity_k8s.objects.node_constraints import Asks, asks_of, is_suited
+from laxity_k8s.objects.nodes import FLEET_POOLS, POOL
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.demand_history import DemandHistory
+from laxity_scheduler.model.cluster import Node
+from laxity_scheduler.model.inference import InferenceDemand
+from laxity_scheduler.model.job import FOREVER
+
+TRY_AGAIN_S: Final = 300.0  # where laxity may not patch nodes
+RECLAIM_S: Final = 600.0  # head-room may be missing so long; GPUs of pods that wait may not at all
+
+
+class InferencePods:
+    """GPUs by group of pods that belong to the fleet; patched with what changed since the last look."""
+
+    def __init__(self, mirror: Mirror, guard: Guard, history: DemandHistory | None = None) -> None:
+        self._mirror, self._guard = mirror, guard
+        self._history = history or DemandHistory()
+        self._fleet: dict[str, Json] = {}  # as they are labelled when nothing is lent
+        self._gpus: dict[str, int] = {}  # by group
+        self._largest: dict[str, int] = {}  # pod of each group
+        self._bound_here: dict[Asks, bool] = {}
+        self._wanted_since: float | None = None
+        self._short_since: float | None = None
+        self._refused_until = 0.0
+
+    @property
+    def due_at(self) -> float:
+        """When the demand changes by itself."""
+        return self._history.slot_end_at if self._fleet else FOREVER
+
+    def refuse_loans(self, now: float) -> None:
+        """Lend nothing more for a while; what is lent goes back when it is wanted."""
+        self._refused_until = now + TRY_AGAIN_S
+
+    def update_nodes(self, nodes: Mapping[str, Json]) -> None:
+        """Labels or taints of nodes changed: count all pods anew."""
+        self._fleet = {
+            name: _as_returned(node) for name, node in nodes.items() if _is_of_fleet(node)
+        }
+        self._bound_here.clear()
+        self._gpus.clear()
+        self._largest.clear()
+        if self._fleet:
+            self.update_groups(tuple(self._mirror.pods_of))
+        else:
+            self._wanted_since = self._short_since = None
+
+    def update_groups(self, groups: Iterable[str]) -> None:
+        """Count the pods of these groups anew."""
+        for group in groups if self._fleet else ():
+            counts = self._guard(f"inference pods {group}", self._count_gpus, group) or ()
+            for table, count in (
+                (self._gpus, sum(counts)),
+                (self._largest, max(counts, default=0)),
+            ):
+                table.pop(group, None)
+                if count:
+                    table[group] = count
+
+    def demand(self, nodes: Iterable[Node], now: float) -> InferenceDemand | None:
+        """What the fleet needs; None if there is none."""
+        if not self._fleet:
+            return None
+        lent = [node for node in nodes if node.pool in FLEET_POOLS]
+        own_gpus = sum(node.gpus for node in lent if node.pool == "inference")
+        if not lent:
+            return None
+        needed = sum(self._gpus.values())
+        self._history.add(needed, now)
+        forecast = self._history.forecast_gpus(max(self._largest.values(), default=1))
+        return InferenceDemand(
+            needed_gpus=needed,
+            forecast_gpus=forecast,
+            horizon_at=self._history.horizon_at if now >= self._refused_until else 0.0,
+            reclaim_by=self._reclaim_by(needed, forecast, own_gpus, now),
+        )
+
+    def _reclaim_by(self, needed: float, forecast: float, own_gpus: int, now: float) -> float:
+        """At once if pods lack GPUs; in a while if only head-room is missing."""
+        if forecast <= own_gpus:
+            self._wanted_since = self._short_since = None
+            return FOREVER
+        if self._wanted_since is None:
+            self._wanted_since = now
+        if needed <= own_gpus:
+            self._short_since = None
+            return self._wanted_since + RECLAIM_S
+        if self._short_since is None:
+            self._short_since = now
+        return self._short_since
+
+    def _count_gpus(self, group: str) -> list[int]:
+        """GPUs of each pod of a group that belongs to the fleet."""
+        if is_managed(self._mirror.jobs.get(group, {})):
+            return []
+        own = self._mirror.pods_of.get(group, {}).values()
+        return [pods.count_gpus(pod) for pod in own if self._is_on_fleet(pod)]
+
+    def _is_on_fleet(self, pod: Json) -> bool:
+        if pods.is_finished(pod) or not pods.count_gpus(pod):
+            return False
+        node = pods.target_node_of(pod)
+        if node:
+            return node in self._fleet
+        return not pods.is_terminating(pod) and self._goes_nowhere_else(asks_of(pod))
+
+    def _goes_nowhere_else(self, asks: Asks) -> bool:
+        """Whether pods that ask so may go to nodes of the fleet, and to no others."""
+        answer = self._bound_here.get(asks)
+        if answer is None:
+            others = (node for name, node in self._mirror.nodes.items() if name not in self._fleet)
+            answer = any(is_suited(asks, node) for node in self._fleet.values()) and not any(
+                is_suited(asks, node) for node in others
+            )
+            self._bound_here[asks] = answer
+        return answer
+
+
+def _is_of_fleet(node: Json) -> bool:
+    return json_tree.labels_of(node).get(POOL) in FLEET_POOLS
+
+
+def _as_returned(node: Json) -> Json:
+    """The node with the label that it has when it is not lent: pods may select it by that."""
+    metadata = {**node["metadata"], "labels": {**json_tree.labels_of(node), POOL: "inference"}}
+    return {**node, "metadata": metadata}

@@ -64,8 +64,11 @@ def plan_transition(
 def _start_or_grow(
     job: Job, wanted: int, ledger: WorkerLedger, policy: str, may: frozenset[str] | None
 ) -> list[Decision]:
+    wider = [level for level in job.widths if job.workers < level <= wanted]
+    if not wider:
+        return []
     ledger.open_holds(job.id)
-    for workers in reversed([level for level in job.widths if job.workers < level <= wanted]):
+    for workers in reversed(wider):
         nodes = ledger.place_for(job, workers, may)
         if nodes is None:
             continue

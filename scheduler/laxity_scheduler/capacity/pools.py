@@ -9,48 +9,78 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from laxity_scheduler.capacity.ledger import Among, Ledger
-from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
+
+Nodes = frozenset[str]
 
 
 class PoolLedger:
-    """Free GPUs of training nodes, of lent nodes with base workers, and of the other lent ones."""
+    """A ledger that tells training nodes, lent nodes with base workers, and other lent ones apart."""
 
     def __init__(self, state: ClusterState) -> None:
         based = {name for job in state.running for name in job.nodes[: job.widths[0]]}
-        lent = [node for node in state.nodes if node.pool == "loaned"]
-        self._training = _ledger_of(state, [n for n in state.nodes if n.pool == "training"])
-        self._based = _ledger_of(state, [node for node in lent if node.id in based])
-        self._unbased = _ledger_of(state, [node for node in lent if node.id not in based])
+        lent = frozenset(node.id for node in state.nodes if node.pool == "loaned")
+        self._training = frozenset(node.id for node in state.nodes if node.pool == "training")
+        self._based, self._unbased = lent & based, lent - based
         self._base_order = (self._training, self._based, self._unbased)
-        if _is_training_short(state, frozenset(node.id for node in lent)):
+        if _is_training_short(state, lent):
             self._base_order = (self._based, self._unbased, self._training)
+        self._parts: dict[tuple[Nodes, Nodes], Nodes] = {}
+        parts = {f"part {number}": NodeSet(part) for number, part in enumerate(self._base_order)}
+        self._ledger = Ledger.of(replace(state, sets={**(state.sets or {}), **parts}))
+
+    @property
+    def total_free(self) -> int:
+        return self._ledger.total_free
 
     def open_holds(self, job: str) -> None:
-        for ledger in (self._training, self._based, self._unbased):
-            ledger.open_holds(job)
+        self._ledger.open_holds(job)
 
     def close_holds(self, job: str) -> None:
-        for ledger in (self._training, self._based, self._unbased):
-            ledger.close_holds(job)
+        self._ledger.close_holds(job)
 
     def place_for(self, job: Job, workers: int, among: Among = None) -> tuple[str, ...] | None:
         """Nodes, taken, for what the job needs more to have so many workers; None if no fit."""
         base = max(0, min(workers, job.widths[0]) - job.workers)
-        nodes = _place_in_order(self._base_order, base, job.gpus_per_worker, among)
+        nodes = self._place_in_order(self._base_order, base, job.gpus_per_worker, among)
         if nodes is None:
             return None
         flexible = workers - job.workers - base
-        first = (self._unbased, self._based, self._training)
-        more = _place_in_order(first, flexible, job.gpus_per_worker, among)
+        order = (self._unbased, self._based, self._training)
+        more = self._place_in_order(order, flexible, job.gpus_per_worker, among)
         if more is None:
-            for ledger in first:
-                ledger.give([name for name in nodes if ledger.knows(name)], job.gpus_per_worker)
+            self._ledger.give(nodes, job.gpus_per_worker)
             return None
         return nodes + more
 
+    def _place_in_order(
+        self, order: Sequence[Nodes], workers: int, gpus_per_worker: int, among: Among
+    ) -> tuple[str, ...] | None:
+        """As many as fit on the first nodes, the rest on the next ones."""
+        nodes: tuple[str, ...] = ()
+        for part in order:
+            left = workers - len(nodes)
+            if left:
+                mine = self._part_for(part, among)
+                fitting = min(left, self._ledger.slots(gpus_per_worker, mine))
+                nodes += self._ledger.place(fitting, gpus_per_worker, mine) or ()
+        if len(nodes) < workers:
+            self._ledger.give(nodes, gpus_per_worker)
+            return None
+        return nodes
 
-def _is_training_short(state: ClusterState, lent: frozenset[str]) -> bool:
+    def _part_for(self, part: Nodes, among: Among) -> Nodes:
+        """The nodes of a part that a job may use; the same object for the same nodes."""
+        if among is None:
+            return part
+        key = (part, among)
+        if key not in self._parts:
+            self._parts[key] = part & among
+        return self._parts[key]
+
+
+def _is_training_short(state: ClusterState, lent: Nodes) -> bool:
     """Whether jobs wait that may use no lent node, for more than is free elsewhere."""
     restricted = {name for name, some in (state.sets or {}).items() if lent.isdisjoint(some.nodes)}
     if not lent or not restricted:
@@ -60,27 +90,3 @@ def _is_training_short(state: ClusterState, lent: frozenset[str]) -> bool:
         job.widths[0] * job.gpus_per_worker for job in state.queued if job.eligible in restricted
     )
     return wanted > free
-
-
-def _ledger_of(state: ClusterState, nodes: Sequence[Node]) -> Ledger:
-    return Ledger.of(replace(state, nodes=tuple(nodes)))
-
-
-def _place_in_order(
-    ledgers: Sequence[Ledger], workers: int, gpus_per_worker: int, among: Among
-) -> tuple[str, ...] | None:
-    """As many as fit from the first ledger, the rest from the next ones."""
-    if workers == 0:
-        return ()
-    counts = []
-    left = workers
-    for ledger in ledgers:
-        counts.append(min(left, ledger.slots(gpus_per_worker, among)))
-        left -= counts[-1]
-    if left:
-        return None
-    nodes: tuple[str, ...] = ()
-    for ledger, count in zip(ledgers, counts, strict=True):
-        if count:
-            nodes += ledger.place(count, gpus_per_worker, among) or ()
-    return nodes

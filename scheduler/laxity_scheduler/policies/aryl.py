@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs
+from laxity_scheduler.allocation.surplus import resizable_jobs
 from laxity_scheduler.allocation.transition import plan_transition
 from laxity_scheduler.capacity.pools import PoolLedger
 from laxity_scheduler.frame.remaining import Forecasts
@@ -30,11 +30,12 @@ WORTH_CHANGING: Final = 1.05  # so much more must other widths be worth
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
     forecasts = Forecasts(state, predictor)
     jobs = sorted(resizable_jobs(state), key=lambda job: _phase_one_rank(job, forecasts))
-    purse = budget_of_jobs(state, jobs)
+    ledger = PoolLedger(state)
+    purse = Purse(state, jobs, ledger.total_free + sum(job.gpus for job in jobs))
     base = [job for job in jobs if purse.take(job, 0, job.widths[0])]
     width = {job.id: job.widths[0] for job in base} | _widen(base, purse, forecasts)
     jobs.sort(key=lambda job: job.workers > 0)  # base demand before growth
-    return plan_transition(state, jobs, width, policy="aryl", ledger=PoolLedger(state))
+    return plan_transition(state, jobs, width, policy="aryl", ledger=ledger)
 
 
 def _phase_one_rank(job: Job, forecasts: Forecasts) -> tuple[bool, float, float, str]:

@@ -87,6 +87,9 @@ ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after ev
 ENV_TRACKED_BY: Final = "LAXITY_TRACKED_BY"  # "service": it logs the epochs to MLflow, not workers
 ENV_FLOW_RUN: Final = "LAXITY_FLOW_RUN"  # the flow run that follows the job: API/flow_runs/ID
 ENV_LOG_PRINTS: Final = "LAXITY_LOG_PRINTS"  # set: print() is a line of that flow run's log, too
+ENV_CHAIN_FOLDER: Final = "LAXITY_CHAIN_FOLDER"  # set: this is a link of that chain
+ENV_CHAIN_LINK: Final = "LAXITY_CHAIN_LINK"  # which one, counted from 1
+ENV_ENDS_AT: Final = "LAXITY_ENDS_AT"  # when the batch job is ended, seconds since 1970
 ENV_POD_IP: Final = "POD_IP"  # where worker 0 listens for the others; unset: this machine only
 
 # --- MLflow: series of one chart share a prefix and their steps (step = epoch, counted from 1) ---

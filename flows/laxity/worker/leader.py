@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity.api.report_lines import ReportKind
+from laxity.stderr import say
+from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
 from laxity.worker.checkpoint import Checkpoint
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
@@ -51,6 +53,7 @@ class Leader:
         self._save_s = 0.0
         self._saved_bytes = 0
         self._unsaved: bytes | None = None  # the state at the last boundary, if it was not saved
+        self._longest_s = 0.0  # of the epochs of this process
         self._records: list[Line] = []  # epoch lines since the last checkpoint
 
     @property
@@ -69,6 +72,7 @@ class Leader:
             self._tracker.add([EpochMetrics.of(line) for line in self._outbox.lines("epoch")])
         if self._is_over():
             return False
+        self._end_link_in_time()
         self._form_first()
         if newest is not None:
             self._append_report("resumed", epoch=course.done, load_s=course.load_s or 0.0)
@@ -88,6 +92,7 @@ class Leader:
             self._complete_epoch(others_read)
             if self._is_over():
                 return False
+            self._end_link_in_time()
             self._park_while_told()
             self._reform_or_go()
         return True
@@ -132,6 +137,8 @@ class Leader:
         if self._course.done < self._course.total:
             return False
         self._ensure_saved()
+        if self._course.link is not None:
+            self._course.link.note_trained()
         self.end()
         return True
 
@@ -141,6 +148,7 @@ class Leader:
         course = self._course
         now = time.monotonic()
         epoch_s, self._began = now - self._began, now
+        self._longest_s = max(self._longest_s, epoch_s)
         ended = course.epoch_over()
         line = {
             "kind": "epoch",
@@ -274,7 +282,19 @@ class Leader:
         self._unsaved = None
         self._form_group(self._reachable_width(), load=True)
 
-    # --- being told to stop ---
+    # --- the end of a link, and being told to stop ---
+
+    def _end_link_in_time(self) -> None:
+        """Save and end this process where another epoch would not fit before its time limit."""
+        link, course = self._course.link, self._course
+        if link is None:
+            return
+        link.require_progress(course.done)
+        if self._longest_s and not link.has_time_for(self._longest_s, self._save_s):
+            self._ensure_saved()
+            course.link_ended = True
+            say(f"link {link.number} ends in time after epoch {course.done}; the next one goes on")
+            raise LinkEnded(EXIT_UNFINISHED)
 
     def _park_while_told(self) -> None:
         """Save, say so and wait: for SIGTERM, which raises, or until the order is withdrawn.

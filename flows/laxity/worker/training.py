@@ -21,6 +21,7 @@ from typing import IO, Any, Final, TypeVar
 from laxity import names
 from laxity.stderr import say
 from laxity.worker.active_run import ActiveRun
+from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
 from laxity.worker.counted_io import count_items, open_counted
 from laxity.worker.environment import WorkerEnvironment
@@ -61,12 +62,16 @@ class Training:
         load: Save | None = None,
     ) -> None:
         """Train alone: with a folder, checkpoints go there and a second start goes on from them."""
+        link = ChainLink.of(os.environ)
+        if folder is None and link is not None:
+            folder = link.checkpoints
         assignment = WorkerEnvironment(
             folder=Path(folder) if folder is not None else None,
             epochs=epochs,
             tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", ""),
         )
         self._set_up(assignment, SigtermHandler())
+        self._course.link = link
         if save is not None and load is not None:
             self.checkpoint_with(save, load)
 
@@ -354,7 +359,8 @@ class Training:
     def _finish_late(self) -> None:
         """At the interpreter's end nothing new can be imported: only what is open is used."""
         if self.tracker is not None and self.tracker.opened:
-            outcome = "FINISHED" if self.complete else "KILLED"
+            ended = "SCHEDULED" if self._course.link_ended else "KILLED"  # the next link goes on
+            outcome = "FINISHED" if self.complete else ended
             self.tracker.flush(at_most_s=ALONE_FLUSH_S, outcome=outcome)
 
     def save_rest(self) -> None:

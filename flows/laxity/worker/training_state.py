@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import Checkpoint, CheckpointError, Checkpoints
 from laxity.worker.environment import WorkerEnvironment
 from laxity.worker.io_meter import Meter
@@ -26,6 +27,8 @@ class TrainingState:
     formation: str = ""
     warmup: bool = True
     bytes_read: int = 0
+    link: ChainLink | None = None  # where it is one of a chain
+    link_ended: bool = False
     meter: Meter | None = None  # where an epoch is one pass over the data
     load_s: float | None = None  # what the last loading took
     loaded: int | None = None  # the epoch that the objects are at since then

@@ -1,0 +1,74 @@
+"""The folder of a chain: the user's script, the lock of the links, and who follows the chain.
+
+One process follows a chain. It holds `provisioner.lock`, and so does each sbatch that it starts: a
+second one cannot ask the queue while a submission of the first is still under way.
+"""
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from laxity.durable_files import replace_file
+from laxity_scheduler.slurm.chain_state import ChainState, load_chain, save_chain
+from laxity_scheduler.slurm.link_script import read_directives
+
+PATIENCE_S: Final = 10.0  # for an sbatch that outlived a killed process
+LOOK_S: Final = 0.1
+
+
+def open_chain(script: Path, folder: Path) -> ChainState:
+    """The chain of this folder, begun if there is none.
+
+    ValueError if the script cannot be a link, or the chain was begun with another one.
+    """
+    try:
+        content = script.read_bytes()
+        text = content.decode()
+        read_directives(text)
+    except OSError as error:
+        raise ValueError(f"{script}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{script}: {error}") from error
+    (folder / "links").mkdir(parents=True, exist_ok=True)
+    state, kept = load_chain(folder), folder / "script"
+    if state is not None and kept.read_bytes() != content:
+        raise ValueError(f"the chain in {folder} has another script: name another --folder")
+    if state is None:
+        replace_file(kept, text)
+        kept.chmod(0o755)
+        state = ChainState(secrets.token_hex(4))
+        save_chain(state, folder)
+    return state
+
+
+@contextmanager
+def hold_chain(folder: Path) -> Iterator[int]:
+    """Be the one process that follows the chain; the descriptor holds the lock.
+
+    ValueError if another one still does after some seconds.
+    """
+    descriptor = os.open(folder / "provisioner.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        _lock(descriptor, folder)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    end_at = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end_at:
+                message = f"another laxity chain follows {folder}: --status shows how far it is"
+                raise ValueError(message) from None
+            time.sleep(LOOK_S)
+        else:
+            return

@@ -1,0 +1,281 @@
+"""The loop of `laxity chain`: follow the links in the queue, decide, submit.
+
+All that counts is in the chain's folder and in Slurm's queue, so the loop may be killed at any
+instant and started again. Before a link is submitted the queue is asked for it by its job name.
+Durations are counted by a monotonic clock; instants are the controller's.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from laxity.backoff import Backoff
+from laxity_scheduler.slurm import chain_state
+from laxity_scheduler.slurm.chain_state import ChainEvent, ChainLink, ChainState, save_chain
+from laxity_scheduler.slurm.link_outcome import LinkOutcome, outcome_of_lost, outcome_of_row
+from laxity_scheduler.slurm.link_script import noted_exit_code, started_job, write_link_script
+from laxity_scheduler.slurm.queue_watch import QueueFacts, QueueWatch
+from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
+from laxity_scheduler.slurm.slurm_tables import QueueRow
+from laxity_scheduler.slurm.successor_timing import should_submit_successor
+
+POLL_S: Final = 30.0  # at most, between two looks at the links
+MOST_JOBS: Final = 2  # for one link: the first, and one more if it was cancelled in the queue
+MOST_REFUSALS: Final = 5  # with the predecessor gone
+
+
+@dataclass(frozen=True, slots=True)
+class ChainOptions:
+    """`most_links` 0 is no cap; `limit_s` 0 leaves the time limit to the script."""
+
+    method: str = "average_now"
+    interval_s: float = 600.0
+    most_links: int = 0
+    limit_s: float = 0.0
+
+
+class ChainLoop:
+    """One chain; `say` hears each thing that happens, in a sentence."""
+
+    def __init__(
+        self,
+        state: ChainState,
+        folder: Path,
+        client: SlurmClient,
+        options: ChainOptions,
+        say: Callable[[str], None],
+    ) -> None:
+        self.state = state
+        self._folder, self._client, self._options, self._say = folder, client, options, say
+        self._watch = QueueWatch(client, folder)
+        self._backoff = Backoff(min(options.interval_s, POLL_S), longest_s=600.0)
+        self._decides_at = self._submits_at = -1.0
+        self._last_trouble = ""
+
+    def run(self) -> None:
+        """Until the chain has ended. SlurmError if the first link is refused."""
+        failures = 0
+        while not self.state.ended:
+            try:
+                self.step()
+                failures, self._last_trouble = 0, ""
+            except SlurmError as error:
+                if not self._has_begun and not isinstance(error, SlurmAwayError):
+                    raise
+                failures += 1
+                self._complain(str(error))
+            if not self.state.ended:
+                time.sleep(max(self._poll_s, min(POLL_S, self._backoff.delay_s(failures))))
+
+    @property
+    def _poll_s(self) -> float:
+        return min(self._options.interval_s, POLL_S)
+
+    @property
+    def _has_begun(self) -> bool:
+        return bool(self.state.links and self.state.links[0].job_id)
+
+    def step(self) -> None:
+        """Look once, and do what follows. SlurmError leaves the state as it was before."""
+        done = (self._folder / "done").exists()
+        for link in self.state.active:
+            self._follow(link, done=done)
+            if self.state.ended:
+                return
+        active = self.state.active
+        if done:
+            self._complete(active)
+        elif not active:
+            self._go_on()
+        elif len(active) == 1 and active[0].started_at is not None and not self._is_capped():
+            self._look_ahead(active[0])
+
+    def _is_capped(self) -> bool:
+        pending = [link for link in self.state.links if link.job_id]
+        return 0 < self._options.most_links <= len(pending)
+
+    def _complete(self, active: list[ChainLink]) -> None:
+        """The file `done` is there: a link that trains ends by itself, the others are not needed."""
+        needless = active[1:] if active and active[0].started_at is not None else active
+        self._client.cancel(link.job_id for link in needless)
+        for link in needless:
+            self._end_link(link, "cancelled: the chain is complete")
+        if not self.state.active:
+            self._end(chain_state.DONE, "the training wrote the file done")
+
+    def _go_on(self) -> None:
+        """No link waits or runs."""
+        if self._is_capped():
+            self._end(
+                chain_state.CAPPED, f"{len(self.state.links)} links have ended, as --links says"
+            )
+        elif time.monotonic() >= self._submits_at:
+            before = self.state.links[-1] if self.state.links else None
+            words = "the link before has ended" if before else "the chain begins"
+            self._submit(words)
+
+    def _look_ahead(self, link: ChainLink) -> None:
+        now = time.monotonic()
+        if not self.state.links[-1].job_id:
+            if now >= self._submits_at:
+                self._submit("tried again")
+            return
+        if now < self._decides_at:
+            return
+        self._decides_at = now + self._options.interval_s
+        facts = self._look()
+        submits, reason = should_submit_successor(self._options.method, link.ends_by, facts)
+        self._watch.record(facts, link.seq, submits=submits, reason=reason)
+        if submits:
+            self._submit(reason)
+
+    def _look(self) -> QueueFacts:
+        asks = self._options.method == "slurm_estimate"
+        return self._watch.look(self._planned_start() if asks else None)
+
+    def _planned_start(self) -> float | None:
+        """None if Slurm would refuse the script: submitting it then says why."""
+        try:
+            return self._client.planned_start(self._folder / "script", *self._sbatch_options())
+        except SlurmAwayError:
+            raise
+        except SlurmError:
+            return None
+
+    def _sbatch_options(self) -> tuple[str, ...]:
+        minutes = max(1, round(self._options.limit_s / 60))
+        return (f"--time={minutes}",) if self._options.limit_s else ()
+
+    def _submit(self, reason: str) -> None:
+        """Submit the next link, unless the queue or the folder shows that this was done before."""
+        link = self.state.next_link()
+        save_chain(self.state, self._folder)
+        name = self.state.job_name(link)
+        job_id = self._job_of(link)
+        if job_id:
+            reason = "it was submitted before"
+        else:
+            job_id = self._sbatch(link, name)
+        if not job_id:
+            return
+        link.job_id, link.refusals = job_id, 0
+        link.tries += 1
+        self._submits_at = -1.0
+        self._tell(link, f"job {job_id}: {reason}")
+
+    def _job_of(self, link: ChainLink) -> str:
+        """The job that was already submitted for this link, empty if there is none."""
+        rows = self._client.jobs_of_name(self.state.job_name(link))
+        job_ids = [row.job_id for row in rows] or [started_job(self._folder, link)]
+        return next((job_id for job_id in job_ids if job_id not in link.lost_ids), "")
+
+    def _sbatch(self, link: ChainLink, name: str) -> str:
+        script = write_link_script(self.state, link, self._folder)
+        options = (f"--job-name={name}", f"--comment={name}", *self._sbatch_options())
+        try:
+            return self._client.submit(script, *options)
+        except SlurmAwayError:
+            raise
+        except SlurmError as error:
+            self._refuse(link, str(error))
+            return ""
+
+    def _refuse(self, link: ChainLink, words: str) -> None:
+        if link.seq == 1 and not link.lost_ids:
+            raise SlurmError(words)
+        link.refusals += 1
+        if not self.state.active and link.refusals >= MOST_REFUSALS:
+            self._end(chain_state.FAILED, f"link {link.seq} was refused: {words}")
+            return
+        self._submits_at = time.monotonic() + self._backoff.delay_s(link.refusals)
+        self._tell(link, f"refused, to be tried again: {words}")
+
+    def _follow(self, link: ChainLink, *, done: bool) -> None:
+        """Bring one link up to what Slurm tells of its job."""
+        rows = self._client.jobs_of_name(self.state.job_name(link))
+        self._client.cancel(
+            row.job_id for row in rows if row.job_id != link.job_id and not row.has_ended
+        )
+        row = next((row for row in rows if row.job_id == link.job_id), None)
+        row = row or self._accounted(link)
+        if row is not None and not row.has_ended:
+            self._note_row(link, row)
+            return
+        outcome = self._outcome(link, row)
+        if row is not None:
+            self._note_row(link, row)
+        if outcome.meaning == "goes on" or done:
+            self._end_link(link, outcome.words)
+        elif outcome.meaning == "cancelled" and link is self.state.links[-1]:
+            self._submit_again(link, outcome)
+        else:
+            self._fail(link, outcome.words)
+
+    def _accounted(self, link: ChainLink) -> QueueRow | None:
+        try:
+            rows = self._client.accounted_jobs("-j", link.job_id)
+        except SlurmAwayError:
+            raise
+        except SlurmError:
+            return None
+        return next((row for row in rows if row.job_id == link.job_id), None)
+
+    def _outcome(self, link: ChainLink, row: QueueRow | None) -> LinkOutcome:
+        exit_code = noted_exit_code(self._folder, link)
+        if row is None:
+            has_started = (
+                started_job(self._folder, link) == link.job_id or link.started_at is not None
+            )
+            return outcome_of_lost(exit_code, has_started=has_started)
+        told = row.exit_code
+        if told is None and row.state == "FAILED":
+            told = self._client.exit_code(row.job_id)
+        return outcome_of_row(row, exit_code if told is None else told)
+
+    def _note_row(self, link: ChainLink, row: QueueRow) -> None:
+        started_before = link.started_at
+        link.submitted_at, link.started_at = row.submitted_at, row.started_at
+        link.ended_at = row.ended_at if row.has_ended else None
+        link.ends_by = None if row.started_at is None else row.started_at + row.time_limit_s
+        if row.started_at != started_before and not row.has_ended:
+            words = "waits again" if row.started_at is None else "started"
+            self._tell(link, f"job {link.job_id} {words}")
+
+    def _submit_again(self, link: ChainLink, outcome: LinkOutcome) -> None:
+        """A job that was taken out of the queue is submitted once more, in case that was a mistake."""
+        if link.tries >= MOST_JOBS:
+            self._fail(link, f"{outcome.words}, for the second time")
+            return
+        words = f"job {link.job_id} {outcome.words}: submitted once more"
+        link.lost_ids.append(link.job_id)
+        link.job_id, link.submitted_at, link.ended_at = "", None, None
+        self._tell(link, words)
+        self._submit("the first was cancelled")
+
+    def _end_link(self, link: ChainLink, words: str) -> None:
+        link.outcome = words
+        self._tell(link, f"job {link.job_id} {words}")
+
+    def _fail(self, link: ChainLink, words: str) -> None:
+        others = [other for other in self.state.active if other.seq > link.seq]
+        self._client.cancel(other.job_id for other in others)
+        for other in others:
+            self._end_link(other, "cancelled: the link before failed")
+        link.outcome = words
+        self._end(chain_state.FAILED, f"link {link.seq} (job {link.job_id}) {words}")
+
+    def _tell(self, link: ChainLink, words: str) -> None:
+        self.state.events.append(ChainEvent(time.time(), link.seq, words))
+        save_chain(self.state, self._folder)
+        self._say(f"link {link.seq}: {words}")
+
+    def _complain(self, words: str) -> None:
+        if words != self._last_trouble:
+            self._last_trouble = words
+            self._say(f"{words}; asked again until it answers")
+
+    def _end(self, ended: str, reason: str) -> None:
+        self.state.ended, self.state.reason = ended, reason
+        save_chain(self.state, self._folder)

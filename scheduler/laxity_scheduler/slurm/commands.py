@@ -1,0 +1,133 @@
+"""`laxity chain`: a training longer than a Slurm cluster's time limit, as a chain of its jobs."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from laxity.cli.exit_codes import FAILED, OK, UNFINISHED, USAGE, CommandError
+from laxity.cli.job_names import completing
+
+if TYPE_CHECKING:
+    from laxity_scheduler.slurm.chain_loop import ChainOptions
+    from laxity_scheduler.slurm.chain_state import ChainState
+
+METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
+SHOWN_EVENTS: Final = 10
+
+ScriptArgument = Annotated[Path, typer.Argument(help="The batch script that each link runs.")]
+FolderOption = Annotated[
+    Path | None,
+    typer.Option(help="The chain's folder, on the shared file system. [SCRIPT with .chain]"),
+]
+MethodOption = Annotated[
+    str,
+    typer.Option(
+        help=f"When to submit the successor: {', '.join(METHOD_NAMES)}.",
+        autocompletion=completing(lambda: METHOD_NAMES),
+    ),
+]
+LinksOption = Annotated[int, typer.Option(min=0, help="At most so many links. [no cap]")]
+LimitOption = Annotated[str, typer.Option(help="Time limit of each link. [the script's --time]")]
+IntervalOption = Annotated[str, typer.Option(help="From one decision to the next.")]
+StatusOption = Annotated[bool, typer.Option("--status", help="Show how far the chain is.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("chain")(chain)
+
+
+def chain(
+    script: ScriptArgument,
+    *,
+    folder: FolderOption = None,
+    method: MethodOption = "average_now",
+    links: LinksOption = 0,
+    wall_limit: LimitOption = "",
+    interval: IntervalOption = "10m",
+    status: StatusOption = False,
+) -> None:
+    """Run a batch script again and again on Slurm, each time before the last has ended, until done.
+
+    The script goes on from its own checkpoint and writes $LAXITY_CHAIN_FOLDER/done when it is done.
+    Run the same command again to follow a chain that was left.
+    """
+    place = (folder or script.with_suffix(".chain")).absolute()
+    try:
+        if status:
+            show(chain_in(place))
+            return
+        options = chain_options(method, links, wall_limit, interval)
+        state = follow_chain(script, place, options)
+    except ValueError as error:
+        raise CommandError(str(error), code=USAGE) from error
+    raise typer.Exit(end_words(state))
+
+
+def chain_in(folder: Path) -> "ChainState":
+    """ValueError if no chain was begun in this folder."""
+    from laxity_scheduler.slurm.chain_state import load_chain
+
+    state = load_chain(folder)
+    if state is None:
+        raise ValueError(f"no chain in {folder}")
+    return state
+
+
+def chain_options(method: str, links: int, wall_limit: str, interval: str) -> "ChainOptions":
+    """ValueError says which option is wrong."""
+    from laxity_scheduler.chains.commands import duration_s
+    from laxity_scheduler.slurm.chain_loop import ChainOptions
+
+    if method not in METHOD_NAMES:
+        raise ValueError(f"unknown method {method!r}: one of {', '.join(METHOD_NAMES)}")
+    return ChainOptions(
+        method=method,
+        interval_s=duration_s(interval, "--interval"),
+        most_links=links,
+        limit_s=duration_s(wall_limit, "--wall-limit") if wall_limit else 0.0,
+    )
+
+
+def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainState":
+    """Follow the chain to its end. ValueError for what the user can mend."""
+    from laxity_scheduler.slurm.chain_folder import hold_chain, open_chain
+    from laxity_scheduler.slurm.chain_loop import ChainLoop
+    from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
+
+    if shutil.which("sbatch") is None:
+        raise ValueError("no program sbatch here: run this on a login node of the Slurm cluster")
+    folder.mkdir(parents=True, exist_ok=True)
+    with hold_chain(folder) as descriptor:
+        state = open_chain(script, folder)
+        loop = ChainLoop(state, folder, SlurmClient(descriptor), options, typer.echo)
+        try:
+            loop.run()
+        except SlurmError as error:
+            raise CommandError(str(error), code=FAILED) from error
+        return state
+
+
+def show(state: "ChainState") -> None:
+    """What happened last, then where the chain stands."""
+    from laxity.instants import format_rfc3339
+
+    for event in state.events[-SHOWN_EVENTS:]:
+        typer.echo(f"{format_rfc3339(event.at, 'seconds')}  link {event.link}: {event.reason}")
+    if state.ended:
+        end_words(state)
+        return
+    for link in state.active:
+        doing = "waits" if link.started_at is None else "runs"
+        typer.echo(f"link {link.seq}: job {link.job_id} {doing}")
+
+
+def end_words(state: "ChainState") -> int:
+    """Say how the chain ended, and the exit code for that."""
+    from laxity_scheduler.slurm.chain_state import CAPPED, DONE
+
+    code = {DONE: OK, CAPPED: UNFINISHED}.get(state.ended, FAILED)
+    typer.echo(f"chain {state.chain_id} {state.ended}: {state.reason}", err=code == FAILED)
+    return code

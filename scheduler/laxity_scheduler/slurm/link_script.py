@@ -1,0 +1,109 @@
+"""The batch script of one link: the user's directives, the chain's lock, then the user's script.
+
+Slurm starts predecessor and successor whenever there is room. The lock on the shared file system
+lets one of them train. A lock is let go when its process ends, however that happens, so a killed
+link never blocks the next.
+"""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Final
+
+from laxity.cli.exit_codes import UNFINISHED
+from laxity.durable_files import replace_file
+from laxity_scheduler.slurm.chain_state import ChainLink, ChainState
+
+GOES_ON: Final = (0, UNFINISHED)  # exit codes after which the chain goes on
+SIGNALLED: Final = 128  # from here on a shell's exit code is a signal
+_ARRAY: Final = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--array\b|-a\b|hetjob\b|packjob\b)")
+
+_BODY: Final = """
+# Written by laxity chain. One link of a chain trains at a time: the one that holds the lock.
+folder={folder}
+link={link}
+export LAXITY_CHAIN_ID={chain_id} LAXITY_CHAIN_LINK=$link LAXITY_CHAIN_FOLDER="$folder"
+note() {{ printf '%s\\n' "$2" >"$folder/links/.$1" && mv "$folder/links/.$1" "$folder/links/$1"; }}
+exec 9>>"$folder/lock" && flock 9 || {{ echo "laxity chain: no lock on $folder/lock" >&2; exit 1; }}
+[ ! -e "$folder/done" ] || exit 0
+if read -r before _ 2>/dev/null <"$folder/links/$((link - 1)).exit"; then
+  case $before in
+    {goes_on}) ;;
+    *) [ "$before" -gt {signalled} ] || {{ echo "laxity chain: the link before failed" >&2; exit 1; }} ;;
+  esac
+fi
+if read -r ran 2>/dev/null <"$folder/links/$link.started" && [ "$ran" != "$SLURM_JOB_ID" ]; then
+  echo "laxity chain: link $link already ran as job $ran" >&2
+  exit 0
+fi
+note "$link.started" "$SLURM_JOB_ID"
+"$folder/script" <&0 &
+child=$!
+for signal in HUP INT QUIT USR1 USR2 TERM; do
+  trap "interrupted=1; kill -s $signal $child 2>/dev/null" "$signal"
+done
+while interrupted=; wait "$child"; code=$?; [ -n "$interrupted" ] && kill -0 "$child" 2>/dev/null; do
+  :
+done
+if [ -n "$interrupted" ]; then
+  signalled=$code
+  wait "$child"
+  code=$?
+  case $code in -1 | 127) code=$signalled ;; esac # bash has forgotten it already
+fi
+note "$link.exit" "$code $SLURM_JOB_ID"
+exit "$code"
+"""
+
+
+def read_directives(script: str) -> list[str]:
+    """The `#SBATCH` lines that sbatch would read: those before the first command.
+
+    ValueError for a script that sbatch would refuse, and for arrays and heterogeneous jobs.
+    """
+    lines = script.splitlines()
+    if not lines or not lines[0].startswith("#!"):
+        raise ValueError("the first line must name an interpreter, such as #!/bin/bash")
+    directives = []
+    for line in lines:
+        if line.strip() and not line.startswith("#"):
+            break
+        if line.startswith("#SBATCH"):
+            directives.append(line)
+    many = [line for line in directives if _ARRAY.match(line)]
+    if many:
+        raise ValueError(f"{many[0]!r}: a link of a chain is one job, no array")
+    return directives
+
+
+def write_link_script(state: ChainState, link: ChainLink, folder: Path) -> Path:
+    """The script to submit for this link. The user's own is `script` in the same folder."""
+    user_script = (folder / "script").read_text(encoding="utf-8")
+    body = _BODY.format(
+        folder=shlex.quote(str(folder)),
+        link=link.seq,
+        chain_id=shlex.quote(state.chain_id),
+        goes_on="|".join(str(code) for code in GOES_ON),
+        signalled=SIGNALLED,
+    )
+    path = folder / "links" / f"{link.seq}.sh"
+    replace_file(path, "\n".join(["#!/bin/bash", *read_directives(user_script), body.lstrip()]))
+    return path
+
+
+def started_job(folder: Path, link: ChainLink) -> str:
+    """The job that has run this link, by its own note; empty if none has."""
+    return _note(folder, f"{link.seq}.started")
+
+
+def noted_exit_code(folder: Path, link: ChainLink) -> int | None:
+    """The exit code that the link's own job wrote down when the user's script ended."""
+    code, _, job_id = _note(folder, f"{link.seq}.exit").partition(" ")
+    return int(code) if job_id == link.job_id and code.isdigit() else None
+
+
+def _note(folder: Path, name: str) -> str:
+    try:
+        return (folder / "links" / name).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""

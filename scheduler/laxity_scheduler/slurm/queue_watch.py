@@ -1,0 +1,114 @@
+"""What a user sees of the queue at a decision; each decision is one line of `queue.jsonl`."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from laxity.durable_files import append_to_file
+from laxity_scheduler.chains.baselines import recent_mean_s
+from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS
+from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
+from laxity_scheduler.slurm.slurm_tables import QueueRow
+
+ACCOUNTED: Final = ("-a", "-S", "now-1days")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """Counts, and what the methods ask.
+
+    `at` is the controller's clock. `mean_wait_s` is of the last 100 started jobs, None without
+    any; `planned_at` is when Slurm's plan would start the successor, None where nobody asked.
+    """
+
+    at: float
+    waiting: int
+    waiting_nodes: int
+    running: int
+    running_nodes: int
+    mean_wait_s: float | None
+    waits_from: str
+    planned_at: float | None
+
+
+class QueueWatch:
+    """Looks at the queue, and remembers the waits of jobs that were seen running."""
+
+    def __init__(self, client: SlurmClient, folder: Path) -> None:
+        self._client = client
+        self._path = folder / "queue.jsonl"
+        self._starts: dict[str, tuple[float, float]] = _load_starts(self._path)
+        self._new: dict[str, tuple[float, float]] = {}
+
+    def look(self, planned_at: float | None = None) -> QueueFacts:
+        """SlurmError if the queue does not answer."""
+        at, rows = self._client.controller_at(), self._client.queue()
+        fresh = {row.job_id: start for row in rows if (start := _start(row))}
+        self._new |= {
+            job_id: start for job_id, start in fresh.items() if job_id not in self._starts
+        }
+        self._starts = dict(_latest({**self._starts, **fresh}.items()))
+        mean_wait_s, waits_from = self._mean_wait(at)
+        waiting = [row for row in rows if not row.has_started]
+        running = [row for row in rows if row.has_started]
+        return QueueFacts(
+            at=at,
+            waiting=len(waiting),
+            waiting_nodes=sum(row.nodes for row in waiting),
+            running=len(running),
+            running_nodes=sum(row.nodes for row in running),
+            mean_wait_s=mean_wait_s,
+            waits_from=waits_from,
+            planned_at=planned_at,
+        )
+
+    def record(self, facts: QueueFacts, link: int, *, submits: bool, reason: str) -> None:
+        """Write down the decision about this link's successor, and what it was made from."""
+        decision = {"link": link, "submits": submits, "reason": reason}
+        starts = dict(_latest(self._new.items()))
+        line = json.dumps({**asdict(facts), **decision, "starts": starts})
+        append_to_file(self._path, line.encode() + b"\n")
+        self._new = {}
+
+    def _mean_wait(self, at: float) -> tuple[float | None, str]:
+        try:
+            rows = self._client.accounted_jobs(*ACCOUNTED)
+        except SlurmError:
+            rows = []
+        accounted = [start for row in rows if (start := _start(row))]
+        starts = sorted(accounted or self._starts.values())
+        if not starts:
+            return None, ""
+        started_at, wait_s = np.array(starts, dtype=np.float64).T
+        return recent_mean_s(started_at, wait_s, at), "sacct" if accounted else "squeue"
+
+
+def _start(row: QueueRow) -> tuple[float, float] | None:
+    """When the job started, and how long it had waited."""
+    if row.started_at is None or row.submitted_at is None:
+        return None
+    return row.started_at, max(0.0, row.started_at - row.submitted_at)
+
+
+def _latest(
+    starts: Iterable[tuple[str, tuple[float, float]]],
+) -> list[tuple[str, tuple[float, float]]]:
+    return sorted(starts, key=lambda start: start[1])[-RECENT_JOBS:]
+
+
+def _load_starts(path: Path) -> dict[str, tuple[float, float]]:
+    """What earlier looks saw; a line that a full disk cut short is left out."""
+    starts: dict[str, tuple[float, float]] = {}
+    if not path.exists():
+        return starts
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            seen = json.loads(line)["starts"].items()
+        except (ValueError, KeyError):
+            continue
+        starts.update({job_id: (started_at, wait_s) for job_id, (started_at, wait_s) in seen})
+    return dict(_latest(starts.items()))

@@ -1,0 +1,125 @@
+"""Slurm through its own commands, as a user types them."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from laxity_scheduler.slurm.slurm_tables import (
+    SACCT_FIELDS,
+    SQUEUE_FORMAT,
+    QueueRow,
+    is_away,
+    parse_controller_time,
+    parse_job_exit_code,
+    parse_job_id,
+    parse_planned_start,
+    parse_sacct,
+    parse_squeue,
+    slurm_words,
+)
+
+PATIENCE_S: Final = 120.0  # Slurm's own messages time out after at most 100 s
+
+
+class SlurmError(RuntimeError):
+    """What a command of Slurm said when it failed."""
+
+
+class SlurmAwayError(SlurmError):
+    """The controller does not answer: nothing is known, ask again later."""
+
+
+class SlurmClient:
+    """Each call runs one command. SlurmError has Slurm's words.
+
+    `held_open` is inherited by sbatch: a lock on it is held until sbatch has ended, even when this
+    process is killed meanwhile.
+    """
+
+    def __init__(self, held_open: int | None = None) -> None:
+        self._held_open = () if held_open is None else (held_open,)
+
+    def submit(self, script: Path, *options: str) -> str:
+        """The id of the job that sbatch made."""
+        output = self._run("sbatch", "--parsable", *options, str(script)).stdout
+        try:
+            return parse_job_id(output)
+        except ValueError as error:
+            raise SlurmError(str(error)) from error
+
+    def planned_start(self, script: Path, *options: str) -> float | None:
+        """When Slurm's plan of now would start this script; None if it does not say."""
+        answer = self._run("sbatch", "--test-only", *options, str(script))
+        return parse_planned_start(answer.stderr + answer.stdout)
+
+    def jobs_of_name(self, name: str) -> list[QueueRow]:
+        """Own jobs of this name, the ended ones while Slurm remembers them, by id."""
+        options = ("-h", "-t", "all", "-u", str(os.getuid()), "--name", name, "-o", SQUEUE_FORMAT)
+        rows = _read(parse_squeue, self._run("squeue", *options).stdout)
+        return sorted((row for row in rows if row.name == name), key=lambda row: int(row.job_id))
+
+    def queue(self) -> list[QueueRow]:
+        """All jobs that wait or run and that this user may see."""
+        states = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
+        return _read(
+            parse_squeue, self._run("squeue", "-h", "-t", states, "-o", SQUEUE_FORMAT).stdout
+        )
+
+    def exit_code(self, job_id: str) -> int | None:
+        """The exit code of a job that Slurm still remembers, else None."""
+        try:
+            return parse_job_exit_code(self._run("scontrol", "show", "job", "-o", job_id).stdout)
+        except SlurmAwayError:
+            raise
+        except SlurmError:
+            return None
+
+    def accounted_jobs(self, *options: str) -> list[QueueRow]:
+        """Jobs from the accounting database. SlurmError where the cluster has none."""
+        base = ("-n", "-P", "-X", "--format", SACCT_FIELDS)
+        return _read(parse_sacct, self._run("sacct", *base, *options).stdout)
+
+    def cancel(self, job_ids: Iterable[str]) -> None:
+        ids = list(job_ids)
+        if ids:
+            self._run("scancel", *ids)
+
+    def controller_at(self) -> float:
+        """The controller's clock, against which its starts and ends are to be read."""
+        at = parse_controller_time(self._run("scontrol", "show", "config").stdout)
+        if at is None:
+            raise SlurmError("scontrol show config does not say what time it is")
+        return at
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+        try:
+            answer = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=PATIENCE_S,
+                check=False,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                pass_fds=self._held_open if command[0] == "sbatch" else (),
+            )
+        except FileNotFoundError as error:
+            raise SlurmError(f"no program {command[0]} here: run this where Slurm's are") from error
+        except subprocess.TimeoutExpired as error:
+            raise SlurmAwayError(f"{command[0]} took longer than {PATIENCE_S:.0f} s") from error
+        if answer.returncode != 0:
+            words = slurm_words(answer.stderr or answer.stdout) or f"exit {answer.returncode}"
+            kind = SlurmAwayError if is_away(words) else SlurmError
+            raise kind(f"{command[0]}: {words}")
+        return answer
+
+
+def _read(parse: Callable[[str], list[QueueRow]], text: str) -> list[QueueRow]:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise SlurmError(str(error)) from error

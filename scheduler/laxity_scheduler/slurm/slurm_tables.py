@@ -1,0 +1,176 @@
+"""What Slurm's commands print, read into values. Instants are POSIX seconds.
+
+The client asks for epoch seconds (`SLURM_TIME_FORMAT=%s`); a site that overrides it prints local
+times without a zone, which are read in this machine's zone.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+SQUEUE_FORMAT: Final = "%i|%T|%V|%S|%e|%l|%D|%N|%j"
+SACCT_FIELDS: Final = (
+    "JobIDRaw,State,Submit,Start,End,TimelimitRaw,NNodes,NodeList,ExitCode,JobName"
+)
+COLUMNS: Final = 9
+ENDED: Final = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "LAUNCH_FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "RECONFIG_FAIL",
+        "REVOKED",
+        "TIMEOUT",
+    }
+)
+NOWHERE: Final = ("", "(null)", "None assigned", "None", "N/A")
+_LIMIT: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_TEST_ONLY: Final = re.compile(r"Job \S+ to start at (\S+)")
+_AWAY: Final = re.compile(
+    "unable to contact slurm|socket timed out|zero bytes|connection refused|connection failure"
+    "|connect failure|standby mode|unable to connect|transport endpoint|unexpected message",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """One job as Slurm tells it. A job that waits has no start, whatever Slurm plans for it.
+
+    `exit_code` is None where the command does not tell it; a job that a signal ended has 128 plus
+    its number.
+    """
+
+    job_id: str
+    state: str
+    name: str
+    submitted_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    time_limit_s: float
+    nodes: int
+    exit_code: int | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def has_started(self) -> bool:
+        return self.started_at is not None
+
+
+def parse_squeue(text: str) -> list[QueueRow]:
+    """Rows of `squeue -h -o SQUEUE_FORMAT`. ValueError for a line of another form."""
+    return [_row(line.split("|", COLUMNS - 1)) for line in text.splitlines() if line.strip()]
+
+
+def parse_sacct(text: str) -> list[QueueRow]:
+    """Rows of `sacct -n -P -X --format SACCT_FIELDS`. ValueError for a line of another form."""
+    return list(_accounted_rows(text))
+
+
+def _accounted_rows(text: str) -> Iterator[QueueRow]:
+    for line in text.splitlines():
+        cells = line.split("|", COLUMNS)
+        if len(cells) != COLUMNS + 1:
+            raise ValueError(f"sacct printed {line!r}: not the {COLUMNS + 1} columns asked for")
+        exit_code = parse_exit_code(cells.pop(8))
+        minutes = cells[5]
+        cells[5] = f"{minutes}:00" if minutes.isdigit() else minutes
+        yield replace(_row(cells), exit_code=exit_code)
+
+
+def _row(cells: list[str]) -> QueueRow:
+    if len(cells) != COLUMNS:
+        raise ValueError(f"squeue printed {'|'.join(cells)!r}: not the {COLUMNS} columns asked for")
+    job_id, state, submit, start, end, limit, nodes, where, name = cells
+    state = state.split(" ")[0]  # CANCELLED by 1000
+    placed = where not in NOWHERE
+    return QueueRow(
+        job_id=job_id,
+        state=state,
+        name=name,
+        submitted_at=parse_time(submit),
+        started_at=parse_time(start) if placed else None,
+        ended_at=parse_time(end) if placed or state in ENDED else None,
+        time_limit_s=parse_limit_s(limit),
+        nodes=int(nodes.split("-")[0]) if nodes[:1].isdigit() else 1,
+    )
+
+
+def parse_time(text: str) -> float | None:
+    """Epoch seconds or an ISO time without a zone; None where Slurm knows none (N/A, Unknown)."""
+    if text.isdigit():
+        return float(text)
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        return None
+
+
+def parse_limit_s(text: str) -> float:
+    """`1-02:03:04`, `2:03:04`, `3:04` or UNLIMITED, in seconds; infinite where there is none."""
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        return math.inf
+    days, *clock = match.groups()
+    parts = [int(part) for part in clock if part is not None]
+    parts = parts + [0] * (3 - len(parts)) if days else [0] * (3 - len(parts)) + parts
+    hours, minutes, seconds = parts
+    return float(int(days or 0) * 86_400 + hours * 3_600 + minutes * 60 + seconds)
+
+
+def parse_exit_code(text: str) -> int | None:
+    """`7:0` is 7, `0:9` (a signal) is 137; None for anything else."""
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if match is None:
+        return None
+    code, signal = int(match[1]), int(match[2])
+    return 128 + signal if signal else code
+
+
+def parse_job_exit_code(text: str) -> int | None:
+    """The exit code in a line of `scontrol show job -o`; None without one."""
+    match = re.search(r"(?:^|\s)ExitCode=(\S+)", text)
+    return parse_exit_code(match[1]) if match else None
+
+
+def parse_job_id(text: str) -> str:
+    """What `sbatch --parsable` prints: an id, and on federations `;cluster`. ValueError otherwise."""
+    match = re.search(r"^(\d+)(?:;\S+)?$", text, re.MULTILINE)
+    if match is None:
+        raise ValueError(f"sbatch printed no job id but {text.strip()!r}")
+    return match[1]
+
+
+def parse_planned_start(text: str) -> float | None:
+    """When `sbatch --test-only` says that the job would start; None if it does not say."""
+    match = _TEST_ONLY.search(text)
+    return parse_time(match[1]) if match else None
+
+
+def parse_controller_time(text: str) -> float | None:
+    """The controller's clock, from the first line of `scontrol show config`."""
+    match = re.search(r"Configuration data as of (\S+)", text)
+    return parse_time(match[1]) if match else None
+
+
+def is_away(text: str) -> bool:
+    """Whether an error message says that the controller does not answer, not that it refuses."""
+    return bool(_AWAY.search(text))
+
+
+def slurm_words(text: str) -> str:
+    """An error message on one line, without the program's name before each sentence."""
+    lines = (re.sub(r"^\w+: (?:error|fatal): ", "", line.strip()) for line in text.splitlines())
+    return "; ".join(line for line in lines if line)

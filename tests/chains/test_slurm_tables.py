@@ -1,0 +1,184 @@
+import math
+from pathlib import Path
+
+import pytest
+
+from laxity_scheduler.slurm.chain_state import ChainLink, ChainState, load_chain, save_chain
+from laxity_scheduler.slurm.link_outcome import outcome_of_lost, outcome_of_row
+from laxity_scheduler.slurm.link_script import read_directives
+from laxity_scheduler.slurm.queue_watch import QueueFacts
+from laxity_scheduler.slurm.slurm_tables import (
+    QueueRow,
+    is_away,
+    parse_controller_time,
+    parse_exit_code,
+    parse_job_exit_code,
+    parse_job_id,
+    parse_limit_s,
+    parse_planned_start,
+    parse_sacct,
+    parse_squeue,
+    parse_time,
+    slurm_words,
+)
+from laxity_scheduler.slurm.successor_timing import should_submit_successor
+
+SQUEUE_22_05 = """\
+3|CANCELLED|1795659398|1795659398|1795659398|1:00|1||a.sh
+1|TIMEOUT|1795659392|1795659394|1795659457|1:00|1|n1|laxity-chain:x:1
+4|PENDING|1795659398|1795669398|1795669458|2-00:00:00|4-8||odd|name
+5|RUNNING|1795659398|1795659400|N/A|UNLIMITED|2|n[1-2]|train
+"""
+SACCT = """\
+7|CANCELLED by 1000|2026-11-26T02:00:00|None|2026-11-26T02:01:00|2880|1|None assigned|0:0|a
+8|FAILED|1795659392|1795659394|1795659457|UNLIMITED|2|n[1-2]|7:0|b
+9|OUT_OF_MEMORY|1795659392|1795659394|1795659457|Partition_Limit|1|n1|0:9|c
+"""
+
+
+def test_squeue_is_read_and_a_planned_start_is_no_start() -> None:
+    cancelled, ended, waits, runs = parse_squeue(SQUEUE_22_05)
+
+    assert (cancelled.has_ended, cancelled.has_started) == (True, False)
+    assert (ended.started_at, ended.ended_at, ended.time_limit_s) == (1795659394, 1795659457, 60)
+    assert (waits.has_started, waits.nodes, waits.name) == (False, 4, "odd|name")
+    assert waits.time_limit_s == 2 * 86_400
+    assert (runs.started_at, runs.ended_at, runs.time_limit_s) == (1795659400, None, math.inf)
+
+
+def test_sacct_is_read_with_states_that_it_adorns() -> None:
+    cancelled, failed, killed = parse_sacct(SACCT)
+
+    assert (cancelled.state, cancelled.has_started) == ("CANCELLED", False)
+    assert cancelled.time_limit_s == 2880 * 60
+    assert (failed.exit_code, failed.name, failed.has_started) == (7, "b", True)
+    assert (killed.exit_code, killed.has_ended) == (137, True)
+
+
+@pytest.mark.parametrize("line", ["1|RUNNING|x", "slurm_load_jobs error"])
+def test_lines_of_another_form_are_errors_that_quote_them(line: str) -> None:
+    with pytest.raises(ValueError, match=r"squeue printed .*not the 9 columns"):
+        parse_squeue(line)
+    with pytest.raises(ValueError, match=r"sacct printed .*not the 10 columns"):
+        parse_sacct(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit_s"),
+    [
+        ("1:00", 60),
+        ("1:02:03", 3723),
+        ("1-00", 86_400),
+        ("2-03:00:00", 183_600),
+        ("UNLIMITED", math.inf),
+        ("INVALID", math.inf),
+    ],
+)
+def test_time_limits_are_read_as_slurm_writes_them(text: str, limit_s: float) -> None:
+    assert parse_limit_s(text) == limit_s
+
+
+def test_what_other_commands_say_is_read_from_several_versions() -> None:
+    planned = "sbatch: Job 2 to start at 1795659392 using 1 processors on nodes n1 in partition b"
+    older = "sbatch: Job 12 to start at 2026-11-26T02:00:00 using 8 processors on node01"
+
+    assert parse_planned_start(planned) == 1795659392
+    assert parse_planned_start(older) == parse_time("2026-11-26T02:00:00") is not None
+    assert parse_planned_start("allocation failure: nothing") is None
+    assert parse_controller_time("Configuration data as of 1795659398\nA = b") == 1795659398
+    assert parse_job_exit_code("JobId=1 JobName=a ExitCode=7:0 RunTime=0") == 7
+    assert parse_job_exit_code("JobId=1 DerivedExitCode=3:0") is None
+    assert parse_exit_code("0:15") == 143
+    assert [parse_job_id(text) for text in ("12\n", "12;west\n")] == ["12", "12"]
+    with pytest.raises(ValueError, match="no job id"):
+        parse_job_id("Submitted batch job 12")
+
+
+def test_a_controller_that_is_away_is_told_from_one_that_refuses() -> None:
+    away = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    refused = (
+        "sbatch: error: QOSMaxSubmitJobPerUserLimit\n"
+        "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy\n"
+    )
+
+    assert is_away(away)
+    assert is_away("sbatch: error: Batch job submission failed: Socket timed out on send/recv")
+    assert not is_away(refused)
+    assert slurm_words(refused) == (
+        "QOSMaxSubmitJobPerUserLimit; "
+        "Batch job submission failed: Job violates accounting/QOS policy"
+    )
+
+
+def row(state: str, *, started: bool = True) -> QueueRow:
+    return QueueRow("1", state, "a", 0.0, 10.0 if started else None, 70.0, 60.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "meaning"),
+    [
+        ("COMPLETED", 0, "goes on"),
+        ("TIMEOUT", 143, "goes on"),
+        ("FAILED", 7, "goes on"),
+        ("FAILED", 1, "failed"),
+        ("FAILED", None, "failed"),
+        ("CANCELLED", None, "failed"),
+        ("NODE_FAIL", None, "failed"),
+        ("OUT_OF_MEMORY", 137, "failed"),
+    ],
+)
+def test_an_end_of_a_link_means(state: str, exit_code: int | None, meaning: str) -> None:
+    assert outcome_of_row(row(state), exit_code).meaning == meaning
+
+
+def test_a_job_that_never_ran_was_cancelled_and_one_forgotten_is_judged_by_its_own_note() -> None:
+    assert outcome_of_row(row("CANCELLED", started=False), None).meaning == "cancelled"
+    assert outcome_of_lost(None, has_started=False).meaning == "cancelled"
+    assert outcome_of_lost(0, has_started=True).meaning == "goes on"
+    assert outcome_of_lost(3, has_started=True).meaning == "failed"
+    assert outcome_of_lost(143, has_started=True).meaning == "failed"
+
+
+def test_only_directives_before_the_first_command_count() -> None:
+    script = "#!/bin/bash\n#SBATCH --time=2\n\n# words\n#SBATCH -N 4\necho\n#SBATCH --array=1-3\n"
+
+    assert read_directives(script) == ["#SBATCH --time=2", "#SBATCH -N 4"]
+
+
+@pytest.mark.parametrize("line", ["--array=1-3", "-N 2 -a 1-3", "hetjob"])
+def test_arrays_and_heterogeneous_jobs_are_no_links(line: str) -> None:
+    with pytest.raises(ValueError, match="one job, no array"):
+        read_directives(f"#!/bin/bash\n#SBATCH {line}\n")
+    with pytest.raises(ValueError, match="interpreter"):
+        read_directives("echo\n")
+
+
+def facts(mean_wait_s: float | None, planned_at: float | None = None) -> QueueFacts:
+    return QueueFacts(1000.0, 3, 3, 2, 2, mean_wait_s, "squeue", planned_at)
+
+
+def test_the_successor_is_submitted_once_the_mean_wait_reaches_the_end() -> None:
+    assert should_submit_successor("average_now", 1600.0, facts(600.0))[0]
+    assert not should_submit_successor("average_now", 1601.0, facts(600.0))[0]
+    assert not should_submit_successor("average_now", 1000.0, facts(None))[0]
+    assert not should_submit_successor("average_now", math.inf, facts(600.0))[0]
+    assert not should_submit_successor("reactive", 1000.0, facts(600.0))[0]
+
+
+def test_the_successor_is_submitted_once_slurm_plans_it_no_earlier_than_the_end() -> None:
+    assert should_submit_successor("slurm_estimate", 1600.0, facts(None, 1600.0))[0]
+    assert not should_submit_successor("slurm_estimate", 1601.0, facts(None, 1600.0))[0]
+    submits, reason = should_submit_successor("slurm_estimate", 1600.0, facts(None))
+    assert not submits
+    assert "Slurm plans no start" in reason
+
+
+def test_a_chain_is_kept_whole_and_a_spoiled_file_is_named(tmp_path: Path) -> None:
+    state = ChainState("ab12", [ChainLink(1, "7", lost_ids=["6"])])
+    save_chain(state, tmp_path)
+
+    assert load_chain(tmp_path) == state
+    assert load_chain(tmp_path / "elsewhere") is None
+    (tmp_path / "chain.json").write_text("{")
+    with pytest.raises(ValueError, match=r"chain.json cannot be read .*another --folder"):
+        load_chain(tmp_path)

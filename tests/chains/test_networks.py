@@ -1,5 +1,6 @@
 """Mirage's networks: NumPy decides what PyTorch learned, from samples or from episodes."""
 
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,8 @@ from laxity_scheduler.chains.network_models import Experts, NetworkModel, Policy
 from laxity_scheduler.chains.networks import scale_of
 from laxity_scheduler.chains.provisioning import Prices, decide
 from laxity_scheduler.chains.samples import Samples
+from tests.chains.busy_log import DAY_S, as_swf
+from tests.chains.test_provisioner import run_laxity, waves
 
 pytest.importorskip("torch")
 import torch
@@ -201,3 +204,23 @@ def test_plain_arrays_predict_what_xgboost_predicts() -> None:
     values = rows[:, 0] * 3 + rows[:, 2] + rng.normal(size=400)
     expected = xgboost.XGBRegressor(random_state=3, n_jobs=1).fit(rows, values).predict(rows)
     assert fit_xgboost(rows, values, 3).predict(rows) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_policy_is_trained_on_the_command_line_from_a_trained_model(tmp_path: Path) -> None:
+    log, base, out = (tmp_path / name for name in ("waves.swf", "base.npz", "policy.npz"))
+    log.write_text(as_swf(waves(), nodes=8))
+    save_provisioner(Provisioner("transformer", fitted("transformer"), 1, DAY_S, {}, {}), base)
+    words = (
+        *("train", "provisioner", "--trace", str(log), "--limit", "24h", "--starts", "96"),
+        *("--until", str(60 * DAY_S), "--base", str(base), "--prices", "4:1", "--out", str(out)),
+    )
+    code, printed, text = run_laxity(*words, "--model", "transformer_pg", "--json")
+    assert code == 0, text
+    assert set(json.loads(printed)) >= {"interruption_h", "overlap_h", "reactive_interruption_h"}
+    trained_on = load_provisioner(out).trained_on
+    assert (trained_on["prices"], trained_on["probes"]) == ("4:1", "hourly")
+    assert trained_on["device"]
+    code, _, text = run_laxity(*words, "--model", "mixture_pg")
+    assert (code, "is a transformer, not a mixture" in text) == (2, True)
+    code, _, text = run_laxity(*words, "--model", "transformer_pg", "--pair-nodes", "2")
+    assert (code, "was trained for jobs of 1 nodes" in text) == (2, True)

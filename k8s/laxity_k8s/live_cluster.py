@@ -102,9 +102,8 @@ class LiveCluster:
             put_off=self._snapshot.put_off, seal=seal,
         )  # fmt: skip
         self._loans = NodeLoans(
-            api, self._mirror, self._events,
-            on_refusal=lambda: self._snapshot.inference.refuse_loans(time.time()),
-        )  # fmt: skip
+            api, self._mirror, self._events, stop_lending=self._snapshot.inference.stop_lending
+        )
         self.stale_reason = ""
 
     @property

@@ -5,7 +5,8 @@
 - A job that does not reach an epoch's end in time is stopped at once.
 - A job that has lost a node stops, and starts elsewhere.
 - A job whose pods do not all run, because they do not fit or fail, goes on with those that do.
-- A job on a cordoned node is asked to leave it at its epoch's end.
+- A job on a cordoned node is asked to leave it at its epoch's end, and so is one on a lent node that
+  somebody else has labelled inference again.
 - Idle inference nodes are lent, and given back when inference wants them (`loans`).
 
 The loop, what-ifs and replay all decide by `with_follow_ups`, so they cannot come apart.
@@ -17,7 +18,7 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.loans.lending import with_loans
-from laxity_scheduler.model.cluster import ClusterState, Pool
+from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, format_duration, reason
@@ -118,19 +119,23 @@ def _follow_up_of(
     if 0 < job.resize_to < job.workers and job.formed == job.resize_to:
         cause = reason("reformed", workers=job.resize_to)
         return (Resize(job.id, job.resize_to, job.nodes[: job.resize_to], "now", cause),)
-    return _leave_cordoned_node(job, state, pools)
+    return _leave_closed_node(job, state, pools)
 
 
-def _leave_cordoned_node(
+def _leave_closed_node(
     job: Job, state: ClusterState, pools: Mapping[str, Pool]
 ) -> tuple[Preempt | Resize, ...]:
-    """Ask a job on a cordoned node to stop at its epoch's end, unless it was resized this instant."""
-    cordoned = next((node for node in job.nodes if pools[node] == "cordoned"), None)
-    if cordoned is None or not job.preemptible or job.stop_requested_at is not None:
+    """Ask a job on a closed node to stop at its epoch's end, unless it was resized this instant."""
+    closed = next((node for node in job.nodes if pools[node] in CLOSED_POOLS), None)
+    if closed is None or not job.preemptible or job.stop_requested_at is not None:
         return ()
     if job.width_changed_at is not None and job.width_changed_at >= state.now:
         return ()
-    return (Preempt(job.id, "epoch", job.id, reason("node_cordoned", node=cordoned)),)
+    if pools[closed] == "cordoned":
+        return (Preempt(job.id, "epoch", job.id, reason("node_cordoned", node=closed)),)
+    if state.inference is None:  # nothing is lent here: who put it there knows why
+        return ()
+    return (Preempt(job.id, "epoch", job.id, reason("node_taken_back", node=closed)),)
 
 
 def _fit_to_running_pods(job: Job) -> Preempt | Resize:

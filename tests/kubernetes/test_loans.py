@@ -1,16 +1,21 @@
 """Nodes labelled inference are lent to trainings on a real API server, and given back."""
 
+import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.builders import bearer
+from tests.support.kubernetes.audit import WRITES, Audit, Right, granted
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS
-from tests.support.kubernetes.ground import Ground, ground
+from tests.support.kubernetes.ground import GPUS, Ground, ground
+from tests.support.kubernetes.history import given_twice
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.place import judged
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import training_job
 from tests.support.kubernetes.serving import (
@@ -20,6 +25,7 @@ from tests.support.kubernetes.serving import (
     label_fleet,
     lent,
     node_specs,
+    patch_as_laxity,
     pools,
     unlabel_fleet,
 )
@@ -66,6 +72,27 @@ def train(
     apply(there.cluster, job)
 
 
+def release(there: Ground) -> None:
+    asked = urllib.request.Request(  # noqa: S310 - http on loopback
+        f"{there.replicas[0].url}/v1/release",
+        method="POST",
+        data=b"{}",
+        headers={**bearer(), "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
+        reply.read()
+
+
+def rights_of_loans(audit: Audit) -> set[Right]:
+    """What was done to nodes, or in the namespace of their Events."""
+    refs = [(entry["objectRef"], entry["verb"]) for entry in audit.asked() if "objectRef" in entry]
+    return {
+        (ref.get("apiGroup", ""), ref["resource"], verb)
+        for ref, verb in refs
+        if verb in WRITES and (ref["resource"] == "nodes" or ref.get("namespace") == "default")
+    }
+
+
 def nodes_of(there: Ground, name: str) -> list[str]:
     path = f"/api/v1/namespaces/{there.namespace}/pods?labelSelector=job-name={name}"
     pods: Sequence[Any] = (there.cluster.ask("GET", path) or {}).get("items", [])
@@ -94,3 +121,80 @@ def test_idle_nodes_are_lent_to_trainings_that_tolerate_the_fleet_and_given_back
         "the training to go on elsewhere",
     )
     assert node_specs(cluster) == fleet
+
+
+def test_a_service_that_is_killed_while_nodes_are_lent_knows_them_and_inference_does_not_wait_for_it(
+    there: Ground, cluster: Cluster, fleet: dict[str, Any], replica: Replica
+) -> None:
+    audit = Audit(cluster)
+    serving = Deployment(cluster, there.namespace)
+    train(there, "elastic", ELASTIC)
+    there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")
+    replica.end()
+    serving.scale(8)
+    there.until(serving.serves, "all inference pods to have a node though laxity is dead")
+    assert max(serving.waited_s.values(), default=0.0) < 45.0
+    assert len(lent(cluster)) == 1
+    replica.start()
+    there.until(lambda: set(pools(cluster).values()) == {"inference"}, "the node to be given back")
+    there.until(lambda: there.running(["elastic"]) == 1, "the training to go on")
+    assert not set(FLEET) & set(nodes_of(there, "elastic"))
+    assert rights_of_loans(audit) == granted(MANIFESTS / "loans" / "rights.yaml")
+    assert audit.refused() == set()
+    assert given_twice(there.history, GPUS) == []
+
+
+def test_a_release_gives_lent_nodes_back_and_lends_none_again(
+    there: Ground, cluster: Cluster, fleet: dict[str, Any]
+) -> None:
+    train(there, "elastic", ELASTIC)
+    there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")
+    before = nodes_of(there, "elastic")
+    release(there)
+    assert node_specs(cluster) == fleet
+    assert nodes_of(there, "elastic") == before, "what runs goes on"
+    train(there, "later", ELASTIC)
+    there.until(
+        lambda: any(map(judged, there.jobs(["later"]))),
+        "a later cycle",
+    )
+    assert node_specs(cluster) == fleet
+
+
+def test_a_training_leaves_a_node_that_somebody_else_takes_back_while_it_is_lent(
+    there: Ground, cluster: Cluster
+) -> None:
+    train(there, "elastic", ELASTIC)
+    there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")
+    (node,) = lent(cluster)
+    kubectl(cluster, "label", "--overwrite", "node", node, "laxity.dev/pool-", "team=ours")
+    kubectl(cluster, "label", "node", node, "laxity.dev/pool=inference")
+    kubectl(cluster, "cordon", node)
+    there.until(lambda: node not in nodes_of(there, "elastic"), "it to leave")
+    there.until(lambda: there.running(["elastic"]) == 1, "it to go on elsewhere")
+    kubectl(cluster, "uncordon", node)
+    kubectl(cluster, "label", "node", node, "team-")
+
+
+@pytest.mark.parametrize(
+    ("node", "body"),
+    [
+        pytest.param("gpu-0", {"metadata": {"labels": {"laxity.dev/pool": "loaned"}}}, id="not of the fleet"),
+        pytest.param(FLEET[0], {"metadata": {"labels": {"laxity.dev/pool": "training"}}}, id="another pool"),
+        pytest.param(FLEET[0], {"metadata": {"labels": {"laxity.dev/pool": None}}}, id="no pool"),
+        pytest.param(FLEET[0], {"metadata": {"labels": {"team": "mine"}}}, id="another label"),
+        pytest.param(FLEET[0], {"metadata": {"labels": {"type": None}}}, id="a label taken off"),
+        pytest.param(FLEET[0], {"metadata": {"annotations": {"note": "mine"}}}, id="an annotation"),
+        pytest.param(FLEET[0], {"spec": {"unschedulable": True}}, id="a cordon"),
+        pytest.param(FLEET[0], {"spec": {"taints": []}}, id="its taints"),
+    ],
+)  # fmt: skip
+def test_of_nodes_laxity_may_change_the_label_of_the_fleet_and_nothing_else(
+    fleet: dict[str, Any], cluster: Cluster, node: str, body: dict[str, Any]
+) -> None:
+    label = {"metadata": {"labels": {"laxity.dev/pool": "loaned"}}}
+    cluster.until(
+        lambda: patch_as_laxity(cluster, FLEET[0], label)[0] == 200, 30.0, "it to have its right"
+    )
+    status, words = patch_as_laxity(cluster, node, body)
+    assert (status, "laxity may" in words) == (422, True)

@@ -8,6 +8,7 @@ A patch holds only for the node that was looked at: whoever has labelled it sinc
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -18,8 +19,10 @@ from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_k8s.objects.nodes import POOL
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_scheduler.model.decision import Decision, Loan, Reclaim
+from laxity_scheduler.model.job import FOREVER
 
 LOG: Final = logging.getLogger(__name__)
+TRY_AGAIN_S: Final = 300.0
 NO_RIGHTS: Final = (
     "inference nodes are not lent: laxity may not patch nodes; an administrator gives it that right "
     "with the component k8s/manifests/loans"
@@ -29,7 +32,7 @@ NO_RIGHTS: Final = (
 class NodeLoans:
     """Moves nodes between the pools inference and loaned.
 
-    `on_refusal` is called whenever the API server says that it may not.
+    `stop_lending(until)` is called when the API server says that it may not, and on a release.
     """
 
     def __init__(
@@ -37,10 +40,10 @@ class NodeLoans:
         api: ClusterApi,
         mirror: Mirror,
         events: EventWriter,
-        on_refusal: Callable[[], None],
+        stop_lending: Callable[[float], None],
     ) -> None:
         self._api, self._mirror, self._events = api, mirror, events
-        self._on_refusal = on_refusal
+        self._stop_lending = stop_lending
         self._refused = False
 
     def move_nodes(self, decisions: Sequence[Decision]) -> None:
@@ -52,7 +55,8 @@ class NodeLoans:
                     self._events.add_event(node, code, words)
 
     def give_back_all(self) -> None:
-        """Label all lent nodes as they were."""
+        """Label all lent nodes as they were; none is lent again as long as this service runs."""
+        self._stop_lending(FOREVER)
         with self._mirror.lock:
             nodes = list(self._mirror.nodes.items())
         lent = [name for name, node in nodes if json_tree.labels_of(node).get(POOL) == "loaned"]
@@ -87,7 +91,7 @@ class NodeLoans:
 
     def _note_outcome(self, *, refused: bool) -> None:
         if refused:
-            self._on_refusal()
+            self._stop_lending(time.time() + TRY_AGAIN_S)
         if refused and not self._refused:
             LOG.warning("%s", NO_RIGHTS)
             self._events.add_event(own_pod(), "nodes_not_lent", NO_RIGHTS, warning=True)

@@ -21,7 +21,6 @@ from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER
 
-TRY_AGAIN_S: Final = 300.0  # where laxity may not patch nodes
 RECLAIM_S: Final = 600.0  # head-room may be missing so long; GPUs of pods that wait may not at all
 
 
@@ -37,16 +36,16 @@ class InferencePods:
         self._bound_here: dict[Asks, bool] = {}
         self._wanted_since: float | None = None
         self._short_since: float | None = None
-        self._refused_until = 0.0
+        self._stopped_until = 0.0
 
     @property
     def due_at(self) -> float:
         """When the demand changes by itself."""
         return self._history.slot_end_at if self._fleet else FOREVER
 
-    def refuse_loans(self, now: float) -> None:
-        """Lend nothing more for a while; what is lent goes back when it is wanted."""
-        self._refused_until = now + TRY_AGAIN_S
+    def stop_lending(self, until: float = FOREVER) -> None:
+        """Lend nothing more until then; what is lent goes back when it is wanted."""
+        self._stopped_until = max(self._stopped_until, until)
 
     def update_nodes(self, nodes: Mapping[str, Json]) -> None:
         """Labels or taints of nodes changed: count all pods anew."""
@@ -87,7 +86,7 @@ class InferencePods:
         return InferenceDemand(
             needed_gpus=needed,
             forecast_gpus=forecast,
-            horizon_at=self._history.horizon_at if now >= self._refused_until else 0.0,
+            horizon_at=self._history.horizon_at if now >= self._stopped_until else 0.0,
             reclaim_by=self._reclaim_by(needed, forecast, own_gpus, now),
         )
 

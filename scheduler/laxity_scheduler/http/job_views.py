@@ -9,6 +9,7 @@ from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
+from laxity_scheduler.service.loan_metrics import loan_view
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.manifest_view import project_view
 from laxity_scheduler.service.promise_outcome import promise_counts
@@ -113,6 +114,7 @@ class JobViews:
             "acting": self._service.leading,
             "failure": self._service.failure,
             "promises": promise_counts(self._service.view_cache.all()),
+            "loans": loan_view(state),
         }
 
     def worker_log(self, job_id: str, index: int, tail: int | None) -> str:

@@ -120,6 +120,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "node_cordoned": (
         "node {node} is cordoned: it stops at the end of its epoch and starts on other nodes"
     ),
+    "node_taken_back": (
+        "node {node} was labelled inference while it was lent: the job stops at the end of its epoch "
+        "and starts on other nodes"
+    ),
     "worker_displaced": "{why}; {then}",
     "pinned": "changed by hand: counted, not touched, until annotation laxity.dev/pin is removed",
     "cancelled": "cancelled by its user",

@@ -15,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from laxity.job.qos import ServiceClass
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.job_faults import JobFaults
+from laxity_scheduler.service.loan_metrics import LoanMetrics
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
 from laxity_scheduler.service.view_cache import ViewChange
 
@@ -115,6 +116,7 @@ class Metrics:
             if isinstance(family, Family):
                 setattr(self, name, family.register(self.registry))
         self.namespaces = NamespaceMetrics()
+        self.loans = LoanMetrics(self.registry)
         self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 

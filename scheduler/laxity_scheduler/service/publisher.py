@@ -125,6 +125,7 @@ class Publisher:
         with self._isolate_part("counting"):
             self._metrics.count_changes(changes if leading and not first else ())
             self._metrics.set_gauges(state, self._view_cache.views_in_any_order())
+            self._metrics.loans.record(state, plan)
             self._metrics.set_patches(self._world.patch_outcomes)
         with self._isolate_part("saving"):
             self._save_views()

@@ -1,6 +1,10 @@
 """Inference on labelled nodes of the test cluster: pods with a priority, more of them and fewer."""
 
+import json
+import ssl
 import time
+import urllib.error
+import urllib.request
 from typing import Any, Final
 
 from laxity_k8s.objects.nodes import POOL
@@ -50,6 +54,26 @@ def node_specs(cluster: Cluster) -> dict[str, Json]:
         for node in nodes
         if node["metadata"]["name"] in FLEET
     }
+
+
+def patch_as_laxity(cluster: Cluster, node: str, body: Json) -> tuple[int, str]:
+    """What the API server answers laxity's own account."""
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{cluster.port}/api/v1/nodes/{node}",
+        method="PATCH",
+        data=json.dumps(body).encode(),
+        headers={
+            "Authorization": "Bearer service",
+            "Content-Type": "application/merge-patch+json",
+        },
+    )
+    trust = ssl.create_default_context(cafile=cluster.folder / "certs/apiserver.crt")
+    try:
+        with urllib.request.urlopen(request, context=trust, timeout=10) as reply:  # noqa: S310
+            return reply.status, ""
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
 
 
 class Deployment:

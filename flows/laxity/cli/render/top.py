@@ -46,10 +46,22 @@ def job_rank(job: JobView) -> tuple[int, float, float]:
 def cluster_line(answer: Mapping[str, Any]) -> Text:
     total, free = answer.get("total_gpus", 0), answer.get("free_gpus", 0)
     line = Text(f"{total - free} of {total} GPUs busy", style="bold")
+    line.append(loan_text(answer))
     line.append(f"   policy {answer.get('policy', '?')}", style="dim")
     if answer.get("world") == "local":
         line.append("   on this machine a worker counts as a GPU", style="dim")
     return line
+
+
+def loan_text(answer: Mapping[str, Any]) -> str:
+    """What inference has lent, and wants back; empty where there is no fleet that lends."""
+    loans = answer.get("loans")
+    if not loans:
+        return ""
+    text = f"   {loans['lent_gpus']} of {loans['fleet_gpus']} inference GPUs lent"
+    if loans["wanted_gpus"]:
+        text += f", {loans['wanted_gpus']:g} wanted back"
+    return text
 
 
 def promise_line(answer: Mapping[str, Any]) -> Text:

@@ -1,0 +1,85 @@
+"""Loans as people see them: GPUs lent, wanted back and lacking, and how long a return takes."""
+
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Preempt, Reclaim
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.service.view_fields import finite_or_none
+
+WAITS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0)
+
+
+def loan_view(state: ClusterState) -> dict[str, Any] | None:
+    """The inference fleet of a snapshot; None if there is none."""
+    demand = state.inference
+    if demand is None:
+        return None
+    own = sum(node.gpus for node in state.nodes if node.pool == "inference")
+    lent = sum(node.gpus for node in state.nodes if node.pool == "loaned")
+    return {
+        "fleet_gpus": own + lent,
+        "lent_gpus": lent,
+        "needed_gpus": demand.needed_gpus,
+        "forecast_gpus": demand.peak_gpus,
+        "wanted_gpus": min(lent, max(0.0, demand.peak_gpus - own)),
+        "short_gpus": max(0.0, demand.needed_gpus - own),
+        "wanted_by": finite_or_none(demand.reclaim_by),
+        "horizon_at": finite_or_none(demand.horizon_at),
+        "problems": demand.find_problems(own + lent, state.now),
+    }
+
+
+class LoanMetrics:
+    """Series that say 0 where nothing is ever lent."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._gauges = {
+            "lent_gpus": Gauge(
+                "laxity_lent_gpus", "GPUs of inference nodes that are lent", registry=registry
+            ),
+            "wanted_gpus": Gauge(
+                "laxity_lent_gpus_wanted_back", "Lent GPUs that are to go back", registry=registry
+            ),
+            "short_gpus": Gauge(
+                "laxity_inference_gpus_short",
+                "GPUs that inference needs beyond those that are not lent",
+                registry=registry,
+            ),
+        }
+        self._time_to_return = Histogram(
+            "laxity_reclaim_seconds",
+            "From when lent GPUs are wanted back to the return of a node",
+            buckets=WAITS,
+            registry=registry,
+        )
+        self._returned = Counter(
+            "laxity_nodes_reclaimed", "Lent nodes given back", registry=registry
+        )
+        self._stopped = Counter(
+            "laxity_reclaim_preemptions", "Jobs stopped for nodes that go back", registry=registry
+        )
+        self._wanted_since: float | None = None
+        self._leaving: set[str] = set()  # jobs that were counted since
+
+    def record(self, state: ClusterState, plan: Plan) -> None:
+        """What a cycle saw and decided."""
+        view = loan_view(state) or dict.fromkeys(self._gauges, 0.0)
+        for name, gauge in self._gauges.items():
+            gauge.set(view[name])
+        if not view["wanted_gpus"]:
+            self._wanted_since = None
+            self._leaving.clear()
+            return
+        if self._wanted_since is None:
+            self._wanted_since = state.now
+        for decision in plan.decisions:
+            if isinstance(decision, Reclaim):
+                self._returned.inc(len(decision.nodes))
+                for _ in decision.nodes:
+                    self._time_to_return.observe(state.now - self._wanted_since)
+            elif isinstance(decision, Preempt) and decision.reason.code == "leave_lent_node":
+                self._stopped.inc(decision.job not in self._leaving)
+                self._leaving.add(decision.job)

@@ -1,0 +1,70 @@
+"""What people see of loans: figures for Prometheus, and one line of `laxity cluster`."""
+
+from dataclasses import replace
+
+import pytest
+
+from laxity.cli.render.top import cluster_line
+from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.decision import Preempt, Reclaim
+from laxity_scheduler.model.inference import InferenceDemand
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.service.loan_metrics import loan_view
+from laxity_scheduler.service.metrics import Metrics
+
+NODES = (Node("own", 4, 0, pool="inference"), Node("lent", 4, 4, pool="loaned"))
+STOPS = Preempt("team/a", "now", "", reason("leave_lent_node", node="lent", gpus=4, due_at=0.0))
+BACK = Reclaim(("lent",), reason("hand_back", gpus=4, due_at=0.0, nodes=1))
+
+
+def fleet(now: float, needed: float) -> ClusterState:
+    return ClusterState(now, NODES, (), inference=InferenceDemand(needed, horizon_at=now + 60.0))
+
+
+def exposition(metrics: Metrics) -> list[str]:
+    return metrics.exposition().decode().splitlines()
+
+
+def test_gpus_that_are_lent_wanted_back_and_lacking_are_told() -> None:
+    metrics = Metrics()
+    metrics.loans.record(fleet(0.0, 6.0), Plan())
+    lines = exposition(metrics)
+    assert "laxity_lent_gpus 4.0" in lines
+    assert "laxity_lent_gpus_wanted_back 2.0" in lines
+    assert "laxity_inference_gpus_short 2.0" in lines
+
+
+def test_a_return_takes_as_long_as_its_gpus_were_wanted_and_each_stopped_job_counts_once() -> None:
+    metrics = Metrics()
+    metrics.loans.record(fleet(0.0, 3.0), Plan())
+    for now in (100.0, 101.0):
+        metrics.loans.record(fleet(now, 6.0), Plan((STOPS,)))
+    metrics.loans.record(fleet(130.0, 6.0), Plan((BACK,)))
+    lines = exposition(metrics)
+    assert "laxity_reclaim_seconds_sum 30.0" in lines
+    assert "laxity_nodes_reclaimed_total 1.0" in lines
+    assert "laxity_reclaim_preemptions_total 1.0" in lines
+
+
+def test_a_cluster_that_lends_nothing_says_nothing_of_loans() -> None:
+    state = replace(fleet(0.0, 6.0), inference=None)
+    assert loan_view(state) is None
+    assert "inference" not in cluster_line({"loans": loan_view(state)}).plain
+
+
+@pytest.mark.parametrize(
+    ("needed", "words"),
+    [
+        pytest.param(1.0, "4 of 8 inference GPUs lent   ", id="there is room"),
+        pytest.param(6.0, "4 of 8 inference GPUs lent, 2 wanted back", id="it grows"),
+    ],
+)
+def test_the_cluster_is_shown_with_what_is_lent_and_wanted_back(needed: float, words: str) -> None:
+    assert words in cluster_line({"loans": loan_view(fleet(0.0, needed))}).plain
+
+
+def test_a_demand_that_does_not_fit_the_fleet_is_told_with_how_it_is_read() -> None:
+    view = loan_view(fleet(0.0, 99.0))
+    assert view is not None
+    assert view["problems"] == ["inference needs 99 GPUs and has 8: all are kept for it"]

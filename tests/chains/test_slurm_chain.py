@@ -122,7 +122,7 @@ class Chain:
         return [state for _, _, state in self._cluster.jobs() if state in active]
 
 
-def ended(process: subprocess.Popen[bytes]) -> int:
+def exit_code_of(process: subprocess.Popen[bytes]) -> int:
     return process.wait(timeout=120)
 
 
@@ -152,7 +152,7 @@ def test_four_links_beside_other_jobs_train_each_epoch_once(
         cluster.ask("sbatch", "--time=1", "--output=/dev/null", "--wrap=sleep 2")
     chain = begin(EPOCHS)
 
-    assert ended(chain.start("--method", method)) == 0
+    assert exit_code_of(chain.start("--method", method)) == 0
 
     assert chain.epochs == ALL_EPOCHS
     assert set(chain.jobs().values()) == {1}
@@ -175,7 +175,7 @@ def test_a_successor_that_starts_early_waits_until_its_predecessor_has_ended(
     until(lambda: chain.left() == ["RUNNING", "RUNNING"], "both links hold a node")
     (chain.folder / "go").touch()
 
-    assert ended(process) == 7
+    assert exit_code_of(process) == 7
     assert chain.epochs == ALL_EPOCHS[:4]
 
 
@@ -191,7 +191,7 @@ def test_a_controller_that_is_killed_and_comes_back_costs_nothing_but_time(
     until(lambda: "asked again until it answers" in chain.words, "the chain says so")
     cluster.start_controller()
 
-    assert ended(process) == 0
+    assert exit_code_of(process) == 0
     assert chain.epochs == ALL_EPOCHS
     assert set(chain.jobs().values()) == {1}
 
@@ -206,9 +206,9 @@ def test_a_provisioner_killed_around_each_submission_never_makes_two_successors(
     (shim / "sbatch").chmod(0o755)
     chain = begin(EPOCHS)
 
-    codes = [ended(chain.start("--method", "slurm_estimate", shim=shim))]
+    codes = [exit_code_of(chain.start("--method", "slurm_estimate", shim=shim))]
     while codes[-1] == -9:
-        codes.append(ended(chain.start("--method", "slurm_estimate", shim=shim)))
+        codes.append(exit_code_of(chain.start("--method", "slurm_estimate", shim=shim)))
 
     links = len(chain.state["links"])
     assert codes == [-9] * links + [0]
@@ -231,7 +231,7 @@ def test_a_successor_cancelled_by_hand_is_submitted_once_more_and_then_the_chain
     assert f"link 2: job {first} was cancelled before it started" in chain.words
     cluster.ask("scancel", second)
 
-    assert ended(process) == 1
+    assert exit_code_of(process) == 1
     assert (
         f"link 2 (job {second}) was cancelled before it started, for the second time" in chain.words
     )
@@ -248,7 +248,7 @@ def test_a_failing_predecessor_takes_its_successor_out_of_the_queue(
 
     (chain.folder / "code").write_text("3")
 
-    assert ended(process) == 1
+    assert exit_code_of(process) == 1
     assert f"link 1 (job {chain.job_of(1)}) failed with exit code 3" in chain.words
     assert chain.left() == []
     assert chain.jobs() == {"1": 1, "2": 1}
@@ -268,7 +268,7 @@ def test_a_refused_successor_is_tried_again_and_then_the_chain_ends_in_slurms_wo
 
     (chain.folder / "code").write_text("7")
 
-    assert ended(process) == 1
+    assert exit_code_of(process) == 1
     assert "link 2 was refused: sbatch: Batch job submission failed: " in chain.words
     assert chain.left() == []
 
@@ -280,11 +280,11 @@ def test_links_end_at_their_cap_and_a_second_follower_is_turned_away(
     process = chain.start("--links", "2")
     until(lambda: chain.runs(1), "the first link runs")
 
-    assert ended(chain.start()) == 2
+    assert exit_code_of(chain.start()) == 2
     assert "another laxity chain follows" in chain.words
 
     (chain.folder / "code").write_text("7")
-    assert ended(process) == 7
+    assert exit_code_of(process) == 7
     assert chain.jobs() == {"1": 1, "2": 1}
-    assert ended(chain.start("--status")) == 0
+    assert exit_code_of(chain.start("--status")) == 0
     assert "link 2: job 2 ended with exit code 7" in chain.words

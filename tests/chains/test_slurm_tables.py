@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.slurm.chain_state import ChainLink, ChainState, load_chain, save_chain
+from laxity_scheduler.slurm.chain_state import ChainState, LinkRecord, load_chain, save_chain
 from laxity_scheduler.slurm.link_outcome import outcome_of_lost, outcome_of_row
 from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.queue_watch import QueueFacts
@@ -161,7 +161,7 @@ def test_the_successor_is_submitted_once_the_mean_wait_reaches_the_end() -> None
     assert should_submit_successor("average_now", 1600.0, facts(600.0))[0]
     assert not should_submit_successor("average_now", 1601.0, facts(600.0))[0]
     assert not should_submit_successor("average_now", 1000.0, facts(None))[0]
-    assert not should_submit_successor("average_now", math.inf, facts(600.0))[0]
+    assert not should_submit_successor("average_now", None, facts(600.0))[0]
     assert not should_submit_successor("reactive", 1000.0, facts(600.0))[0]
 
 
@@ -174,7 +174,7 @@ def test_the_successor_is_submitted_once_slurm_plans_it_no_earlier_than_the_end(
 
 
 def test_a_chain_is_kept_whole_and_a_spoiled_file_is_named(tmp_path: Path) -> None:
-    state = ChainState("ab12", [ChainLink(1, "7", lost_ids=["6"])])
+    state = ChainState("ab12", [LinkRecord(1, "7", lost_ids=["6"])])
     save_chain(state, tmp_path)
 
     assert load_chain(tmp_path) == state

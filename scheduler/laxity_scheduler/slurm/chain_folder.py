@@ -35,12 +35,12 @@ def open_chain(script: Path, folder: Path) -> ChainState:
     except ValueError as error:
         raise ValueError(f"{script}: {error}") from error
     (folder / "links").mkdir(parents=True, exist_ok=True)
-    state, kept = load_chain(folder), folder / "script"
-    if state is not None and kept.read_bytes() != content:
+    state, script_copy = load_chain(folder), folder / "script"
+    if state is not None and script_copy.read_bytes() != content:
         raise ValueError(f"the chain in {folder} has another script: name another --folder")
     if state is None:
-        replace_file(kept, text)
-        kept.chmod(0o755)
+        replace_file(script_copy, text)
+        script_copy.chmod(0o755)
         state = ChainState(secrets.token_hex(4))
         save_chain(state, folder)
     return state

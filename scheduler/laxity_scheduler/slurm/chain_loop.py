@@ -5,6 +5,7 @@ instant and started again. Before a link is submitted the queue is asked for it 
 Durations are counted by a monotonic clock; instants are the controller's.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from typing import Final
 
 from laxity.backoff import Backoff
 from laxity_scheduler.slurm import chain_state
-from laxity_scheduler.slurm.chain_state import ChainEvent, ChainLink, ChainState, save_chain
+from laxity_scheduler.slurm.chain_state import ChainEvent, ChainState, LinkRecord, save_chain
 from laxity_scheduler.slurm.link_outcome import LinkOutcome, outcome_of_lost, outcome_of_row
-from laxity_scheduler.slurm.link_script import noted_exit_code, started_job, write_link_script
+from laxity_scheduler.slurm.link_script import read_exit_code, read_started_job, write_link_script
 from laxity_scheduler.slurm.queue_watch import QueueFacts, QueueWatch
 from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
 from laxity_scheduler.slurm.slurm_tables import QueueRow
@@ -85,7 +86,7 @@ class ChainLoop:
             if self.state.ended:
                 return
         active = self.state.active
-        if done:
+        if done or (self._folder / "done").exists():  # written since, by a link that has ended now
             self._complete(active)
         elif not active:
             self._go_on()
@@ -96,7 +97,7 @@ class ChainLoop:
         pending = [link for link in self.state.links if link.job_id]
         return 0 < self._options.most_links <= len(pending)
 
-    def _complete(self, active: list[ChainLink]) -> None:
+    def _complete(self, active: list[LinkRecord]) -> None:
         """The file `done` is there: a link that trains ends by itself, the others are not needed."""
         needless = active[1:] if active and active[0].started_at is not None else active
         self._client.cancel(link.job_id for link in needless)
@@ -113,10 +114,9 @@ class ChainLoop:
             )
         elif time.monotonic() >= self._submits_at:
             before = self.state.links[-1] if self.state.links else None
-            words = "the link before has ended" if before else "the chain begins"
-            self._submit(words)
+            self._submit("the link before has ended" if before else "the chain begins")
 
-    def _look_ahead(self, link: ChainLink) -> None:
+    def _look_ahead(self, link: LinkRecord) -> None:
         now = time.monotonic()
         if not self.state.links[-1].job_id:
             if now >= self._submits_at:
@@ -133,12 +133,12 @@ class ChainLoop:
 
     def _look(self) -> QueueFacts:
         asks = self._options.method == "slurm_estimate"
-        return self._watch.look(self._planned_start() if asks else None)
+        return self._watch.look(self._ask_planned_start() if asks else None)
 
-    def _planned_start(self) -> float | None:
+    def _ask_planned_start(self) -> float | None:
         """None if Slurm would refuse the script: submitting it then says why."""
         try:
-            return self._client.planned_start(self._folder / "script", *self._sbatch_options())
+            return self._client.ask_planned_start(self._folder / "script", *self._sbatch_options())
         except SlurmAwayError:
             raise
         except SlurmError:
@@ -165,13 +165,13 @@ class ChainLoop:
         self._submits_at = -1.0
         self._tell(link, f"job {job_id}: {reason}")
 
-    def _job_of(self, link: ChainLink) -> str:
+    def _job_of(self, link: LinkRecord) -> str:
         """The job that was already submitted for this link, empty if there is none."""
         rows = self._client.jobs_of_name(self.state.job_name(link))
-        job_ids = [row.job_id for row in rows] or [started_job(self._folder, link)]
+        job_ids = [row.job_id for row in rows] or [read_started_job(self._folder, link)]
         return next((job_id for job_id in job_ids if job_id not in link.lost_ids), "")
 
-    def _sbatch(self, link: ChainLink, name: str) -> str:
+    def _sbatch(self, link: LinkRecord, name: str) -> str:
         script = write_link_script(self.state, link, self._folder)
         options = (f"--job-name={name}", f"--comment={name}", *self._sbatch_options())
         try:
@@ -182,7 +182,7 @@ class ChainLoop:
             self._refuse(link, str(error))
             return ""
 
-    def _refuse(self, link: ChainLink, words: str) -> None:
+    def _refuse(self, link: LinkRecord, words: str) -> None:
         if link.seq == 1 and not link.lost_ids:
             raise SlurmError(words)
         link.refusals += 1
@@ -192,14 +192,14 @@ class ChainLoop:
         self._submits_at = time.monotonic() + self._backoff.delay_s(link.refusals)
         self._tell(link, f"refused, to be tried again: {words}")
 
-    def _follow(self, link: ChainLink, *, done: bool) -> None:
+    def _follow(self, link: LinkRecord, *, done: bool) -> None:
         """Bring one link up to what Slurm tells of its job."""
         rows = self._client.jobs_of_name(self.state.job_name(link))
         self._client.cancel(
             row.job_id for row in rows if row.job_id != link.job_id and not row.has_ended
         )
         row = next((row for row in rows if row.job_id == link.job_id), None)
-        row = row or self._accounted(link)
+        row = row or self._ask_accounting(link)
         if row is not None and not row.has_ended:
             self._note_row(link, row)
             return
@@ -213,37 +213,38 @@ class ChainLoop:
         else:
             self._fail(link, outcome.words)
 
-    def _accounted(self, link: ChainLink) -> QueueRow | None:
+    def _ask_accounting(self, link: LinkRecord) -> QueueRow | None:
         try:
-            rows = self._client.accounted_jobs("-j", link.job_id)
+            rows = self._client.ask_accounting("-j", link.job_id)
         except SlurmAwayError:
             raise
         except SlurmError:
             return None
         return next((row for row in rows if row.job_id == link.job_id), None)
 
-    def _outcome(self, link: ChainLink, row: QueueRow | None) -> LinkOutcome:
-        exit_code = noted_exit_code(self._folder, link)
+    def _outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        exit_code = read_exit_code(self._folder, link)
         if row is None:
             has_started = (
-                started_job(self._folder, link) == link.job_id or link.started_at is not None
+                read_started_job(self._folder, link) == link.job_id or link.started_at is not None
             )
             return outcome_of_lost(exit_code, has_started=has_started)
-        told = row.exit_code
-        if told is None and row.state == "FAILED":
-            told = self._client.exit_code(row.job_id)
-        return outcome_of_row(row, exit_code if told is None else told)
+        slurm_code = row.exit_code
+        if slurm_code is None and row.state == "FAILED":
+            slurm_code = self._client.exit_code(row.job_id)
+        return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
 
-    def _note_row(self, link: ChainLink, row: QueueRow) -> None:
+    def _note_row(self, link: LinkRecord, row: QueueRow) -> None:
         started_before = link.started_at
         link.submitted_at, link.started_at = row.submitted_at, row.started_at
         link.ended_at = row.ended_at if row.has_ended else None
-        link.ends_by = None if row.started_at is None else row.started_at + row.time_limit_s
+        ends_by = math.inf if row.started_at is None else row.started_at + row.time_limit_s
+        link.ends_by = ends_by if math.isfinite(ends_by) else None
         if row.started_at != started_before and not row.has_ended:
             words = "waits again" if row.started_at is None else "started"
             self._tell(link, f"job {link.job_id} {words}")
 
-    def _submit_again(self, link: ChainLink, outcome: LinkOutcome) -> None:
+    def _submit_again(self, link: LinkRecord, outcome: LinkOutcome) -> None:
         """A job that was taken out of the queue is submitted once more, in case that was a mistake."""
         if link.tries >= MOST_JOBS:
             self._fail(link, f"{outcome.words}, for the second time")
@@ -254,11 +255,11 @@ class ChainLoop:
         self._tell(link, words)
         self._submit("the first was cancelled")
 
-    def _end_link(self, link: ChainLink, words: str) -> None:
+    def _end_link(self, link: LinkRecord, words: str) -> None:
         link.outcome = words
         self._tell(link, f"job {link.job_id} {words}")
 
-    def _fail(self, link: ChainLink, words: str) -> None:
+    def _fail(self, link: LinkRecord, words: str) -> None:
         others = [other for other in self.state.active if other.seq > link.seq]
         self._client.cancel(other.job_id for other in others)
         for other in others:
@@ -266,7 +267,7 @@ class ChainLoop:
         link.outcome = words
         self._end(chain_state.FAILED, f"link {link.seq} (job {link.job_id}) {words}")
 
-    def _tell(self, link: ChainLink, words: str) -> None:
+    def _tell(self, link: LinkRecord, words: str) -> None:
         self.state.events.append(ChainEvent(time.time(), link.seq, words))
         save_chain(self.state, self._folder)
         self._say(f"link {link.seq}: {words}")

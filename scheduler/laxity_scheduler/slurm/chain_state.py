@@ -14,7 +14,7 @@ FAILED: Final = "failed"
 
 
 @dataclass(slots=True)
-class ChainLink:
+class LinkRecord:
     """One place in the chain. Instants are Slurm's own, in POSIX seconds.
 
     `tries` counts the jobs that were submitted for it, `refusals` the submissions that sbatch
@@ -47,24 +47,24 @@ class ChainState:
     """`ended` is one of DONE, CAPPED, FAILED, or empty while the chain goes on."""
 
     chain_id: str
-    links: list[ChainLink] = field(default_factory=list)
+    links: list[LinkRecord] = field(default_factory=list)
     events: list[ChainEvent] = field(default_factory=list)
     ended: str = ""
     reason: str = ""
 
     @property
-    def active(self) -> list[ChainLink]:
+    def active(self) -> list[LinkRecord]:
         """Links that have a job which has not ended."""
         return [link for link in self.links if link.job_id and not link.outcome]
 
-    def job_name(self, link: ChainLink) -> str:
+    def job_name(self, link: LinkRecord) -> str:
         """By which the queue tells whether this link was submitted."""
         return f"laxity-chain:{self.chain_id}:{link.seq}"
 
-    def next_link(self) -> ChainLink:
+    def next_link(self) -> LinkRecord:
         """The link to submit: one that sbatch refused or that was cancelled, else a new one."""
         if not self.links or self.links[-1].job_id:
-            self.links.append(ChainLink(len(self.links) + 1))
+            self.links.append(LinkRecord(len(self.links) + 1))
         return self.links[-1]
 
 
@@ -88,6 +88,6 @@ def load_chain(folder: Path) -> ChainState | None:
 def _parse(content: dict[str, Any]) -> ChainState:
     if content.pop("version") != VERSION:
         raise ValueError("another version of laxity wrote it")
-    content["links"] = [ChainLink(**link) for link in content["links"]]
+    content["links"] = [LinkRecord(**link) for link in content["links"]]
     content["events"] = [ChainEvent(**event) for event in content["events"]]
     return ChainState(**content)

@@ -10,11 +10,12 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from laxity.cli.exit_codes import UNFINISHED
+from laxity import names
 from laxity.durable_files import replace_file
-from laxity_scheduler.slurm.chain_state import ChainLink, ChainState
+from laxity.worker.chain_link import EXIT_UNFINISHED, TRAINED
+from laxity_scheduler.slurm.chain_state import ChainState, LinkRecord
 
-GOES_ON: Final = (0, UNFINISHED)  # exit codes after which the chain goes on
+GOES_ON: Final = (0, EXIT_UNFINISHED)  # exit codes after which the chain goes on
 SIGNALLED: Final = 128  # from here on a shell's exit code is a signal
 _ARRAY: Final = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--array\b|-a\b|hetjob\b|packjob\b)")
 
@@ -22,7 +23,7 @@ _BODY: Final = """
 # Written by laxity chain. One link of a chain trains at a time: the one that holds the lock.
 folder={folder}
 link={link}
-export LAXITY_CHAIN_ID={chain_id} LAXITY_CHAIN_LINK=$link LAXITY_CHAIN_FOLDER="$folder"
+export LAXITY_CHAIN_ID={chain_id} {link_name}=$link {folder_name}="$folder"
 note() {{ printf '%s\\n' "$2" >"$folder/links/.$1" && mv "$folder/links/.$1" "$folder/links/$1"; }}
 exec 9>>"$folder/lock" && flock 9 || {{ echo "laxity chain: no lock on $folder/lock" >&2; exit 1; }}
 [ ! -e "$folder/done" ] || exit 0
@@ -37,6 +38,8 @@ if read -r ran 2>/dev/null <"$folder/links/$link.started" && [ "$ran" != "$SLURM
   exit 0
 fi
 note "$link.started" "$SLURM_JOB_ID"
+ends_at=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null)
+case $ends_at in '' | *[!0-9]*) ;; *) export {ends_at_name}="$ends_at" ;; esac
 "$folder/script" <&0 &
 child=$!
 for signal in HUP INT QUIT USR1 USR2 TERM; do
@@ -51,6 +54,7 @@ if [ -n "$interrupted" ]; then
   code=$?
   case $code in -1 | 127) code=$signalled ;; esac # bash has forgotten it already
 fi
+[ "$code" -ne 0 ] || [ ! -e "$folder/{trained}" ] || touch "$folder/done"
 note "$link.exit" "$code $SLURM_JOB_ID"
 exit "$code"
 """
@@ -70,13 +74,13 @@ def read_directives(script: str) -> list[str]:
             break
         if line.startswith("#SBATCH"):
             directives.append(line)
-    many = [line for line in directives if _ARRAY.match(line)]
-    if many:
-        raise ValueError(f"{many[0]!r}: a link of a chain is one job, no array")
+    refused = [line for line in directives if _ARRAY.match(line)]
+    if refused:
+        raise ValueError(f"{refused[0]!r}: a link of a chain is one job, no array")
     return directives
 
 
-def write_link_script(state: ChainState, link: ChainLink, folder: Path) -> Path:
+def write_link_script(state: ChainState, link: LinkRecord, folder: Path) -> Path:
     """The script to submit for this link. The user's own is `script` in the same folder."""
     user_script = (folder / "script").read_text(encoding="utf-8")
     body = _BODY.format(
@@ -85,18 +89,22 @@ def write_link_script(state: ChainState, link: ChainLink, folder: Path) -> Path:
         chain_id=shlex.quote(state.chain_id),
         goes_on="|".join(str(code) for code in GOES_ON),
         signalled=SIGNALLED,
+        trained=TRAINED,
+        link_name=names.ENV_CHAIN_LINK,
+        folder_name=names.ENV_CHAIN_FOLDER,
+        ends_at_name=names.ENV_ENDS_AT,
     )
     path = folder / "links" / f"{link.seq}.sh"
     replace_file(path, "\n".join(["#!/bin/bash", *read_directives(user_script), body.lstrip()]))
     return path
 
 
-def started_job(folder: Path, link: ChainLink) -> str:
+def read_started_job(folder: Path, link: LinkRecord) -> str:
     """The job that has run this link, by its own note; empty if none has."""
     return _note(folder, f"{link.seq}.started")
 
 
-def noted_exit_code(folder: Path, link: ChainLink) -> int | None:
+def read_exit_code(folder: Path, link: LinkRecord) -> int | None:
     """The exit code that the link's own job wrote down when the user's script ended."""
     code, _, job_id = _note(folder, f"{link.seq}.exit").partition(" ")
     return int(code) if job_id == link.job_id and code.isdigit() else None

@@ -46,17 +46,17 @@ class QueueWatch:
 
     def look(self, planned_at: float | None = None) -> QueueFacts:
         """SlurmError if the queue does not answer."""
-        at, rows = self._client.controller_at(), self._client.queue()
+        now_at, rows = self._client.controller_at(), self._client.queue()
         fresh = {row.job_id: start for row in rows if (start := _start(row))}
         self._new |= {
             job_id: start for job_id, start in fresh.items() if job_id not in self._starts
         }
         self._starts = dict(_latest({**self._starts, **fresh}.items()))
-        mean_wait_s, waits_from = self._mean_wait(at)
+        mean_wait_s, waits_from = self._mean_wait(now_at)
         waiting = [row for row in rows if not row.has_started]
         running = [row for row in rows if row.has_started]
         return QueueFacts(
-            at=at,
+            at=now_at,
             waiting=len(waiting),
             waiting_nodes=sum(row.nodes for row in waiting),
             running=len(running),
@@ -76,7 +76,7 @@ class QueueWatch:
 
     def _mean_wait(self, at: float) -> tuple[float | None, str]:
         try:
-            rows = self._client.accounted_jobs(*ACCOUNTED)
+            rows = self._client.ask_accounting(*ACCOUNTED)
         except SlurmError:
             rows = []
         accounted = [start for row in rows if (start := _start(row))]
@@ -107,8 +107,10 @@ def _load_starts(path: Path) -> dict[str, tuple[float, float]]:
         return starts
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            seen = json.loads(line)["starts"].items()
+            line_starts = json.loads(line)["starts"].items()
         except (ValueError, KeyError):
             continue
-        starts.update({job_id: (started_at, wait_s) for job_id, (started_at, wait_s) in seen})
+        starts.update(
+            {job_id: (started_at, wait_s) for job_id, (started_at, wait_s) in line_starts}
+        )
     return dict(_latest(starts.items()))

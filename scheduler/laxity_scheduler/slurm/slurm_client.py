@@ -49,7 +49,7 @@ class SlurmClient:
         except ValueError as error:
             raise SlurmError(str(error)) from error
 
-    def planned_start(self, script: Path, *options: str) -> float | None:
+    def ask_planned_start(self, script: Path, *options: str) -> float | None:
         """When Slurm's plan of now would start this script; None if it does not say."""
         answer = self._run("sbatch", "--test-only", *options, str(script))
         return parse_planned_start(answer.stderr + answer.stdout)
@@ -76,7 +76,7 @@ class SlurmClient:
         except SlurmError:
             return None
 
-    def accounted_jobs(self, *options: str) -> list[QueueRow]:
+    def ask_accounting(self, *options: str) -> list[QueueRow]:
         """Jobs from the accounting database. SlurmError where the cluster has none."""
         base = ("-n", "-P", "-X", "--format", SACCT_FIELDS)
         return _read(parse_sacct, self._run("sacct", *base, *options).stdout)
@@ -88,10 +88,10 @@ class SlurmClient:
 
     def controller_at(self) -> float:
         """The controller's clock, against which its starts and ends are to be read."""
-        at = parse_controller_time(self._run("scontrol", "show", "config").stdout)
-        if at is None:
+        now_at = parse_controller_time(self._run("scontrol", "show", "config").stdout)
+        if now_at is None:
             raise SlurmError("scontrol show config does not say what time it is")
-        return at
+        return now_at
 
     def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
@@ -112,9 +112,9 @@ class SlurmClient:
         except subprocess.TimeoutExpired as error:
             raise SlurmAwayError(f"{command[0]} took longer than {PATIENCE_S:.0f} s") from error
         if answer.returncode != 0:
-            words = slurm_words(answer.stderr or answer.stdout) or f"exit {answer.returncode}"
-            kind = SlurmAwayError if is_away(words) else SlurmError
-            raise kind(f"{command[0]}: {words}")
+            message = slurm_words(answer.stderr or answer.stdout) or f"exit {answer.returncode}"
+            kind = SlurmAwayError if is_away(message) else SlurmError
+            raise kind(f"{command[0]}: {message}")
         return answer
 
 

@@ -76,10 +76,10 @@ def parse_squeue(text: str) -> list[QueueRow]:
 
 def parse_sacct(text: str) -> list[QueueRow]:
     """Rows of `sacct -n -P -X --format SACCT_FIELDS`. ValueError for a line of another form."""
-    return list(_accounted_rows(text))
+    return list(_sacct_rows(text))
 
 
-def _accounted_rows(text: str) -> Iterator[QueueRow]:
+def _sacct_rows(text: str) -> Iterator[QueueRow]:
     for line in text.splitlines():
         cells = line.split("|", COLUMNS)
         if len(cells) != COLUMNS + 1:

@@ -1,6 +1,5 @@
 """Whether to submit the successor now. The methods are those of `laxity bench chains`."""
 
-import math
 from datetime import timedelta
 from typing import Final
 
@@ -16,18 +15,18 @@ def should_submit_successor(
     """The decision and its reason. `ends_by` is when the predecessor's time limit ends it."""
     if method == "reactive":
         return False, "the successor is submitted when this link ends"
-    if ends_by is None or not math.isfinite(ends_by):
+    if ends_by is None:
         return False, "this link has no time limit: the successor is submitted when it ends"
     left = f"{_text(ends_by - facts.at)} are left of this link's time limit"
     if method == "average_now":
         if facts.mean_wait_s is None:
             return False, "no job was seen to start yet: the successor is submitted at the end"
-        words = f"the last jobs waited {_text(facts.mean_wait_s)} on average ({facts.waits_from})"
-        return facts.at + facts.mean_wait_s >= ends_by, f"{words}, and {left}"
+        reason = f"the last jobs waited {_text(facts.mean_wait_s)} on average ({facts.waits_from})"
+        return facts.at + facts.mean_wait_s >= ends_by, f"{reason}, and {left}"
     if facts.planned_at is None:
         return False, "Slurm plans no start: the successor is submitted at the end"
-    words = f"Slurm would start the successor in {_text(facts.planned_at - facts.at)}"
-    return facts.planned_at >= ends_by, f"{words}, and {left}"
+    reason = f"Slurm would start the successor in {_text(facts.planned_at - facts.at)}"
+    return facts.planned_at >= ends_by, f"{reason}, and {left}"
 
 
 def _text(seconds: float) -> str:

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from laxity.job.qos import QoSError
 from laxity_profiler.history.history import HistoryError
-from laxity_scheduler.http import cluster_routes, job_routes
+from laxity_scheduler.http import cluster_routes, job_routes, loan_routes
 from laxity_scheduler.http.gate import Gate
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.responses import Problem, problem_response
@@ -47,6 +47,7 @@ def create_app(service: Service, job_service: JobService, tokens: Tokens) -> Fas
     app.state.service, app.state.job_service = service, job_service
     app.include_router(job_routes.router)
     app.include_router(cluster_routes.router)
+    app.include_router(loan_routes.router)
     app.add_middleware(Gate, tokens=tokens, hosts=names_of_host(service.settings))
     for kind, answer in _HANDLERS.items():
         app.add_exception_handler(kind, answer)

@@ -39,3 +39,4 @@ JOB_ERRORS: Final = _response_schemas(
         409: "The job's state does not allow it, or another job has this name or key.",
     }
 )
+LOAN_ERRORS: Final = _response_schemas({409: "No node is labelled for inference."})

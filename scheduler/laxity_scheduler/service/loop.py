@@ -33,6 +33,7 @@ from laxity_scheduler.service.fault_isolation import (
 )
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.job_faults import error_text
+from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.publisher import Notifications, Publisher
@@ -105,6 +106,7 @@ class Service:
         self.policy = policy
         self.notifier = Notifier()
         self.metrics = Metrics()
+        self.loan_orders = LoanOrders()
         self.view_cache = ViewCache(store.load_jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
@@ -239,6 +241,7 @@ class Service:
         self.world.cycle = self._journal.last_cycle + 1
         predictor = self._learning.predictor()
         snapshot = self.world.observe()
+        snapshot = self.loan_orders.apply_to(snapshot)
         budgets = snapshot.budgets or self.settings.budgets
         return replace(snapshot, cycle=self.world.cycle, budgets=budgets), predictor
 

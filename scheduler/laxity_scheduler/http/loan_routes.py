@@ -1,0 +1,45 @@
+"""The HTTP call of inference schedulers that know better than a forecast what their fleet needs.
+
+The name of the function is the operation id of the OpenAPI document.
+"""
+
+import time
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Response
+
+from laxity_scheduler.http.dependencies import TheCaller, TheService
+from laxity_scheduler.http.error_schemas import ERRORS, LOAN_ERRORS
+from laxity_scheduler.http.responses import JsonResponse, Problem
+from laxity_scheduler.service.loan_orders import LoanOrderError
+
+LOANS: Final = "@loans"  # in the file of tokens, in place of a namespace: opens this call
+Order = Annotated[dict[str, Any], Body(description="`loan` GPUS, or `reclaim` GPUS and `by` when.")]
+
+router = APIRouter(responses=ERRORS)
+
+
+@router.post("/v1/loans", responses=LOAN_ERRORS)
+async def loans(order: Order, service: TheService, caller: TheCaller) -> Response:
+    """Lend so many GPUs of the inference fleet more, or take so many back by an instant.
+
+    This takes the place of the forecast, until the service restarts. GPUs that inference pods hold
+    or wait for stay theirs. The answer says how many GPUs may be lent now.
+    """
+    if not caller.may(LOANS):
+        message = f"this needs a token for {LOANS}, or one that opens every namespace"
+        raise Problem(403, "forbidden", message)
+    if not service.leading:
+        who = service.leader() or "no replica"
+        raise Problem(503, "not_leading", f"this replica does not act now; {who} does")
+    state, _ = service.last_snapshot
+    if state.inference is None:
+        raise Problem(
+            409, "no_fleet", "no node that is ready is labelled laxity.dev/pool=inference"
+        )
+    try:
+        answer = service.loan_orders.add_order(order, state, time.time())
+    except LoanOrderError as error:
+        raise Problem(422, "invalid", str(error), error.field) from error
+    service.world.wake()
+    return JsonResponse(answer)

@@ -1,0 +1,102 @@
+"""What an inference scheduler that knows better says: how many GPUs of its fleet may be lent.
+
+Its word takes the place of the forecast. GPUs that pods hold or wait for are needed whatever it says.
+It is kept in memory: after a restart the forecast counts until it speaks again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from threading import Lock
+from typing import Any
+
+from laxity.durations import parse_deadline
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER
+
+
+class LoanOrderError(ValueError):
+    """An order that cannot be carried out: `field` names what is wrong with it."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(problem)
+        self.field = field
+
+
+class LoanOrders:
+    """GPUs that may be lent in all, and by when others must be back; None: nobody has said."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._allowed_gpus: int | None = None
+        self._reclaim_by = FOREVER
+
+    def add_order(self, body: Mapping[str, Any], state: ClusterState, now: float) -> dict[str, Any]:
+        """Take `{"loan": n}` or `{"reclaim": n, "by": ...}`; what may be lent from now on.
+
+        LoanOrderError.
+        """
+        unknown = sorted(map(str, body.keys() - {"loan", "reclaim", "by"}))
+        if unknown or len(body.keys() & {"loan", "reclaim"}) != 1:
+            raise LoanOrderError(
+                unknown[0] if unknown else "loan",
+                'say {"loan": GPUS}, or {"reclaim": GPUS, "by": INSTANT OR DURATION}',
+            )
+        verb = "loan" if "loan" in body else "reclaim"
+        gpus = _read_gpus(verb, body[verb])
+        by_at = _read_by(body, verb, now)
+        fleet = sum(node.gpus for node in state.nodes if node.pool in ("inference", "loaned"))
+        lent = sum(node.gpus for node in state.nodes if node.pool == "loaned")
+        with self._lock:
+            before = lent if self._allowed_gpus is None else min(fleet, self._allowed_gpus)
+            if verb == "loan" and before + gpus > fleet:
+                problem = f"{before} of the fleet's {fleet} GPUs may be lent: at most {fleet - before} more"
+                raise LoanOrderError(verb, problem)
+            if verb == "reclaim" and gpus > before:
+                raise LoanOrderError(
+                    verb, f"only {before} GPUs may be lent: reclaim no more than that"
+                )
+            self._allowed_gpus = before + (gpus if verb == "loan" else -gpus)
+            self._reclaim_by = by_at
+            return {"fleet_gpus": fleet, "lent_gpus": lent, "allowed_gpus": self._allowed_gpus}
+
+    def apply_to(self, state: ClusterState) -> ClusterState:
+        """The snapshot in which the fleet needs what was said."""
+        demand = state.inference
+        with self._lock:
+            allowed, reclaim_by = self._allowed_gpus, self._reclaim_by
+        if demand is None or allowed is None:
+            return state
+        fleet = sum(node.gpus for node in state.nodes if node.pool in ("inference", "loaned"))
+        own = sum(node.gpus for node in state.nodes if node.pool == "inference")
+        if demand.needed_gpus > own:  # pods lack GPUs
+            reclaim_by = min(reclaim_by, demand.reclaim_by)
+        forecast = float(max(0, fleet - allowed))
+        return replace(
+            state, inference=replace(demand, forecast_gpus=forecast, reclaim_by=reclaim_by)
+        )
+
+
+def _read_gpus(verb: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise LoanOrderError(verb, f"{str(value)[:40]!r} is no number of GPUs; write 1 or more")
+    return value
+
+
+def _read_by(body: Mapping[str, Any], verb: str, now: float) -> float:
+    """When GPUs must be back: now, if nothing is said."""
+    if verb == "loan":
+        if "by" in body:
+            raise LoanOrderError("by", "a loan has no end: take it back with reclaim")
+        return FOREVER
+    if "by" not in body:
+        return now
+    try:
+        due = parse_deadline(str(body["by"]))
+    except ValueError as error:
+        raise LoanOrderError("by", str(error)) from error
+    due_at = due.timestamp() if isinstance(due, datetime) else now + due.total_seconds()
+    if due_at < now:
+        late_s = now - due_at
+        raise LoanOrderError("by", f"that was {late_s:.0f} s ago; leave it out to reclaim at once")
+    return due_at

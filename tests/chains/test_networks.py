@@ -47,7 +47,7 @@ def lives(starts: int = 14, seed: int = 0) -> Samples:
     queue[:, :, 0] = 10 * wait_h[:, None]
     windows = Windows(queue, np.zeros(rows), elapsed_h, 12 - elapsed_h)
     began_at = np.repeat(np.arange(starts) * 7 * 86_400.0, STEPS)
-    return Samples(began_at, windows, wait_h + elapsed_h - 12, wait_h)
+    return Samples(began_at, windows, wait_h + elapsed_h - 12)
 
 
 def episodes(seed: int = 0) -> Episodes:

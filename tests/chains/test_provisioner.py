@@ -16,6 +16,7 @@ from laxity_scheduler.chains import commands, train_command
 from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.features import WINDOW, watch_queue
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
+from laxity_scheduler.chains.model_kinds import Model
 from laxity_scheduler.chains.provisioning import LearnedMethod, Prices, should_submit
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.chains.samples import (
@@ -29,6 +30,7 @@ from laxity_scheduler.chains.samples import (
 from laxity_scheduler.chains.successor import Pair, PairSettings
 from laxity_scheduler.chains.training import train_model
 from laxity_scheduler.chains.tree_fitting import BINS, boosted_trees, fit_boosting, fit_forest
+from laxity_scheduler.chains.trees import Nodes, Trees, join_trees
 from laxity_scheduler.chains.value_models import CalibratedModel, PointModel
 from laxity_scheduler.chains.wait_distribution import (
     LEVELS,
@@ -233,6 +235,26 @@ def test_a_higher_price_of_interruption_submits_no_later() -> None:
     ]
     assert instants == sorted(instants)
     assert pair.started_at <= instants[0] <= instants[-1] <= pair.ended_at
+
+
+def always(value: float) -> Trees:
+    """Trees that know nothing."""
+    place, nothing = np.zeros(1, dtype=np.int64), np.full(1, -1, dtype=np.int64)
+    return join_trees([Nodes(place, np.zeros(1), nothing, nothing, np.full(1, value))], base=0.0)
+
+
+def test_calibrated_may_submit_while_the_predecessor_waits_and_others_may_not() -> None:
+    long = CalibratedModel((always(float(np.log1p(30))),) * len(LEVELS), LEVELS)  # limit: 24 h
+    models: dict[str, Model] = {"calibrated": long, "boosting": PointModel(always(6.0))}
+    pairs = [Pair(waves(), (60 + day / 2) * DAY_S, SETTINGS) for day in range(10)]
+    pair = max(pairs, key=lambda pair: pair.started_at - pair.submitted_at)
+    assert pair.started_at - pair.submitted_at > HOUR_S
+    calibrated_at, boosting_at = (
+        LearnedMethod(Provisioner(kind, model, 1, DAY_S, {}, {}), Prices())(pair)
+        for kind, model in models.items()
+    )
+    assert calibrated_at == pair.submitted_at
+    assert 0 <= boosting_at - pair.started_at <= 600
 
 
 def test_without_a_day_of_history_the_average_baseline_decides() -> None:

@@ -21,6 +21,7 @@ from laxity_scheduler.chains.model_file import Provisioner
 from laxity_scheduler.chains.model_kinds import Model
 from laxity_scheduler.chains.network_models import PolicyModel
 from laxity_scheduler.chains.successor import HOUR_S, Pair
+from laxity_scheduler.chains.value_models import CalibratedModel
 from laxity_scheduler.frame.arrays import Bools
 
 MOST_OVERLAP_H: Final = 0.5
@@ -78,10 +79,14 @@ class LearnedMethod:
     def __call__(self, pair: Pair) -> float:
         """The first decision to submit, else the predecessor's end.
 
+        `calibrated` decides from the predecessor's submission on, others from its start on.
         Snapshots with less than a day before them follow the average baseline.
         """
         history = watch_queue(pair)
-        rows = np.flatnonzero(history.taken_at >= pair.started_at)
+        model = self.provisioner.model
+        may_wait = isinstance(model, CalibratedModel)  # others learned to decide while it runs
+        first_at = pair.submitted_at if may_wait else pair.started_at
+        rows = np.flatnonzero(history.taken_at >= first_at)
         cold, warm = rows[rows < WINDOW - 1], rows[rows >= WINDOW - 1]
         early_at = history.taken_at[cold]
         submits_at = early_at[early_at >= average(pair)] if len(cold) else early_at

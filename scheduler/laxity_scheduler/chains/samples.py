@@ -41,19 +41,26 @@ def hourly_probes(pair: Pair) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """n probes: when their starts began, what was known, hours of difference, hours of waiting."""
+    """n probes: the instants at which their starts began, what was known, hours of difference."""
 
     began_at: Floats
     windows: Windows
     difference_h: Floats
-    wait_h: Floats
 
     def __len__(self) -> int:
         return len(self.difference_h)
 
     def rows(self, rows: Ints) -> "Samples":
-        windows = self.windows.rows(rows)
-        return Samples(self.began_at[rows], windows, self.difference_h[rows], self.wait_h[rows])
+        return Samples(self.began_at[rows], self.windows.rows(rows), self.difference_h[rows])
+
+    @property
+    def wait_h(self) -> Floats:
+        """How long the successors waited from when the predecessor had `left_h` to go.
+
+        That is from the submission while the predecessor runs; while it waits itself, from its start,
+        since nobody knows then how long it will wait.
+        """
+        return np.maximum(0.0, self.difference_h + self.windows.left_h)
 
 
 def collect_samples(
@@ -76,7 +83,6 @@ def collect_samples(
             np.concatenate([part.left_h for part in windows]),
         ),
         np.concatenate([part.difference_h for part in parts]),
-        np.concatenate([part.wait_h for part in parts]),
     )
 
 
@@ -90,11 +96,9 @@ def probe_start(pair: Pair, instants: Instants) -> Samples:
     rows = rows[rows >= WINDOW - 1]
     probes = pair.probe(history.taken_at[rows].tolist())
     hours = np.array([probe.difference_h for probe in probes], dtype=np.float64)
-    wait_s = np.array([probe.started_at - probe.submitted_at for probe in probes], dtype=np.float64)
     usable = np.isfinite(hours)
     began_at = np.full(int(usable.sum()), pair.began_at)
-    windows = history.windows(rows[usable])
-    return Samples(began_at, windows, hours[usable], wait_s[usable] / HOUR_S)
+    return Samples(began_at, history.windows(rows[usable]), hours[usable])
 
 
 def week_folds(began_at: Floats, seed: int, folds: int = FOLDS) -> Ints:
@@ -118,7 +122,6 @@ def save_samples(samples: Samples, about: Mapping[str, Any], path: Path) -> None
             elapsed_h=windows.elapsed_h,
             left_h=windows.left_h,
             difference_h=samples.difference_h,
-            successor_wait_h=samples.wait_h,
         )
 
 
@@ -132,7 +135,6 @@ def load_samples(path: Path, about: Mapping[str, Any]) -> Samples:
                 raise ValueError(f"{path} holds other samples: {description}; wanted: {wanted}")
             names = ("queue", "wait_h", "elapsed_h", "left_h")
             windows = Windows(*(file[name] for name in names))
-            waits_h = file["successor_wait_h"]
-            return Samples(file["began_at"], windows, file["difference_h"], waits_h)
+            return Samples(file["began_at"], windows, file["difference_h"])
     except (OSError, KeyError, EOFError, BadZipFile) as error:
         raise ValueError(f"{path} holds no samples: {error}") from error

@@ -36,6 +36,18 @@ FIRST_WAITS: Final = EPOCHS.replace(
     "for _",
     '[ -e "$epochs" ] || while [ ! -e "$LAXITY_CHAIN_FOLDER/go" ]; do sleep 0.1; done\nfor _',
 )
+TRAINING: Final = f"""#!/bin/bash
+#SBATCH --time=1
+#SBATCH --output={{folder}}/output-%j.txt
+exec {sys.executable} -c '
+import os, time
+from laxity import Training
+with open(os.environ["LAXITY_CHAIN_FOLDER"] + "/epochs", "a") as epochs:
+    for epoch in Training(60).epochs():
+        time.sleep(1.0)
+        print("epoch", epoch, file=epochs, flush=True)
+'
+"""
 KILLED_AFTER: Final = """#!/bin/bash
 case " $* " in *" --test-only "*) exec {sbatch} "$@" ;; esac
 {sbatch} "$@"
@@ -156,6 +168,20 @@ def test_four_links_beside_other_jobs_train_each_epoch_once(
 
     assert chain.epochs == ALL_EPOCHS
     assert set(chain.jobs().values()) == {1}
+
+
+def test_a_training_of_laxity_ends_each_link_before_its_time_limit_and_completes_its_chain(
+    begin: Callable[[str], Chain],
+) -> None:
+    chain = begin(TRAINING)
+
+    assert exit_code_of(chain.start("--method", "reactive")) == 0
+
+    assert chain.epochs == [f"epoch {n}" for n in range(1, 61)]
+    first, second = chain.state["links"]
+    assert 20.0 < first["ended_at"] - first["started_at"] < 60.0
+    assert (chain.folder / "links" / "1.exit").read_text().split()[0] == "7"
+    assert second["ended_at"] > first["ended_at"]
 
 
 @pytest.mark.parametrize("cluster", [2], indirect=True)

@@ -1,11 +1,12 @@
-"""The second phase: policy gradients with a critic, in slots, from a net that imitates its teacher.
+"""The second phase: policy gradients in slots, from a net that imitates its teacher.
 
-    advantage = r + gamma V(s') - (r* + gamma V(s*'))       r*, s*': had the best-scored steps been taken
+    advantage = r - r*       r*: the slot's reward had the best-scored steps been taken
 
-So both sides have the same arrivals, which otherwise drown what a decision was worth (our own; DL2
-subtracts V(s)). All steps of a slot share its advantage, as in DL2 (algorithms.md 6.6). Updates are
-on the latest episodes; there is no replay. The net that is kept is the best of those tried on
-validation seeds.
+So both sides have the same jobs, which otherwise drown what a decision was worth (our own; DL2
+subtracts what a critic expects). As in DL2's release, a slot is judged by itself, and all its steps
+share the advantage (algorithms.md 6.6): a critic of later slots was tried and made nets worse, since
+jobs that end earn no reward any more. Updates are on the latest episode; there is no replay. The net
+that is kept is the best of those tried on validation seeds.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +18,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.learned.allocation_loop import Take
 from laxity_scheduler.learned.job_features import (
-    FEATURES,
     JobSteps,
-    describe_steps,
     free_level,
     stop_rows,
 )
@@ -32,7 +31,6 @@ from laxity_scheduler.policy_training.slot_environment import (
 )
 from laxity_scheduler.simulate.tables import Tables
 
-GAMMA: Final = 0.9
 ENTROPY: Final = 0.01
 SIZES: Final = (8, 16, 32)
 LOADS: Final = (0.5, 0.8, 1.1)
@@ -46,9 +44,6 @@ class SlotRecord:
     """The steps drawn in one slot, as (rows, which one), and what came of them."""
 
     drawn: list[tuple[Floats, int]]
-    state: Floats  # before, (F,)
-    following: Floats  # after
-    best_following: Floats  # after the best-scored steps
     reward: float
     best_reward: float
 
@@ -95,30 +90,12 @@ def run_episode(
     for _ in range(MOST_SLOTS):
         if cluster.done:
             break
-        state, sampler, other = describe_state(cluster), StepSampler(draw), cluster.copy()
+        sampler, other = StepSampler(draw), cluster.copy()
         widths, best = cluster.decide(net, sampler.widen), other.decide(net)
         reward, best_reward = cluster.train(widths), other.train(best)
         if sampler.drawn:
-            records.append(
-                SlotRecord(
-                    sampler.drawn,
-                    state,
-                    describe_state(cluster),
-                    describe_state(other),
-                    reward,
-                    best_reward,
-                )
-            )
+            records.append(SlotRecord(sampler.drawn, reward, best_reward))
     return records
-
-
-def describe_state(cluster: SlotCluster) -> Floats:
-    """What the critic sees, (F,): the mean of the jobs' steps, and the summary."""
-    jobs = cluster.observe()
-    steps = describe_steps(jobs, cluster_gpus=cluster.gpus, free_gpus=cluster.gpus)
-    if len(steps.job):
-        return np.asarray(steps.features.mean(0))
-    return np.zeros(len(FEATURES))
 
 
 def validate(tables: Tables, net: ScoringNet, seeds: Sequence[int] = VALIDATION_SEEDS) -> float:
@@ -144,7 +121,7 @@ def reinforce(
     from laxity_scheduler.policy_training import torch_net
 
     draw = np.random.default_rng(seed)
-    learner = torch_net.ActorCritic(start, seed=seed, gamma=GAMMA, entropy=ENTROPY)
+    learner = torch_net.PolicyGradient(start, entropy=ENTROPY)
     best, tried = start, [validate(tables, start)]
     for number in range(1, rounds + 1):
         mix = ArrivalMix(JOBS, int(draw.choice(SIZES)), float(draw.choice(LOADS)))

@@ -42,7 +42,7 @@ def policy(
     updates: UpdatesOption = 1_500,
     worlds: WorldsOption = 2,
     imitate_only: ImitateOnlyOption = False,
-    rounds: RoundsOption = 350,
+    rounds: RoundsOption = 120,
     json_: JsonOption = False,
 ) -> None:
     """Learn a policy in simulated clusters; `--policy learned:FILE` schedules by it."""

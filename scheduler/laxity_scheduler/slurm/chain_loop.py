@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from laxity.backoff import Backoff
+from laxity_scheduler.chains.features import WINDOW
 from laxity_scheduler.slurm import chain_state
 from laxity_scheduler.slurm.chain_state import ChainEvent, ChainState, LinkRecord, save_chain
+from laxity_scheduler.slurm.learned_timing import LearnedTiming
 from laxity_scheduler.slurm.link_outcome import LinkOutcome, outcome_of_lost, outcome_of_row
 from laxity_scheduler.slurm.link_script import read_exit_code, read_started_job, write_link_script
-from laxity_scheduler.slurm.queue_watch import QueueFacts, QueueWatch
+from laxity_scheduler.slurm.queue_watch import QueueWatch, load_snapshots
 from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
 from laxity_scheduler.slurm.slurm_tables import QueueRow
 from laxity_scheduler.slurm.successor_timing import should_submit_successor
@@ -29,12 +31,16 @@ MOST_REFUSALS: Final = 5  # with the predecessor gone
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """`most_links` 0 is no cap; `limit_s` 0 leaves the time limit to the script."""
+    """`most_links` 0 is no cap; `limit_s` 0 leaves the time limit to the script.
+
+    Where `learned` has no day of snapshots yet, `method` decides.
+    """
 
     method: str = "average_now"
     interval_s: float = 600.0
     most_links: int = 0
     limit_s: float = 0.0
+    learned: LearnedTiming | None = None
 
 
 class ChainLoop:
@@ -51,6 +57,8 @@ class ChainLoop:
         self.state = state
         self._folder, self._client, self._options, self._say = folder, client, options, say
         self._watch = QueueWatch(client, folder)
+        if options.learned:
+            options.learned.snapshots = load_snapshots(folder)[-WINDOW:]
         self._backoff = Backoff(min(options.interval_s, POLL_S), longest_s=600.0)
         self._decides_at = self._submits_at = -1.0
         self._last_trouble = ""
@@ -92,6 +100,8 @@ class ChainLoop:
             self._go_on()
         elif len(active) == 1 and active[0].started_at is not None and not self._is_capped():
             self._look_ahead(active[0])
+        if self._options.learned and not self.state.ended and time.monotonic() >= self._decides_at:
+            self._decide(self.state.links[-1], "no successor is to be submitted now")
 
     def _is_capped(self) -> bool:
         pending = [link for link in self.state.links if link.job_id]
@@ -124,16 +134,27 @@ class ChainLoop:
             return
         if now < self._decides_at:
             return
-        self._decides_at = now + self._options.interval_s
-        facts = self._look()
-        submits, reason = should_submit_successor(self._options.method, link.ends_by, facts)
-        self._watch.record(facts, link.seq, submits=submits, reason=reason)
+        submits, reason = self._decide(link)
         if submits:
             self._submit(reason)
 
-    def _look(self) -> QueueFacts:
-        asks = self._options.method == "slurm_estimate"
-        return self._watch.look(self._ask_planned_start() if asks else None)
+    def _decide(self, link: LinkRecord, nothing: str = "") -> tuple[bool, str]:
+        """Look at the queue, decide, and write both down; `nothing` is why there is no decision."""
+        self._decides_at = time.monotonic() + self._options.interval_s
+        method, learned = self._options.method, self._options.learned
+        planned_at = self._ask_planned_start() if method == "slurm_estimate" else None
+        facts = self._watch.look(planned_at, learned.shape if learned else None)
+        if learned:
+            learned.note(facts)
+        if nothing:
+            submits, reason = False, nothing
+        elif learned and learned.has_a_day():
+            submits, reason = learned.should_submit(link), f"the {learned.provisioner.kind} model"
+        else:
+            submits, reason = should_submit_successor(method, link.ends_by, facts)
+            reason = f"no day of snapshots yet; {reason}" if learned else reason
+        self._watch.record(facts, link.seq, submits=submits, reason=reason)
+        return submits, reason
 
     def _ask_planned_start(self) -> float | None:
         """None if Slurm would refuse the script: submitting it then says why."""
@@ -235,6 +256,8 @@ class ChainLoop:
         return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
 
     def _note_row(self, link: LinkRecord, row: QueueRow) -> None:
+        if self._options.learned:
+            self._options.learned.provisioner.check_pair(row.nodes, row.time_limit_s, "--model")
         started_before = link.started_at
         link.submitted_at, link.started_at = row.submitted_at, row.started_at
         link.ended_at = row.ended_at if row.has_ended else None

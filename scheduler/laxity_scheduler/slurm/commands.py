@@ -1,6 +1,7 @@
 """`laxity chain`: a training longer than a Slurm cluster's time limit, as a chain of its jobs."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -8,10 +9,12 @@ import typer
 
 from laxity.cli.exit_codes import FAILED, OK, UNFINISHED, USAGE, CommandError
 from laxity.cli.job_names import completing
+from laxity_scheduler.chains.commands import PricesOption
 
 if TYPE_CHECKING:
     from laxity_scheduler.slurm.chain_loop import ChainOptions
     from laxity_scheduler.slurm.chain_state import ChainState
+    from laxity_scheduler.slurm.learned_timing import LearnedTiming
 
 METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
 SHOWN_EVENTS: Final = 10
@@ -31,6 +34,9 @@ MethodOption = Annotated[
 LinksOption = Annotated[int, typer.Option(min=0, help="At most so many links. [no cap]")]
 LimitOption = Annotated[str, typer.Option(help="Time limit of each link. [the script's --time]")]
 IntervalOption = Annotated[str, typer.Option(help="From one decision to the next.")]
+ModelOption = Annotated[
+    Path | None, typer.Option(help="A file of `laxity train provisioner`: it decides.")
+]
 StatusOption = Annotated[bool, typer.Option("--status", help="Show how far the chain is.")]
 
 
@@ -47,6 +53,8 @@ def chain(
     links: LinksOption = 0,
     wall_limit: LimitOption = "",
     interval: IntervalOption = "10m",
+    model: ModelOption = None,
+    prices: PricesOption = "1:1",
     status: StatusOption = False,
 ) -> None:
     """Run a batch script again and again on Slurm, each time before the last has ended, until done.
@@ -60,6 +68,7 @@ def chain(
             show(chain_in(place))
             return
         options = chain_options(method, links, wall_limit, interval)
+        options = replace(options, learned=learned_timing(model, prices, options.interval_s))
         state = follow_chain(script, place, options)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
@@ -89,6 +98,20 @@ def chain_options(method: str, links: int, wall_limit: str, interval: str) -> "C
         most_links=links,
         limit_s=duration_s(wall_limit, "--wall-limit") if wall_limit else 0.0,
     )
+
+
+def learned_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedTiming | None":
+    """ValueError if the file is no model, or snapshots are not taken as it was trained on them."""
+    from laxity_scheduler.chains.features import EVERY_S
+    from laxity_scheduler.chains.model_file import load_provisioner
+    from laxity_scheduler.chains.provisioning import Prices
+    from laxity_scheduler.slurm.learned_timing import LearnedTiming
+
+    if model is None:
+        return None
+    if interval_s != EVERY_S:
+        raise ValueError(f"--model decides every {EVERY_S / 60:g}m: leave --interval away")
+    return LearnedTiming(load_provisioner(model), Prices.parse(prices))
 
 
 def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainState":

@@ -1,16 +1,18 @@
 """What a user sees of the queue at a decision; each decision is one line of `queue.jsonl`."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from laxity.durable_files import append_to_file
 from laxity_scheduler.chains.baselines import recent_mean_s
 from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS
+from laxity_scheduler.slurm.queue_snapshot import SuccessorShape, snapshot_queue
 from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
 from laxity_scheduler.slurm.slurm_tables import QueueRow
 
@@ -22,7 +24,8 @@ class QueueFacts:
     """Counts, and what the methods ask.
 
     `at` is the controller's clock. `mean_wait_s` is of the last 100 started jobs, None without
-    any; `planned_at` is when Slurm's plan would start the successor, None where nobody asked.
+    any; `planned_at` is when Slurm's plan would start the successor, None where nobody asked;
+    `columns` is the snapshot for a model, empty without one.
     """
 
     at: float
@@ -33,6 +36,7 @@ class QueueFacts:
     mean_wait_s: float | None
     waits_from: str
     planned_at: float | None
+    columns: list[float] = field(default_factory=list)
 
 
 class QueueWatch:
@@ -44,7 +48,9 @@ class QueueWatch:
         self._starts: dict[str, tuple[float, float]] = _load_starts(self._path)
         self._new: dict[str, tuple[float, float]] = {}
 
-    def look(self, planned_at: float | None = None) -> QueueFacts:
+    def look(
+        self, planned_at: float | None = None, shape: SuccessorShape | None = None
+    ) -> QueueFacts:
         """SlurmError if the queue does not answer."""
         now_at, rows = self._client.controller_at(), self._client.queue()
         fresh = {row.job_id: start for row in rows if (start := _start(row))}
@@ -53,6 +59,7 @@ class QueueWatch:
         }
         self._starts = dict(_latest({**self._starts, **fresh}.items()))
         mean_wait_s, waits_from = self._mean_wait(now_at)
+        starts = self._starts.values()
         waiting = [row for row in rows if not row.has_started]
         running = [row for row in rows if row.has_started]
         return QueueFacts(
@@ -64,6 +71,7 @@ class QueueWatch:
             mean_wait_s=mean_wait_s,
             waits_from=waits_from,
             planned_at=planned_at,
+            columns=[] if shape is None else snapshot_queue(rows, starts, now_at, shape).tolist(),
         )
 
     def record(self, facts: QueueFacts, link: int, *, submits: bool, reason: str) -> None:
@@ -101,16 +109,25 @@ def _latest(
 
 
 def _load_starts(path: Path) -> dict[str, tuple[float, float]]:
-    """What earlier looks saw; a line that a full disk cut short is left out."""
-    starts: dict[str, tuple[float, float]] = {}
-    if not path.exists():
-        return starts
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            line_starts = json.loads(line)["starts"].items()
-        except (ValueError, KeyError):
-            continue
-        starts.update(
-            {job_id: (started_at, wait_s) for job_id, (started_at, wait_s) in line_starts}
-        )
+    """What earlier looks saw."""
+    starts = {
+        job_id: (started_at, wait_s)
+        for line in _read_lines(path)
+        for job_id, (started_at, wait_s) in line["starts"].items()
+    }
     return dict(_latest(starts.items()))
+
+
+def load_snapshots(folder: Path) -> list[tuple[float, list[float]]]:
+    """Instants and columns of earlier decisions with a model."""
+    lines = _read_lines(folder / "queue.jsonl")
+    return [(line["at"], line["columns"]) for line in lines if line["columns"]]
+
+
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Lines of decisions; one that a full disk cut short is left out."""
+    if not path.exists():
+        return
+    for text in path.read_text(encoding="utf-8").splitlines():
+        with suppress(ValueError):
+            yield json.loads(text)

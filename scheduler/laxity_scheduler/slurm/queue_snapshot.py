@@ -1,0 +1,91 @@
+"""A snapshot of a real queue with the columns that a model was trained on.
+
+The queue becomes the state of a simulated cluster of the size that the model was trained on, at the
+tick of now, and the simulation's own `take_snapshot` reads it. So the planned wait is the one of the
+simulated plan, in order of submission: the site's own priorities are not seen.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.chains.batch_cluster import TICK_S
+from laxity_scheduler.chains.cluster_loop import (
+    NEVER,
+    NOW,
+    PENDING,
+    RUNNING,
+    STARTED,
+    ClusterState,
+    Jobs,
+    Rules,
+)
+from laxity_scheduler.chains.snapshot_loop import take_snapshot
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.slurm.slurm_tables import QueueRow
+
+LONGEST_S: Final = 14 * 86_400.0  # a job without a time limit counts as one of two weeks
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessorShape:
+    """What is to be submitted, and the cluster that it is planned on."""
+
+    rules: Rules
+    nodes: int
+    limit_s: float
+
+
+def snapshot_queue(
+    rows: Iterable[QueueRow],
+    starts: Iterable[tuple[float, float]],
+    now_at: float,
+    shape: SuccessorShape,
+) -> Floats:
+    """The columns of now, (COLUMNS,). `starts` has (start, wait) of the last started jobs."""
+    known = [row for row in rows if row.submitted_at is not None]
+    waiting = sorted((row for row in known if not row.has_started), key=_submitted_at)
+    running = [row for row in known if row.has_started]
+    recent = sorted(starts)
+    submitted = [_submitted_at(row) for row in waiting + running]
+    submitted += [started_at - wait_s for started_at, wait_s in recent]
+    started = [row.started_at or now_at for row in running]
+    started += [started_at for started_at, _ in recent]
+    start = np.full(len(submitted), NEVER, dtype=np.int64)
+    start[len(waiting) :] = _ticks(started, now_at)
+    limits = [min(row.time_limit_s, LONGEST_S) for row in waiting + running] + [TICK_S] * len(
+        recent
+    )
+    jobs = Jobs(
+        submit=_ticks(submitted, now_at),
+        run=np.ones(len(submitted), dtype=np.int64),
+        limit=np.ceil(np.array(limits, dtype=np.float64) / TICK_S).astype(np.int64),
+        nodes=np.array(
+            [row.nodes for row in waiting + running] + [1] * len(recent), dtype=np.int64
+        ),
+        rank=np.zeros(len(submitted)),
+        last=len(submitted),
+    )
+    state = _state(start, len(waiting), len(running), len(recent))
+    limit = max(1, round(shape.limit_s / TICK_S))
+    return take_snapshot(jobs, state, shape.rules, shape.nodes, limit)
+
+
+def _state(start: Ints, waiting: int, running: int, recent: int) -> ClusterState:
+    """Rows are in this order: those that wait, those that run, the starts before."""
+    counts = np.zeros(6, dtype=np.int64)
+    counts[NOW], counts[PENDING], counts[RUNNING], counts[STARTED] = 0, waiting, running, recent
+    rows = np.arange(len(start), dtype=np.int64)
+    before = waiting + running
+    return ClusterState(rows[:waiting], rows[waiting:before], start, rows[before:], counts)
+
+
+def _submitted_at(row: QueueRow) -> float:
+    return row.submitted_at or 0.0
+
+
+def _ticks(instants: Sequence[float], now_at: float) -> Ints:
+    return np.floor((np.array(instants, dtype=np.float64) - now_at) / TICK_S).astype(np.int64)

@@ -1,0 +1,119 @@
+"""A trained provisioner on a real queue."""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from laxity_scheduler.chains.batch_cluster import ClusterRules
+from laxity_scheduler.chains.features import WINDOW, Windows
+from laxity_scheduler.chains.model_file import Provisioner
+from laxity_scheduler.chains.provisioning import Prices
+from laxity_scheduler.chains.snapshot_loop import COLUMNS
+from laxity_scheduler.slurm.chain_folder import open_chain
+from laxity_scheduler.slurm.chain_loop import ChainLoop, ChainOptions
+from laxity_scheduler.slurm.commands import register
+from laxity_scheduler.slurm.learned_timing import LearnedTiming
+from laxity_scheduler.slurm.queue_snapshot import SuccessorShape, snapshot_queue
+from laxity_scheduler.slurm.slurm_client import SlurmClient
+from laxity_scheduler.slurm.slurm_tables import QueueRow
+from tests.support.slurm import WHY_NOT, SlurmCluster, until
+
+NOW_AT = 6_000.0
+WAITS = QueueRow("1", "PENDING", "a", 4_800.0, None, None, 3_600.0, 2)
+RUNS = QueueRow("2", "RUNNING", "b", 3_000.0, 3_600.0, None, 7_200.0, 3)
+
+
+class OneNumber:
+    """A model that always predicts the same hours, and keeps what it was asked."""
+
+    weights = np.ones(1)
+
+    def __init__(self, difference_h: float) -> None:
+        self._difference_h = difference_h
+        self.windows: list[Windows] = []
+
+    def predict_h(self, windows: Windows) -> Any:
+        self.windows.append(windows)
+        return np.full((len(windows.queue), 1), self._difference_h)
+
+
+def learned(model: OneNumber) -> LearnedTiming:
+    provisioner = Provisioner("forest", cast("Any", model), 1, 60.0, {"cluster_nodes": 1}, {})
+    return LearnedTiming(provisioner, Prices())
+
+
+def test_a_real_queue_becomes_the_columns_that_a_simulated_one_has() -> None:
+    shape = SuccessorShape(ClusterRules(4).in_ticks(), nodes=2, limit_s=3_600.0)
+
+    columns = snapshot_queue([RUNS, WAITS], [(3_600.0, 600.0), (1_200.0, 1_200.0)], NOW_AT, shape)
+
+    assert columns[:2].tolist() == [1, 2]
+    assert columns[2:12].tolist() == [60] * 5 + [20] * 5  # limit and age of who waits
+    assert columns[12:14].tolist() == [1, 3]
+    assert columns[14:29].tolist() == [120] * 5 + [10] * 5 + [40] * 5  # limit, wait, elapsed
+    assert columns[29:].tolist() == [80, 15, 2 * 60, 3 * 80]  # behind both; mean wait; node-minutes
+
+
+def test_an_empty_queue_and_jobs_without_a_limit_have_columns_too() -> None:
+    shape = SuccessorShape(ClusterRules(4).in_ticks(), nodes=1, limit_s=3_600.0)
+    endless = QueueRow("3", "RUNNING", "c", 3_000.0, 3_600.0, None, float("inf"), 1)
+
+    assert snapshot_queue([], [], NOW_AT, shape).tolist() == [0.0] * COLUMNS
+    assert snapshot_queue([endless], [], NOW_AT, shape)[14] == 14 * 24 * 60
+
+
+def test_a_model_decides_every_ten_minutes_only(tmp_path: Path) -> None:
+    app = typer.Typer()
+    register(app)
+
+    answer = CliRunner().invoke(app, ["a.sbatch", "--model", "m.npz", "--interval", "5m"])
+
+    assert "--model decides every 10m" in str(answer.exception)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+@pytest.mark.parametrize("difference_h", [-0.1, -2.0])
+def test_a_model_decides_once_there_is_a_day_of_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, difference_h: float
+) -> None:
+    cluster = SlurmCluster(tmp_path / "slurm", nodes=1)
+    try:
+        cluster.up()
+        monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+        model, folder = OneNumber(difference_h), tmp_path / "chain"
+        script = tmp_path / "train.sbatch"
+        script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nsleep 50\n")
+        state = open_chain(script, folder)
+        client = SlurmClient()
+        write_a_day(folder, client.controller_at())
+        options = ChainOptions("reactive", 0.05, learned=learned(model))
+        loop = ChainLoop(state, folder, client, options, print)
+
+        def has_decided() -> bool:
+            loop.step()
+            return len(model.windows) > 2 or len(state.links) > 1
+
+        until(has_decided, "decisions of the model")
+
+        assert (len(state.links) == 2) == (difference_h >= -0.5)
+        windows = model.windows[-1]
+        assert windows.queue.shape == (1, WINDOW, COLUMNS)
+        assert windows.queue[0, -1, 12] == 1  # the link itself runs
+        assert windows.left_h[0] + windows.elapsed_h[0] == pytest.approx(1 / 60)
+    finally:
+        cluster.down()
+
+
+def write_a_day(folder: Path, now_at: float) -> None:
+    """Snapshots of an empty queue, every ten minutes of the day before."""
+    lines = (
+        json.dumps({"at": now_at - 600.0 * age, "columns": [0.0] * COLUMNS, "starts": {}})
+        for age in range(WINDOW, 0, -1)
+    )
+    (folder / "queue.jsonl").write_text("\n".join(lines) + "\n")

@@ -6,12 +6,14 @@ from random import Random
 import numpy as np
 import pytest
 
+from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Promised, Refuse
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.ground_truth import ground_truths
@@ -28,6 +30,7 @@ from tests.support.builders import MINUTE_EPOCHS, job, node, promised
 HORIZON_AT = 1_800.0
 DEADLINE_POLICIES = ("qos", "laxity", "elasticflow", "edf_elastic", "chronus")
 DAY_S = 86_400.0
+SHARE_BY_CHANCE = 0.02  # other jobs wait when loans differ, and plans with them
 
 
 def policy_of(name: str, admission: str | None = None) -> Policy:
@@ -113,6 +116,18 @@ def drawn_trace(seed: int) -> Trace:
     return Trace(f"day {seed}", tuple(sorted(rows, key=lambda row: row.submitted_at)))
 
 
+def keeping_promises_at_home(policy: Policy) -> Policy:
+    """The policy, where no job with a deadline ahead may ever be seen on a lent node."""
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        for row in state.running:
+            if row.promise and row.deadline_at > state.now:
+                assert not [name for name in row.nodes if name.startswith("i")], row.id
+        return policy(state, predictor)
+
+    return decide
+
+
 def run_day(seed: int, name: str, *, lends: bool) -> Run:
     """Two training nodes, and three of inference that come and go every few hours."""
     jobs = ground_truths(drawn_trace(seed), elastic=False, gpus_per_node=4, pooled=False)
@@ -125,19 +140,22 @@ def run_day(seed: int, name: str, *, lends: bool) -> Run:
         "day",
         jobs,
         world=SimWorld(jobs, [("t0", 4), ("t1", 4)], model, inference=fleet),
-        policy=find(name).policy(),
+        policy=keeping_promises_at_home(find(name).policy()),
         predictor=NoisyPredictor(jobs, model, error=0.0, seed=seed),
     )
 
 
 def check_days(seeds: range, name: str) -> None:
     met = {True: 0, False: 0}
+    promises, broken = 0, {True: 0, False: 0}
     for seed in seeds:
         figures = {lends: report(run_day(seed, name, lends=lends)) for lends in (True, False)}
-        assert figures[True]["promises_broken"] == 0, f"seed {seed}"
+        promises += int(str(figures[True]["promises"]))
         for lends, some in figures.items():
             met[lends] += int(str(some["deadlines_met"]))
-    assert met[True] >= met[False] > 0
+            broken[lends] += int(str(some["promises_broken"]))
+    assert broken[True] <= broken[False] + SHARE_BY_CHANCE * promises
+    assert met[True] >= (1.0 - SHARE_BY_CHANCE) * met[False] > 0
 
 
 @pytest.mark.slow

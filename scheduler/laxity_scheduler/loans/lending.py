@@ -1,15 +1,17 @@
 """Loans around any policy: what is lent, what goes back, and what the policy may still use.
 
 A policy sees lent nodes as nodes of its own, without those that go back. Jobs with a hard deadline
-beyond the loans' horizon, and jobs that must not be stopped, see training nodes only: no promise
-rests on a loan that may end before it is kept.
+ahead, and jobs that must not be stopped, see training nodes only: no promise rests on a loan.
+As long as there are such jobs, policies that promise plan without lent nodes (`without_loans`), and
+waiting best-effort jobs start on what is free there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.loans.leaving import (
@@ -18,15 +20,17 @@ from laxity_scheduler.loans.leaving import (
     leave_nodes,
     was_changed_now,
 )
-from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
+from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet, Pool
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
+    Decision,
     Loan,
     Preempt,
     Reclaim,
     Refuse,
     Resize,
+    Wait,
 )
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER, Job
@@ -35,6 +39,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.plan_application import apply_decisions
 
 OWN_NODES: Final = "not lent"  # what the sets of jobs are called that may not use lent nodes
+LENT: Final[tuple[Pool, ...]] = ("loaned",)
 SOON_S: Final = 1.0
 DROPPED: Final = (Admit, Continue, Preempt, Refuse, Resize)
 
@@ -54,9 +59,45 @@ def with_loans(policy: Policy) -> Policy:
             for decision in plan.decisions
             if not (isinstance(decision, DROPPED) and decision.job in leavers)
         )
-        return Plan(step.leave + rest + step.moves, min(plan.wake_at, step.wake_at))
+        starts = start_on_lent_nodes(step.visible, rest, leavers)
+        started = {start.job for start in starts}
+        rest = tuple(d for d in rest if not (isinstance(d, Wait) and d.job in started))
+        return Plan(step.leave + rest + starts + step.moves, min(plan.wake_at, step.wake_at))
 
     return decide_with_loans
+
+
+def start_on_lent_nodes(
+    state: ClusterState, decisions: Sequence[Decision], leavers: Collection[str]
+) -> tuple[Admit, ...]:
+    """Waiting best-effort jobs on lent nodes that the policy has left free.
+
+    Policies that promise see their own nodes only; this is how their other jobs use loans. Jobs of
+    a quota wait for the policy, which counts it.
+    """
+    ledger = Ledger.of(state, pools=LENT)
+    acted = {d.job for d in decisions if isinstance(d, DROPPED)} | set(leavers)
+    for decision in decisions:
+        if isinstance(decision, Admit | Resize):
+            job = state.by_id[decision.job]
+            new = [name for name in decision.nodes[job.workers :] if ledger.knows(name)]
+            ledger.take(new, job.gpus_per_worker)
+    starts = []
+    waiting = [
+        job
+        for job in (state.queued if ledger.total_free else ())
+        if job.service_class == "best_effort"
+        and job.preemptible
+        and not (job.quota or job.promise or job.id in acted)
+    ]
+    for job in sorted(waiting, key=lambda job: (job.submitted_at, job.id)):
+        ledger.open_holds(job.id)
+        nodes = ledger.place(job.widths[0], job.gpus_per_worker, state.eligible_nodes(job))
+        if nodes is None:
+            ledger.close_holds(job.id)
+            continue
+        starts.append(Admit(job.id, job.widths[0], nodes, reason("start_on_lent")))
+    return tuple(starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +117,7 @@ def plan_loans(state: ClusterState, demand: InferenceDemand, forecasts: Forecast
     lent_gpus = _count_gpus(lent)
     pool_gpus = lent_gpus + _count_gpus(fleet)
     more_gpus = demand.lendable_gpus(pool_gpus) - lent_gpus
-    visible = keep_promises_off_loans(state, demand.horizon_at)
+    visible = keep_promises_off_loans(state)
     if more_gpus >= 0:
         return LoanStep(visible, moves=_lend(fleet, more_gpus, pool_gpus, state))
     order = ReclaimOrder(-more_gpus, demand.due_at(state.now))
@@ -148,15 +189,15 @@ def _hide(state: ClusterState, nodes: frozenset[str]) -> ClusterState:
     return replace(state, nodes=tuple(rows))
 
 
-def keep_promises_off_loans(state: ClusterState, horizon_at: float) -> ClusterState:
+def keep_promises_off_loans(state: ClusterState) -> ClusterState:
     """The snapshot where jobs that rest on nothing lent may use training nodes only."""
     lent = frozenset(node.id for node in state.nodes if node.pool == "loaned")
-    if not lent or not any(_needs_own_nodes(job, horizon_at) for job in state.jobs):
+    if not lent or not any(_needs_own_nodes(job, state.now) for job in state.jobs):
         return state
     known: dict[str, tuple[Job, Job]] = state.memory.get("off_loans", {})
     rows: dict[str, tuple[Job, Job]] = {}
     for job in state.jobs:
-        if _needs_own_nodes(job, horizon_at):
+        if _needs_own_nodes(job, state.now):
             row = known.get(job.id)
             name = f"{job.eligible}|{OWN_NODES}"
             rows[job.id] = row if row and row[0] is job else (job, replace(job, eligible=name))
@@ -178,9 +219,13 @@ def keep_promises_off_loans(state: ClusterState, horizon_at: float) -> ClusterSt
 
 
 def without_loans(state: ClusterState) -> ClusterState:
-    """The snapshot for who plans all GPUs as one pool: lent nodes are closed, and no set says so."""
-    lent = [node for node in state.nodes if node.pool == "loaned"]
-    if state.inference is None or not lent:
+    """The snapshot for who promises: no lent nodes, nor the jobs that run on lent nodes alone.
+
+    The same snapshot where no job has a deadline to keep.
+    """
+    lent = frozenset(node.id for node in state.nodes if node.pool == "loaned")
+    is_due = any(_needs_own_nodes(job, state.now) for job in state.jobs)
+    if state.inference is None or not lent or not is_due:
         return state
     rows: dict[str, tuple[Job, Job]] = state.memory.get("off_loans", {})
     suffix = f"|{OWN_NODES}"
@@ -194,16 +239,16 @@ def without_loans(state: ClusterState) -> ClusterState:
         return replace(job, eligible=job.eligible.removesuffix(suffix))
 
     sets = {name: some for name, some in (state.sets or {}).items() if not name.endswith(suffix)}
-    closed = _hide(state, frozenset(node.id for node in lent))
-    return replace(closed, jobs=tuple(map(own, state.jobs)), sets=sets or None)
+    jobs = [job for job in state.jobs if not (job.nodes and lent.issuperset(job.nodes))]
+    return replace(_hide(state, lent), jobs=tuple(map(own, jobs)), sets=sets or None)
 
 
-def _needs_own_nodes(job: Job, horizon_at: float) -> bool:
-    """Whether it must not be on a node that may go back before its deadline."""
+def _needs_own_nodes(job: Job, now: float) -> bool:
+    """Whether it must not be on a node that may go back before its deadline, or at all."""
     if not job.preemptible:
         return True
     is_due = job.service_class == "hard" or job.promise is not None
-    return is_due and job.deadline_at > horizon_at
+    return is_due and job.deadline_at > now  # a forecast may be wrong, even up to its horizon
 
 
 def _count_gpus(nodes: Iterable[Node]) -> int:

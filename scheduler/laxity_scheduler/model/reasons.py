@@ -131,6 +131,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "inference needs at most {needed_gpus} of its {pool_gpus:GPU} until {horizon}: "
         "{nodes:node} idle and lent"
     ),
+    "start_on_lent": "it starts on lent nodes, which inference may want back",
     "hand_back": "inference wants {gpus:GPU} back by {due}: {nodes:node} empty, handed back",
     "leave_lent_node": "its node {node} goes back to inference, which wants {gpus:GPU} by {due}",
     "shrink_off_lent_node": (

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.loans.lending import without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Continue, Decision, Preempt, Resize
 from laxity_scheduler.model.job import Job
@@ -36,6 +37,7 @@ class QosPolicy(Rules):
     """The policy with its free parameters; calling it decides."""
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
+        state = without_loans(state)  # promises rest on nodes that stay
         state = state.in_submission_order  # who came first decides ties
         spared = needless_stops(state)
         while spared:

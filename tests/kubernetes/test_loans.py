@@ -2,17 +2,18 @@
 
 import urllib.request
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from laxity import names
 from tests.support.builders import bearer
 from tests.support.kubernetes.audit import WRITES, Audit, Right, granted
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS
-from tests.support.kubernetes.ground import GPUS, Ground, ground
-from tests.support.kubernetes.history import given_twice
+from tests.support.kubernetes.ground import HARD, Ground, ground
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.place import judged
@@ -93,6 +94,10 @@ def rights_of_loans(audit: Audit) -> set[Right]:
     }
 
 
+def until_ended(there: Ground, jobs: list[str]) -> None:
+    there.until(lambda: there.finished(jobs) == len(jobs), f"{len(jobs)} jobs to end")
+
+
 def nodes_of(there: Ground, name: str) -> list[str]:
     path = f"/api/v1/namespaces/{there.namespace}/pods?labelSelector=job-name={name}"
     pods: Sequence[Any] = (there.cluster.ask("GET", path) or {}).get("items", [])
@@ -141,7 +146,32 @@ def test_a_service_that_is_killed_while_nodes_are_lent_knows_them_and_inference_
     assert not set(FLEET) & set(nodes_of(there, "elastic"))
     assert rights_of_loans(audit) == granted(MANIFESTS / "loans" / "rights.yaml")
     assert audit.refused() == set()
-    assert given_twice(there.history, GPUS) == []
+
+
+def test_promises_are_kept_while_the_fleet_grows_and_shrinks_and_laxity_is_killed(
+    there: Ground, cluster: Cluster, replica: Replica
+) -> None:
+    serving = Deployment(cluster, there.namespace)
+    train(there, "elastic", ELASTIC)
+    there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")
+    hard: list[str] = []
+    for wave, pods in enumerate((3, 8, 2, 6)):
+        hard += [f"hard-{wave}-{number}" for number in range(4)]
+        for name in hard[-4:]:
+            train(there, name, HARD, run_s=4.0)
+        serving.scale(pods)
+        if wave == 1:
+            replica.end()
+            there.until(serving.serves, "inference to have its GPUs while laxity is dead")
+            replica.start()
+        there.until(serving.serves, "inference to have its GPUs")
+        until_ended(there, hard)
+    assert max(serving.waited_s.values(), default=0.0) < 45.0
+    for job in there.jobs(hard):
+        ended = datetime.fromisoformat(job["status"]["completionTime"])
+        promised = job["metadata"]["annotations"][names.PROMISED_DEADLINE]
+        assert ended <= datetime.fromisoformat(promised), job["metadata"]["name"]
+        assert job["metadata"]["labels"][names.VERDICT_LABEL] == "promised"
 
 
 def test_a_release_gives_lent_nodes_back_and_lends_none_again(

@@ -98,8 +98,35 @@ def test_gpus_that_pods_wait_for_are_wanted_back_at_once_and_head_room_in_a_whil
     assert third.reclaim_by == NOW
 
 
+def test_an_instant_by_which_gpus_are_wanted_does_not_move_while_they_are_wanted() -> None:
+    full = [serving(f"pod-{number}", "own") for number in range(4)]
+    seen = Seen(node("own", **FLEET), node("lent", **LENT), *full)
+    rows, fleet = seen.look().nodes, seen.snapshot.inference
+
+    def wanted_by(now: float) -> float:
+        demand = fleet.demand(rows, now)
+        assert demand is not None
+        return demand.reclaim_by
+
+    assert wanted_by(NOW + 100.0) == NOW + 600.0
+    seen.put(serving("waits", nodeSelector={POOL: "inference"}))
+    fleet.update_groups(tuple(seen.mirror.pods_of))
+    assert (wanted_by(NOW + 200.0), wanted_by(NOW + 250.0)) == (NOW + 200.0, NOW + 200.0)
+
+
 def test_a_label_that_is_taken_off_the_last_node_ends_the_demand() -> None:
     seen = Seen(node("own", **FLEET))
     assert seen.look().inference is not None
     seen.put(node("own"))
     assert seen.look().inference is None
+
+
+def test_where_lending_was_stopped_what_is_lent_goes_back_and_no_more_is_lent() -> None:
+    seen = Seen(node("own", **FLEET), node("lent", **LENT))
+    seen.snapshot.inference.stop_lending(NOW + 300.0)
+    demand = seen.look().inference
+    assert demand is not None
+    assert demand.horizon_at == 0.0
+    seen.snapshot.inference.stop_lending(NOW - 1.0)
+    later = seen.look().inference
+    assert later == demand, "a shorter time ends no longer one"

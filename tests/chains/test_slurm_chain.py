@@ -82,14 +82,16 @@ class Chain:
         self._script = cluster.folder.parent / "train.sbatch"
         self._script.write_text(script.format(folder=cluster.folder.parent))
 
-    def start(self, *options: str, shim: Path | None = None) -> subprocess.Popen[bytes]:
+    def start(
+        self, *options: str, shim: Path | None = None, place: Path | None = None
+    ) -> subprocess.Popen[bytes]:
         environment = self._cluster.environment
         if shim is not None:
             environment = {**environment, "PATH": f"{shim}:{os.environ['PATH']}"}
         command = [sys.executable, str(COMMAND), str(self._script), "--interval", "0.2s", *options]
         with self.output.open("ab") as output:
             process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env=environment
+                command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=place
             )
         self._processes.append(process)
         return process
@@ -232,7 +234,8 @@ def test_a_provisioner_killed_around_each_submission_never_makes_two_successors(
     (shim / "sbatch").chmod(0o755)
     chain = begin(EPOCHS)
 
-    codes = [exit_code_of(chain.start("--method", "slurm_estimate", shim=shim))]
+    first = chain.start("--method", "slurm_estimate", shim=shim, place=tmp_path)
+    codes = [exit_code_of(first)]
     while codes[-1] == -9 and len(codes) < 12:
         codes.append(exit_code_of(chain.start("--method", "slurm_estimate", shim=shim)))
 
@@ -241,6 +244,7 @@ def test_a_provisioner_killed_around_each_submission_never_makes_two_successors(
     assert links >= 4
     assert chain.epochs == ALL_EPOCHS
     assert chain.jobs() == {str(seq): 1 for seq in range(1, links + 1)}
+    assert set(cluster.ask("squeue", "-h", "-t", "all", "-o", "%Z").split()) == {str(tmp_path)}
 
 
 def test_a_successor_cancelled_by_hand_is_submitted_once_more_and_then_the_chain_ends(

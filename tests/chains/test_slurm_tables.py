@@ -174,7 +174,7 @@ def test_the_successor_is_submitted_once_slurm_plans_it_no_earlier_than_the_end(
 
 
 def test_a_chain_is_kept_whole_and_a_spoiled_file_is_named(tmp_path: Path) -> None:
-    state = ChainState("ab12", [LinkRecord(1, "7", lost_ids=["6"])])
+    state = ChainState("ab12", "/home/me", [LinkRecord(1, "7", lost_ids=["6"])])
     save_chain(state, tmp_path)
 
     assert load_chain(tmp_path) == state

@@ -41,7 +41,7 @@ def open_chain(script: Path, folder: Path) -> ChainState:
     if state is None:
         replace_file(script_copy, text)
         script_copy.chmod(0o755)
-        state = ChainState(secrets.token_hex(4))
+        state = ChainState(secrets.token_hex(4), str(Path.cwd()))
         save_chain(state, folder)
     return state
 

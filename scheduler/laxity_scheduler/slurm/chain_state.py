@@ -47,6 +47,7 @@ class ChainState:
     """`ended` is one of DONE, CAPPED, FAILED, or empty while the chain goes on."""
 
     chain_id: str
+    submit_dir: str | None = None  # where the chain was begun: each link starts there
     links: list[LinkRecord] = field(default_factory=list)
     events: list[ChainEvent] = field(default_factory=list)
     ended: str = ""

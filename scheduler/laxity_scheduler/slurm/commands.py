@@ -125,7 +125,9 @@ def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainS
     folder.mkdir(parents=True, exist_ok=True)
     with hold_chain(folder) as descriptor:
         state = open_chain(script, folder)
-        loop = ChainLoop(state, folder, SlurmClient(descriptor), options, typer.echo)
+        loop = ChainLoop(
+            state, folder, SlurmClient(descriptor, state.submit_dir), options, typer.echo
+        )
         try:
             loop.run()
         except SlurmError as error:

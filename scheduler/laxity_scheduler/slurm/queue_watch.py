@@ -121,7 +121,7 @@ def _load_starts(path: Path) -> dict[str, tuple[float, float]]:
 def load_snapshots(folder: Path) -> list[tuple[float, list[float]]]:
     """Instants and columns of earlier decisions with a model."""
     lines = _read_lines(folder / "queue.jsonl")
-    return [(line["at"], line["columns"]) for line in lines if line["columns"]]
+    return [(line["at"], line["columns"]) for line in lines if line.get("columns")]
 
 
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -35,10 +35,11 @@ class SlurmClient:
     """Each call runs one command. SlurmError has Slurm's words.
 
     `held_open` is inherited by sbatch: a lock on it is held until sbatch has ended, even when this
-    process is killed meanwhile.
+    process is killed meanwhile. sbatch runs in `submit_dir`, where jobs then start.
     """
 
-    def __init__(self, held_open: int | None = None) -> None:
+    def __init__(self, held_open: int | None = None, submit_dir: str | None = None) -> None:
+        self._submit_dir = submit_dir
         self._held_open = () if held_open is None else (held_open,)
 
     def submit(self, script: Path, *options: str) -> str:
@@ -106,9 +107,10 @@ class SlurmClient:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 pass_fds=self._held_open if command[0] == "sbatch" else (),
+                cwd=self._submit_dir if command[0] == "sbatch" else None,
             )
         except FileNotFoundError as error:
-            raise SlurmError(f"no program {command[0]} here: run this where Slurm's are") from error
+            raise SlurmError(f"{command[0]}: there is no {error.filename} here") from error
         except subprocess.TimeoutExpired as error:
             raise SlurmAwayError(f"{command[0]} took longer than {PATIENCE_S:.0f} s") from error
         if answer.returncode != 0:

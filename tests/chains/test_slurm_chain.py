@@ -211,13 +211,17 @@ def test_a_controller_that_is_killed_and_comes_back_costs_nothing_but_time(
     cluster: SlurmCluster,
     begin: Callable[[str], Chain],
 ) -> None:
-    chain = begin(EPOCHS)
+    chain = begin(FIRST_WAITS)
     process = chain.start("--method", "slurm_estimate")
-    until(lambda: chain.runs(2), "the second link runs")
+    until(lambda: chain.job_of(2), "a successor waits")
+    cluster.ask("sbatch", "--hold", "--job-name=saved", "--output=/dev/null", "--wrap=true")
+    saved = cluster.folder / "state" / "job_state"
+    until(lambda: saved.exists() and b"saved" in saved.read_bytes(), "all jobs are on the disk")
 
     cluster.kill_controller()
     until(lambda: "asked again until it answers" in chain.words, "the chain says so")
     cluster.start_controller()
+    (chain.folder / "go").touch()
 
     assert exit_code_of(process) == 0
     assert chain.epochs == ALL_EPOCHS

@@ -18,7 +18,12 @@ from laxity_scheduler.slurm import chain_state
 from laxity_scheduler.slurm.chain_state import ChainEvent, ChainState, LinkRecord, save_chain
 from laxity_scheduler.slurm.learned_timing import LearnedTiming
 from laxity_scheduler.slurm.link_outcome import LinkOutcome, outcome_of_lost, outcome_of_row
-from laxity_scheduler.slurm.link_script import read_exit_code, read_started_job, write_link_script
+from laxity_scheduler.slurm.link_script import (
+    holds_lock,
+    read_exit_code,
+    read_started_job,
+    write_link_script,
+)
 from laxity_scheduler.slurm.queue_watch import QueueWatch, load_snapshots
 from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
 from laxity_scheduler.slurm.slurm_tables import QueueRow
@@ -224,6 +229,8 @@ class ChainLoop:
         if row is not None and not row.has_ended:
             self._note_row(link, row)
             return
+        if row is None and holds_lock(self._folder, link):
+            return  # a controller that crashed has lost the job; it trains all the same
         outcome = self._outcome(link, row)
         if row is not None:
             self._note_row(link, row)

@@ -5,6 +5,7 @@ lets one of them train. A lock is let go when its process ends, however that hap
 link never blocks the next.
 """
 
+import fcntl
 import re
 import shlex
 from pathlib import Path
@@ -108,6 +109,18 @@ def read_exit_code(folder: Path, link: LinkRecord) -> int | None:
     """The exit code that the link's own job wrote down when the user's script ended."""
     code, _, job_id = _note(folder, f"{link.seq}.exit").partition(" ")
     return int(code) if job_id == link.job_id and code.isdigit() else None
+
+
+def holds_lock(folder: Path, link: LinkRecord) -> bool:
+    """Whether this link's own job runs the user's script now, whatever Slurm knows of it."""
+    if read_started_job(folder, link) != link.job_id or _note(folder, f"{link.seq + 1}.started"):
+        return False
+    with (folder / "lock").open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _note(folder: Path, name: str) -> str:

@@ -80,7 +80,10 @@ class Setting:
         return scale(model, self.cost_scale)
 
     def to_json(self) -> Mapping[str, object]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        """Its fields; those of inference nodes only where there are some."""
+        unused = () if self.inference else ("inference", "inference_nodes")
+        names = [name for name in self.__dataclass_fields__ if name not in unused]
+        return {name: getattr(self, name) for name in names}
 
 
 def simulate(trace: Trace, setting: Setting, *, ended: Ended = nobody) -> Run:

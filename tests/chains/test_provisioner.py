@@ -132,10 +132,10 @@ def test_samples_are_the_same_again_and_only_of_what_was_asked_from_a_file(tmp_p
         load_samples(path, {"nodes": 1})
 
 
-def test_a_probe_submits_at_the_snapshot_that_is_known_of_it() -> None:
-    began_at = 6 * DAY_S
-    probes = collect_samples(waves(), SETTINGS, [began_at])
-    pair, runs = Pair(waves(), began_at, SETTINGS), probes.windows.elapsed_h > 0
+@pytest.mark.parametrize("day", [6, 7, 8, 9])
+def test_a_probe_submits_at_the_snapshot_that_is_known_of_it(day: int) -> None:
+    probes = collect_samples(waves(), SETTINGS, [day * DAY_S])
+    pair, runs = Pair(waves(), day * DAY_S, SETTINGS), probes.windows.elapsed_h > 0
     assert runs.sum() > 3
     submitted_at = pair.ended_at - HOUR_S * probes.windows.left_h[runs]
     again = pair.probe(submitted_at.tolist())
@@ -143,7 +143,6 @@ def test_a_probe_submits_at_the_snapshot_that_is_known_of_it() -> None:
         (probe.started_at - at) / HOUR_S for probe, at in zip(again, submitted_at, strict=True)
     ]
     assert probes.wait_h[runs] == pytest.approx(waits_h)
-    assert max(waits_h) > 1
 
 
 def test_an_hourly_probe_is_there_from_the_predecessors_start_to_its_end() -> None:

@@ -95,7 +95,10 @@ def rights_of_loans(audit: Audit) -> set[Right]:
 
 
 def until_ended(there: Ground, jobs: list[str]) -> None:
-    there.until(lambda: there.finished(jobs) == len(jobs), f"{len(jobs)} jobs to end")
+    def count() -> int:
+        return sum("completionTime" in job["status"] for job in there.jobs(jobs))
+
+    there.until(lambda: count() == len(jobs), f"{len(jobs)} jobs to end")
 
 
 def nodes_of(there: Ground, name: str) -> list[str]:

@@ -112,6 +112,23 @@ def test_labelled_jobs_can_be_suspended_by_adding_a_component(
     kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built)
 
 
+def test_inference_nodes_can_be_lent_by_adding_a_component(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Its rights are beside those of the base, which can patch no node."""
+    objects = built_with(cluster, tmp_path, "sqlite", "loans")
+    roles = {
+        (one["kind"], one["metadata"].get("namespace")): one["rules"]
+        for one in objects
+        if one["kind"] in {"ClusterRole", "Role"} and one["metadata"]["name"] == "laxity-loans"
+    }
+    assert set(roles) == {("ClusterRole", None), ("Role", "default")}
+    (nodes,) = roles["ClusterRole", None]
+    assert (nodes["resources"], nodes["verbs"]) == (["nodes"], ["patch"])
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=yaml.safe_dump_all(objects))
+
+
 def built_with(cluster: Cluster, tmp_path: Path, kind: str, component: str) -> list[dict[str, Any]]:
     """The objects of a kustomization of one's own: a base, and a component beside it."""
     there = Path("..", *[".."] * len(tmp_path.parts))

@@ -60,6 +60,7 @@ def test_a_forgotten_job_that_died_ends_the_chain_and_says_so(tmp_path: Path) ->
     loop = ChainLoop(state, folder, ForgetfulSlurm(), ChainOptions("reactive", 1.0), print)
     job = ["bash", str(path)]
     subprocess.run(job, env={**os.environ, "SLURM_JOB_ID": "9"}, check=False, timeout=30)
+    until(lambda: not holds_lock(folder, link), "the script has ended as well")
 
     loop.step()
 

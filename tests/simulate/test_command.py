@@ -375,35 +375,3 @@ def test_an_instant_is_a_number_of_seconds_or_a_date_in_utc() -> None:
     assert instant("12.5") == 12.5
     assert instant("2017-10-01") == 1506816000.0
     assert Path(PHILLY).is_file()
-
-
-def test_inference_nodes_are_lent_and_the_report_says_how_many() -> None:
-    words = ("--policy", "aryl", "--trace", ITP, "--nodes", "2", "--until", "3730000", "--json")
-    code, text = called(*words, "--inference", "servegen/rates.csv", "--inference-nodes", "4")
-    assert code == 0
-    figures = json.loads(text)
-    assert figures["inference_gpus"] == 32
-    assert figures["lent_gpus_mean"] > 0
-    assert figures["inference_short_max_s"] <= 300.0
-    assert "lent_gpus_mean" not in json.loads(called(*words)[1])
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        pytest.param(("--inference", "nowhere.csv"), "no trace nowhere.csv", id="no such load"),
-        pytest.param(("--inference", "itp/195job.csv"), "has no column model", id="not a load"),
-        pytest.param(("--inference-nodes", "3"), "needs --inference", id="nodes without a load"),
-        pytest.param(
-            ("--inference", "servegen/rates.csv", "--inference-nodes", "0"), "0", id="no nodes"
-        ),
-        pytest.param(("--inference", "servegen/rates.csv", "--pooled"), "--pooled", id="pooled"),
-    ],
-)
-def test_inference_that_cannot_be_simulated_is_one_line(
-    words: tuple[str, ...], problem: str
-) -> None:
-    code, text = called("--policy", "aryl", "--trace", ITP, *words)
-    assert code == 2
-    assert problem in text
-    assert len(text.strip().splitlines()) == 1

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,12 +17,12 @@ from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse
 from laxity_scheduler.simulate.bench_commands import benches
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
 from laxity_scheduler.simulate.limits import (
+    check_counts,
     failing,
     inference_load,
     instant,
     real,
     runs,
-    whole,
     window,
 )
 from laxity_scheduler.simulate.progress_bar import ProgressBar
@@ -195,48 +195,46 @@ def simulate(
     json_: JsonOption = False,
 ) -> None:
     """Run a policy over a trace of jobs."""
+    nodes, errors = nodes or [64], error or [0.0]
     with usage_errors():
-        real("--error", error or [])
+        real("--error", errors)
         failing(fails_s, _epoch(epoch_s))
-        whole("--nodes", nodes or [])
-        whole("--gpus-per-node", [gpus_per_node])
-        whole("--seed", [seed])
-        whole("--seeds", [seeds])
-        whole("--batch", [batch])
-        whole("--processes", [] if processes is None else [processes])
+        check_counts(nodes, gpus_per_node, seed, seeds, batch, processes=processes)
         inference_load(inference, inference_nodes, pooled=pooled)
-        policies = [name.strip() for names in policy for name in names.split(",")]
-        runs(policies, len(nodes or [64]), len(error or [0.0]), seeds)
+        policies = [name.strip() for text in policy for name in text.split(",")]
+        runs(policies, len(nodes), len(errors), seeds)
         for name in policies:
             find(name)
-        first = _setting(gpus_per_node, cost_model, restart_cost, admission, packing)
-        source = _source(trace, format_, throughputs, from_at, until_at, batch)
-        all_settings = settings(
-            replace(
-                first,
-                pooled=pooled,
-                epoch_s=epoch_s,
-                fails_s=fails_s,
-                literal_cycle=literal,
-                each_epoch=each_epoch,
-                inference=str(inference or ""),
-                inference_nodes=inference_nodes or 0,
-            ),
-            policies=policies,
-            nodes=nodes or [64],
-            errors=error or [0.0],
-            seeds=range(seed, seed + seeds),
+        setting = replace(
+            _setting(gpus_per_node, cost_model, restart_cost, admission, packing),
+            pooled=pooled,
+            epoch_s=epoch_s,
+            fails_s=fails_s,
+            literal_cycle=literal,
+            each_epoch=each_epoch,
+            inference=str(inference or ""),
+            inference_nodes=inference_nodes or 0,
         )
+        source = _source(trace, format_, throughputs, from_at, until_at, batch)
+        drawn = range(seed, seed + seeds)
+        every = settings(setting, policies=policies, nodes=nodes, errors=errors, seeds=drawn)
         if out is not None:
             _can_be_written(out)
-        reports = run_sweep(source, all_settings, bound=bound, processes=processes, quiet=json_)
+        reports = run_sweep(source, every, bound=bound, processes=processes, quiet=json_)
     _set_aside(source, reports[0])
     _print(reports, as_json=json_)
-    if out is not None:
-        from laxity_scheduler.simulate.pages import write
+    _write_pages(out, source, every, reports)
 
-        write(out, source, all_settings, reports)
-        typer.echo(f"written to {out}: see {out / 'page.html'}", err=True)
+
+def _write_pages(
+    out: Path | None, source: Source, every: Sequence[Setting], reports: Sequence[Figures]
+) -> None:
+    if out is None:
+        return
+    from laxity_scheduler.simulate.pages import write
+
+    write(out, source, every, reports)
+    typer.echo(f"written to {out}: see {out / 'page.html'}", err=True)
 
 
 def _set_aside(source: Source, first: Figures) -> None:

@@ -42,6 +42,24 @@ def whole(option: str, values: Iterable[int]) -> None:
             raise ValueError(message)
 
 
+def check_counts(
+    nodes: Sequence[int],
+    gpus_per_node: int,
+    seed: int,
+    seeds: int,
+    batch: int,
+    *,
+    processes: int | None,
+) -> None:
+    """ValueError for the first option of `laxity simulate` that is out of its range."""
+    whole("--nodes", nodes)
+    whole("--gpus-per-node", [gpus_per_node])
+    whole("--seed", [seed])
+    whole("--seeds", [seeds])
+    whole("--batch", [batch])
+    whole("--processes", [] if processes is None else [processes])
+
+
 def real(option: str, values: Iterable[float]) -> None:
     """ValueError for the first that is out of its range, or no number."""
     least, most, before, after = REAL[option]

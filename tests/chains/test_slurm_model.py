@@ -91,6 +91,13 @@ def test_a_model_decides_once_there_is_a_day_of_snapshots(
         script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nsleep 50\n")
         state = open_chain(script, folder)
         client = SlurmClient()
+        before = ChainLoop(state, folder, client, ChainOptions("reactive", 600.0), print)
+
+        def link_runs() -> bool:
+            before.step()
+            return state.links[0].started_at is not None
+
+        until(link_runs, "the first link runs")
         write_a_day(folder, client.controller_at())
         options = ChainOptions("reactive", 0.05, learned=learned(model))
         loop = ChainLoop(state, folder, client, options, print)

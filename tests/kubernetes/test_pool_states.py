@@ -100,7 +100,7 @@ def pool(service: Service, namespace: str) -> Pool:
 def test_a_refused_run_ends_there_with_the_reason_and_goes_on_when_an_offer_is_taken(
     pool: Pool,
 ) -> None:
-    refused = pool.run(deadline="1s")
+    refused = pool.run(deadline="60s")
     message = refused.shows("FAILED", "Refused")
     for words in ("deadline_before_fastest_finish", "offer 1: deadline", "laxity accept"):
         assert words in message

@@ -6,13 +6,14 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laxity import names
+from laxity.api.job_view import JobView
 from laxity.instants import LAST_AT
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
@@ -252,6 +253,13 @@ def poison_as_an_earlier_laxity_did(there: Stage, job: str) -> None:
     until(there.client.alive, limit_s=60, what="the service")
 
 
+def report(there: Stage, job: JobView, lines: Sequence[Manifest]) -> int:
+    """Report as its worker does; the number of the last line that the service has."""
+    told = json.dumps({"uid": job.uid, "reports": lines}).encode()
+    acked: int = post(there, told, f"/v1/jobs/{job.id}/signal")[1]["acked"]
+    return acked
+
+
 def test_a_finish_after_the_year_9999_keeps_nobody_waiting(there: Stage) -> None:
     """An estimate that long is turned away; what workers report may still add up to it."""
     ask = manifest("far", "endless", model="far")
@@ -261,13 +269,13 @@ def test_a_finish_after_the_year_9999_keeps_nobody_waiting(there: Stage) -> None
     assert (status, answer["error"]["field"]) == (422, "epoch-estimate")
     said[names.EPOCH_ESTIMATE] = "1s"
     far = there.client.submit(ask)
-    until(lambda: there.client.job(far.id).workers > 0, limit_s=30, what="its start")
+    until(lambda: report(there, far, ()) >= 2, limit_s=60, what="its worker's own two lines")
+    own = report(there, far, ())
     lines = [
-        {"seq": seq, "kind": "epoch", "at": time.time(), "epoch": seq, "epoch_s": LONGEST_S, "width": 1}
-        for seq in (1, 2, 3)
+        {"seq": own + epoch, "kind": "epoch", "at": time.time(), "epoch": epoch, "epoch_s": LONGEST_S, "width": 1}
+        for epoch in (1, 2, 3)
     ]  # fmt: skip
-    told = json.dumps({"uid": far.uid, "reports": lines}).encode()
-    assert post(there, told, "/v1/jobs/default/far/signal")[1]["acked"] == 3
+    assert report(there, far, lines) == own + 3
     until(lambda: there.client.job(far.id).epochs_done == 3, limit_s=30, what="three epochs")
     good = submit(there, "beside-far", "good")
     until(lambda: there.client.job(good).ended, limit_s=60, what="its end")

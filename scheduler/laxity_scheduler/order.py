@@ -68,7 +68,7 @@ class Queue:
 
     What does not fit is passed over a shape at a time, which equals walking the whole queue, since
     free GPUs only shrink meanwhile. A shape that did not fit stays blocked until GPUs are given
-    back (`freed`). `stirred` says whether anything has changed since the last packing.
+    back (`note_freed_gpus`). `stirred` says whether anything has changed since the last packing.
     """
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from laxity_scheduler.http.decision_rows import fold_repeats
+from laxity_scheduler.live import Released
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import manifest, staged, wait_until
@@ -310,6 +311,24 @@ def test_letting_everything_go_ends_every_job_for_the_service(tmp_path: Path) ->
         view = stage.until("default/a", lambda view: view["state"] == "cancelled", "let go")
     assert answer.json() == {"released": 1, "suspended": [], "refused": {}}
     assert view["error"].startswith("released")
+
+
+class Unwilling(MemoryWorld):
+    """Lets no job go: neither one that is known nor one that no cycle has seen."""
+
+    def release(self) -> Released:
+        return Released(0, (), {"default/a": "no rights", "default/unseen": "no rights"})
+
+
+def test_a_job_that_could_not_be_let_go_is_managed_as_before(tmp_path: Path) -> None:
+    with staged(tmp_path, Unwilling(2)) as stage:
+        stage.submit("a", deadline="1h")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        answer = stage.http.post("/v1/release", json={})
+        stage.world.cancel("default/a")
+        view = stage.until("default/a", lambda view: view["state"] == "cancelled", "gone")
+    assert answer.json()["refused"].keys() == {"default/a", "default/unseen"}
+    assert not view["error"].startswith("released")
 
 
 def test_metrics_count_what_happened(tmp_path: Path) -> None:

@@ -167,13 +167,14 @@ class JobService:
 
     def release_all(self) -> Released:
         """Drop label and annotations of all Jobs; laxity manages none of these any more."""
-        for view in self._service.view_cache.all():
+        cache = self._service.view_cache
+        for view in cache.all():
             if view["state"] not in TERMINAL_STATES:
-                self._service.view_cache.remember_fields(view["uid"], released=True)
+                cache.remember_fields(view["uid"], released=True)
         released = self._world.release()
         for job_id in released.refused:
-            uid = self.views.view_of(job_id)["uid"]
-            self._service.view_cache.remember_fields(uid, released=None)
+            if shown := cache.view(job_id):  # None before a cycle has seen it
+                cache.remember_fields(shown["uid"], released=None)
         self._world.wake()
         return released
 

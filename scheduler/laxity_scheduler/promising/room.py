@@ -214,7 +214,7 @@ class Room:
         return ready_s
 
     def sort_claims(self, claims: Sequence[Claim], order: ClaimOrder) -> list[Claim]:
-        """In the order in which they are planned (`ClaimRows.ordered`)."""
+        """In the order in which they are planned (`ClaimRows.sort_claims`)."""
         return self.rows.sort_claims(claims, order, self.awaited)
 
     def in_order(self, claims: Sequence[Claim], profile: Profile, *, stay: bool = False) -> Kept:

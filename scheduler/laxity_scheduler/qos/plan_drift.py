@@ -55,7 +55,7 @@ def compare_promised(context: DecisionContext) -> PromisedWidths | None:
 
 
 def _find_formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -> Bools:
-    """As `DecisionContext.formed`, of jobs that have workers."""
+    """As `DecisionContext.is_formed`, of jobs that have workers."""
     now = context.now
     changed = table[:, fields.CHANGED_AT] >= now
     resumed = ~changed & (table[:, fields.RESUMED_AT] >= now)

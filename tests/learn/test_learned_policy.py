@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
@@ -17,6 +19,7 @@ from laxity_scheduler.learned.weights_file import (
 )
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
+from laxity_scheduler.simulate.commands import register
 from laxity_scheduler.store import codec
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
 from tests.support.random_states import cases
@@ -123,3 +126,13 @@ def test_where_a_file_is_refused_optimus_decides_and_the_log_says_so_once(
 def test_other_policies_take_no_file() -> None:
     with pytest.raises(UnknownPolicyError, match="unknown policy 'drf:weights'"):
         find("drf:weights")
+
+
+def test_nothing_is_simulated_in_the_name_of_a_file_that_is_refused() -> None:
+    app = typer.Typer()
+    register(app)
+    words = ["simulate", "--policy", "learned:nowhere.npz", "--trace", "itp/195job.csv"]
+    answer = CliRunner().invoke(app, words)
+    assert answer.exit_code == 2
+    assert "nowhere.npz is no policy" in answer.output
+    assert len(answer.output.splitlines()) == 1

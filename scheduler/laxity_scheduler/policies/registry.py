@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.order import Order, Packing
 from laxity_scheduler.order import policy_of as ordered
 from laxity_scheduler.shares.admission import with_admission
@@ -41,6 +42,11 @@ class Registered:
     @property
     def _module(self) -> Any:
         return import_module(f"laxity_scheduler.policies.{self.page or self.name}")
+
+    def check_file(self) -> None:
+        """ValueError where `file` cannot be used, and another rule would decide in its name."""
+        if self.file:
+            load_policy(Path(self.file))
 
     def order(self, packing: Packing = "skip") -> Order:
         order: Order = self._module.ORDER

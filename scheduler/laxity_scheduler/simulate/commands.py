@@ -204,7 +204,7 @@ def simulate(
         policies = [name.strip() for text in policy for name in text.split(",")]
         runs(policies, len(nodes), len(errors), seeds)
         for name in policies:
-            find(name)
+            find(name).check_file()
         setting = replace(
             _setting(gpus_per_node, cost_model, restart_cost, admission, packing),
             pooled=pooled,

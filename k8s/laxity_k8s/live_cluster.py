@@ -42,6 +42,7 @@ from laxity_k8s.steady_clock import is_clock_steady
 from laxity_scheduler.live import Manifest, Preview, Released, Reports, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Loan, Preempt, Reclaim, Resize, Wait
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.plan import Plan
 
@@ -267,7 +268,7 @@ class LiveCluster:
             self._collected_at = now
             with suppress(*SHARED):  # what cannot be removed now is removed the next time
                 self._aside("what ended long ago", self.collect)
-        due_s = min(self._snapshot.due_at, self._reminders.due_at) - now
+        due_s = min(self._snapshot.due_at, self._reminders.due_at, self._sender.again_at) - now
         if self.stale_reason and not self._mirror.cut:
             due_s = min(due_s, MEND_EVERY_S)
         news = self._news.wait(max(0.0, min(timeout_s, due_s)))
@@ -317,6 +318,7 @@ class LiveCluster:
 
     def _observe_state(self) -> ClusterState:
         self.api.settle()
+        self._sender.again_at = FOREVER
         if self._sender.unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()

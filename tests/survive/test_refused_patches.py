@@ -9,6 +9,7 @@ import pytest
 
 from laxity import names
 from laxity_k8s.act.adoption import write_refusal
+from laxity_k8s.act.rights import SETTLE_S
 from laxity_k8s.cluster_api import ApiError, Patch, PatchResult
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects import jobs as objects
@@ -115,13 +116,18 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
         world._events, "add_event",
         lambda thing, code, words, **_: told.append((thing["kind"], code, words)),
     )  # fmt: skip
+    at = time.time()
+    monkeypatch.setattr(time, "time", lambda: at)
     world.observe()
     with caplog.at_level(logging.WARNING, logger="laxity_k8s"):
+        admit(world, BAD, GOOD)
+        at += SETTLE_S
+        assert ids(world.observe()) == [BAD, GOOD], "it may have started a moment ago"
         admit(world, BAD, GOOD)
         for _ in range(5):
             assert ids(world.observe()) == []
     assert sorted(set(sent)) == [BAD, GOOD]
-    assert len(sent) <= 4, "the start, and the reason on the Job"
+    assert len(sent) <= 6, "the start twice, and the reason on the Job"
     for why in (world.find_left_out()[BAD], world.find_left_out()[GOOD]):
         assert "kubectl -n default create rolebinding laxity" in why.text
     ((code, words),) = [(code, words) for kind, code, words in told if kind == "Pod"]
@@ -129,6 +135,28 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
     assert "kubectl -n default create rolebinding laxity" in words
     assert sum("create rolebinding" in line.message for line in caplog.records) == 1
     assert world.patch_outcomes["403"] == len(sent)
+
+
+def test_an_api_server_that_knows_no_roles_yet_is_asked_again_and_nobody_told(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    right = 'jobs.batch is forbidden: User laxity cannot patch resource "jobs" in API group'
+    at = time.time()
+    monkeypatch.setattr(time, "time", lambda: at)
+    world.observe()
+    with monkeypatch.context() as starting, caplog.at_level(logging.WARNING, logger="laxity_k8s"):
+        starting.setattr(
+            world.api, "patch_many",
+            lambda patches: [PatchResult(patch, 403, message=right) for patch in patches],
+        )  # fmt: skip
+        admit(world, BAD, GOOD)
+    assert world.wait(2.0), "it is asked again although nothing in the cluster has changed"
+    assert ids(world.observe()) == [BAD, GOOD]
+    admit(world, BAD, GOOD)
+    assert all(row.workers for row in world.observe().jobs)
+    assert "rights" not in told(world)
+    assert not world.find_left_out()
+    assert not caplog.records
 
 
 def test_a_promise_stands_while_the_job_waits_to_be_tried_again() -> None:

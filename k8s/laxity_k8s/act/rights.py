@@ -2,6 +2,9 @@
 
 Nothing can be written on a Job there, nor an Event about it, so it is an Event of the service's own
 pod. Jobs there are tried again later and later, as all whose patch the API server refuses.
+
+An API server that has just started knows no roles for a moment and refuses everything. So the first
+refusals are told nobody: they have to last for SETTLE_S.
 """
 
 import logging
@@ -13,6 +16,8 @@ from laxity_k8s.lease import own_namespace
 
 LOG: Final = logging.getLogger(__name__)
 NO_RIGHT: Final = "cannot patch resource"  # as the API server's RBAC says it
+SETTLE_S: Final = 5.0
+TRY_AGAIN_S: Final = 1.0
 
 
 class Rights:
@@ -21,12 +26,21 @@ class Rights:
     def __init__(self, events: EventWriter) -> None:
         self._events = events
         self._without: set[str] = set()
+        self._refused_since: dict[str, float] = {}
+
+    def is_settling(self, outcome: PatchResult, now: float) -> bool:
+        """Whether a refusal may be that of an API server which does not know its roles yet."""
+        namespace = outcome.patch.id.partition("/")[0]
+        if not _is_without_right(outcome) or namespace in self._without:
+            return False
+        return now < self._refused_since.setdefault(namespace, now) + SETTLE_S
 
     def note_outcome(self, outcome: PatchResult) -> None:
         """Note what became of a patch of a Job that was refused or done."""
         namespace = outcome.patch.id.partition("/")[0]
         if outcome.ok:
             self._without.discard(namespace)
+            self._refused_since.pop(namespace, None)
         elif not _is_without_right(outcome):
             LOG.warning(
                 "the API server refuses a patch of %s: %s", outcome.patch.id, outcome.message

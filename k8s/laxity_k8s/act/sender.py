@@ -12,7 +12,7 @@ from laxity_k8s.act.adoption import Tending
 from laxity_k8s.act.event_writer import EventWriter
 from laxity_k8s.act.patches import JobPatch, in_batches
 from laxity_k8s.act.resend import at_revision, is_alike, onto_revision, reset_patch
-from laxity_k8s.act.rights import Rights, refusal_text
+from laxity_k8s.act.rights import TRY_AGAIN_S, Rights, refusal_text
 from laxity_k8s.cluster_api import (
     CONFLICT,
     NOT_FOUND,
@@ -27,6 +27,7 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.seal import Seal
 from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_scheduler.model.job import FOREVER
 
 Wish = Callable[[], JobPatch | None]
 
@@ -38,7 +39,8 @@ class Sender:
     handed to `put_off`, with its words.
 
     `sent` counts patches by what became of them. `unsure` says whether one may have landed of which
-    nothing is known: whoever decides has to look at all Jobs first.
+    nothing is known: whoever decides has to look at all Jobs first. At `again_at` what the API server
+    has refused without a reason to believe is decided on again.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Sender:
     ) -> None:
         self.sent: Counter[str] = Counter()
         self.unsure = False
+        self.again_at = FOREVER
         self._api, self._mirror, self._events = api, mirror, events
         self._shown, self._put_off, self._seal = shown, put_off, seal
         self._rights = Rights(events)
@@ -112,7 +115,7 @@ class Sender:
             outcome = self._guard(first.patch.id, self._send_again, first)
             if outcome is not None and outcome.ok and outcome.object is not None:
                 done.append(outcome)
-            elif outcome is not None and _is_refused(outcome):
+            elif outcome is not None and self._is_refused(outcome):
                 if refused is not None:
                     refused.append(outcome)
             else:
@@ -137,10 +140,10 @@ class Sender:
     def _send_again(self, first: PatchResult) -> PatchResult:
         """What became of a patch in the end; the mirror knows it."""
         outcome = self._once_more(first) if first.status == CONFLICT else first
-        if _is_refused(outcome):
+        if self._is_refused(outcome):
             # Of the very object that was decided on: it would be refused in each cycle.
             self._put_off(outcome.patch.id, refusal_text(outcome), time.time())
-        if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
+        if outcome.patch.kind == "jobs" and (outcome.ok or self._is_refused(outcome)):
             self._rights.note_outcome(outcome)
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
         if outcome.ok and outcome.object is not None:
@@ -173,7 +176,12 @@ class Sender:
         self._mirror.put_object(lost.kind, latest)
         return latest
 
-
-def _is_refused(outcome: PatchResult) -> bool:
-    """Refused for what the Job is, or by who is asked about its changes."""
-    return outcome.patch.kind == "jobs" and outcome.status in REFUSED
+    def _is_refused(self, outcome: PatchResult) -> bool:
+        """Refused for what the Job is, or by who is asked about its changes."""
+        if outcome.patch.kind != "jobs" or outcome.status not in REFUSED:
+            return False
+        now = time.time()
+        if self._rights.is_settling(outcome, now):
+            self.again_at = now + TRY_AGAIN_S
+            return False
+        return True

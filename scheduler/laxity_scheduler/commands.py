@@ -4,15 +4,13 @@ import os
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from laxity.cli.exit_codes import FAILED, NOT_FOUND, USAGE, CommandError
 from laxity.cli.job_names import completing
 from laxity_scheduler.process.logs import Format, Level
-
-SERVE_OPTIONS: Final = "Options of the service"
 
 
 def _policy_names() -> list[str]:

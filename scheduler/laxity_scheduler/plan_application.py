@@ -17,7 +17,6 @@ from laxity_scheduler.model.decision import (
     Reclaim,
     Refuse,
     Resize,
-    Submit,
     Wait,
     verdict_after,
 )
@@ -67,7 +66,7 @@ class _Application:
                 self._pool |= dict.fromkeys(nodes, "loaned")
             case Reclaim(nodes=nodes):
                 self._pool |= dict.fromkeys(nodes, "inference")
-            case Wait() | Submit():
+            case Wait():
                 pass
             case _:
                 assert_never(decision)

@@ -27,7 +27,6 @@ from laxity_scheduler.model.decision import (
     Reclaim,
     Refuse,
     Resize,
-    Submit,
     Wait,
     verdict_after,
 )
@@ -135,7 +134,7 @@ class _Check:
                 self._check_verdict(decision)
             case Refuse():
                 self._check_refusal(decision)
-            case Wait() | Submit():
+            case Wait():
                 self._job_of(decision)
             case Admit():
                 self._check_start(decision)
@@ -152,7 +151,7 @@ class _Check:
             case _:
                 assert_never(decision)
 
-    def _job_of(self, decision: Promised | Forecasted | Refuse | Wait | Submit) -> Job:
+    def _job_of(self, decision: Promised | Forecasted | Refuse | Wait) -> Job:
         job = self._state.by_id.get(decision.job)
         if job is None:
             raise PlanError(f"{_decision_title(decision)}: no unfinished job has this id")

@@ -214,17 +214,6 @@ def test_a_key_is_one_name_and_no_key_is_a_new_name_each_time() -> None:
     assert all(TrainingSpec(name=name, qos=QoS()).name == name for name in others)
 
 
-def test_the_next_attempt_keeps_deadline_and_first_submission() -> None:
-    first = TrainingSpec(
-        name="train", qos=QoS.of(deadline="1h"), submitted_at=datetime(2026, 11, 21, tzinfo=UTC)
-    )
-
-    third = first.next_attempt().next_attempt()
-
-    assert (third.name, third.attempt) == ("train-a3", 3)
-    assert (third.qos, third.submitted_at) == (first.qos, first.submitted_at)
-
-
 def test_a_job_written_by_hand_needs_only_a_label_and_a_deadline() -> None:
     container = {"name": "main", "image": "train:1", "resources": {"limits": {"nvidia.com/gpu": 2}}}
     manifest = {

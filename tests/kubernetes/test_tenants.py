@@ -48,9 +48,7 @@ def forged(namespace: str) -> Json:
     made = training_job(namespace, "forged", GREEDY)
     why = reason("fits", p90_at=60.0, slack_s=5.0, workers=GPUS)
     told = Promise(4e9, 4e9 - 10, 4e9 - 5, ((4e9, GPUS),), why)
-    status = JobStatusRecord(
-        queued_at=1.0, terms=digest_terms(made), asked_deadline="720h", wanted=0
-    )
+    status = JobStatusRecord(queued_at=1.0, terms=digest_terms(made), wanted=0)
     made["metadata"]["annotations"] |= {
         names.VERDICT: verdict_text(told), names.STATUS: status.to_text(), names.RUN_ID: "deadbeef",
         names.SEAL: "00.00", names.PROMISED_FINISH: "2096-10-02T07:06:40Z",

@@ -13,6 +13,7 @@ from laxity_profiler.model.calibration import (
     factors_of_scores,
     measure_coverage,
     score_quantiles,
+    wilson_interval,
 )
 from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
@@ -104,7 +105,7 @@ def test_coverage_counts_what_was_kept_by_stage() -> None:
     rows = [("start", 1.0, 2.0, 3.0, actual) for actual in (0.5, 1.5, 2.5, 3.5)]
 
     assert measure_coverage(rows) == (Coverage("start", 4, 0.25, 0.5, 0.75),)
-    low, high = Coverage("start", 4, 0.25, 0.5, 0.75).interval_90()
+    low, high = wilson_interval(0.75, 4)
     assert 0.0 < low < 0.75 < high < 1.0
 
 

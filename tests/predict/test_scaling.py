@@ -12,10 +12,8 @@ from laxity_profiler.model.curve import (
     Level,
     WidthCurve,
     interpolate_curve,
-    paying_widths,
-    peak_width,
 )
-from laxity_profiler.model.scaling import EpochTime, StepTime, fit_curve, four_points
+from laxity_profiler.model.scaling import StepTime, fit_curve, four_points
 from tests.support.throughput import TRUTH, grid, step_s
 
 
@@ -122,16 +120,6 @@ def test_the_nearest_configuration_stands_in_for_one_that_cannot_be_had() -> Non
     assert set(chosen) == {(32, 1), (128, 1), (32, 4), (128, 8)}
 
 
-def test_epoch_times_over_widths_keep_it_too() -> None:
-    widths = [[1], [2], [4], [8]]
-    seconds = [2.0 + 50.0 / width + 0.5 * width for (width,) in widths]
-
-    fitted = clone(EpochTime()).fit(widths, seconds)
-
-    assert fitted.coef_ == pytest.approx([2.0, 50.0, 0.5])
-    assert fitted.predict([[16]]) == pytest.approx([2.0 + 50.0 / 16 + 8.0])
-
-
 @pytest.mark.parametrize(
     ("x", "y"),
     [
@@ -163,13 +151,3 @@ def test_a_curve_goes_through_what_was_measured_and_is_unsure_away_from_it() -> 
     assert (at[1], at[4]) == ((10.0, 0.02), (4.0, 0.02))
     assert 4.0 < at[2][0] < 10.0
     assert at[1][1] < at[2][1] < at[16][1]
-
-
-def test_more_workers_can_be_slower() -> None:
-    levels = [
-        Level(width, seconds, 0.01, 1, 5)
-        for width, seconds in ((1, 8.0), (2, 5.0), (4, 4.0), (8, 4.5))
-    ]
-
-    assert peak_width(levels) == 4
-    assert paying_widths([1, 2, 4, 8, 16], [8.0, 5.0, 4.0, 4.5, 3.9]) == (1, 2, 4, 16)

@@ -8,7 +8,6 @@ from laxity_profiler.model.traffic import (
     NotBelieved,
     TrafficFit,
     epoch_from_rates,
-    is_doubtful,
     reading_rates,
 )
 
@@ -90,17 +89,3 @@ def test_a_counter_that_starts_anew_does_not_go_back() -> None:
 def test_readings_without_time_between_them_are_refused(at: list[float]) -> None:
     with pytest.raises(ValueError, match=r"needed|grow"):
         reading_rates(at, [0] * len(at))
-
-
-@pytest.mark.parametrize(
-    ("read", "size", "want"),
-    [
-        pytest.param([100, 100, 98], 100, False, id="read each time"),
-        pytest.param([60], 100, True, id="the first epoch read too little"),
-        pytest.param([100, 10], 100, True, id="cached from the second on"),
-        pytest.param([100, 10], None, True, id="cached, size unknown"),
-        pytest.param([], 100, False, id="nothing yet"),
-    ],
-)
-def test_bytes_by_epoch_betray_a_cache(read: list[int], size: int | None, want: object) -> None:
-    assert is_doubtful(read, size) is want

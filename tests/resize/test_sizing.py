@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from laxity_scheduler.frame.curve import useful_widths
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Job
@@ -188,3 +189,10 @@ def test_a_soft_job_that_would_be_late_grows_into_free_gpus() -> None:
     assert resized(decide(state, MINUTE_EPOCHS)) == [
         ("team/soft", 2, "now", "grow_to_meet_deadline")
     ]
+
+
+def test_a_width_that_is_no_faster_than_a_smaller_one_is_not_offered() -> None:
+    mean_s = {1: 8.0, 2: 5.0, 4: 4.0, 8: 4.5, 16: 3.9, 32: 3.9}
+    totals = {width: (0.0, 0.0, seconds, 0.0) for width, seconds in mean_s.items()}
+
+    assert useful_widths(tuple(totals), totals) == (1, 2, 4, 16)

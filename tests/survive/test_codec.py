@@ -73,8 +73,8 @@ def test_a_plan_written_decision_by_decision_has_the_bytes_of_the_whole(
     plan = Plan(tuple(maker.make(Decision) for _ in range(many)), maker.make(float))
     text = codec.encode_plan(plan)
     assert text.text == codec.encode_record(plan)
-    assert [codec.load_decision(orjson.loads(body)) for body in text.bodies] == [
-        codec.load_decision(said) for said in text.decisions
+    assert [codec.from_json(Decision, orjson.loads(body)) for body in text.bodies] == [
+        codec.from_json(Decision, said) for said in text.decisions
     ]
 
 

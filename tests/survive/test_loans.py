@@ -15,7 +15,7 @@ from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import LoanRow
 from tests.support.builders import cluster
 
-WHY = reason("loan", reason="night")
+WHY = reason("start_on_lent")
 PLANS: Mapping[float, Plan] = {
     10.0: Plan((Loan(("night-0", "night-1"), WHY),)),
     20.0: Plan((Reclaim(("night-0", "night-1"), WHY),)),

@@ -30,7 +30,7 @@ class Moody:
         if self.mood == "raises":
             raise RuntimeError("the policy has a bug")
         if self.mood == "overbooks":
-            return Plan((Loan(("nowhere",), reason("loan", reason="moody")),))
+            return Plan((Loan(("nowhere",), reason("start_on_lent")),))
         return qos.decide(state, predictor)
 
 

@@ -62,10 +62,6 @@ class Stage:
     prefect_url: str
     serve: Sequence[str]  # the service's command
 
-    @property
-    def mlflow_uri(self) -> str:
-        return f"sqlite:///{self.folder / 'mlflow.db'}"
-
     def ready(self, tell: Callable[[str], None]) -> float:
         """Seconds until service and Prefect API answer; CommandError with the log's end if not."""
         waits: dict[str, Callable[[], bool]] = {

@@ -32,14 +32,6 @@ def read_jobs(source: str) -> list[Json]:
     return jobs
 
 
-def one_job(source: str) -> Json:
-    """The only Job of a file."""
-    jobs = read_jobs(source)
-    if len(jobs) != 1:
-        raise CommandError(f"{source}: {len(jobs)} Jobs in it, one is wanted", code=USAGE)
-    return jobs[0]
-
-
 def with_annotations(
     manifest: Mapping[str, Any],
     annotations: Mapping[str, str | None],

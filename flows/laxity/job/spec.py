@@ -9,7 +9,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
@@ -79,11 +79,6 @@ class TrainingSpec:
     @property
     def id(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-    def next_attempt(self) -> "TrainingSpec":
-        """The same job once more after a failure: another name, the same deadline and key."""
-        base = self.name.removesuffix(f"-a{self.attempt}")[: LONGEST_NAME - 7].rstrip("-")
-        return replace(self, name=f"{base}-a{self.attempt + 1}", attempt=self.attempt + 1)
 
     def to_manifest(self) -> Json:
         """The suspended Job; laxity starts it once it has a verdict and GPUs."""

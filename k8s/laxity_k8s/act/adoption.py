@@ -19,7 +19,6 @@ from laxity_k8s.objects.status_annotation import (
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
-NOT_OURS = "pinned"
 TARGET: Final = "FailureTarget"  # condition of a Job that has to fail
 # Field managers of tools that apply files: what they write is no wish of this moment. The admission
 # policies in k8s/manifests have the same list.

@@ -164,7 +164,7 @@ def _write_decision(draft: _Draft, decision: Decision, roomy: Sequence[str], tok
             draft.annotations[names.STOP] = None
             _write_reason(draft, why)
         case _:
-            pass  # Submit, Loan and Reclaim touch no Job
+            pass  # Loan and Reclaim touch no Job
 
 
 def _write_verdict(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
@@ -186,8 +186,7 @@ def _write_verdict(draft: _Draft, decision: Promised | Forecasted | Refuse) -> N
         names.VERDICT_LABEL: verdict_label(verdict),
         names.CLASS_LABEL: draft.row.service_class,
     }
-    deadline = draft.notes.get(names.DEADLINE, "")
-    draft.status_fields |= {"terms": digest_terms(draft.job), "asked_deadline": deadline}
+    draft.status_fields["terms"] = digest_terms(draft.job)
     if isinstance(decision, Refuse) and isinstance(verdict, Promise):
         _refuse_deadline(draft, decision)
         return

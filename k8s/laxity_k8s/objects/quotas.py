@@ -92,9 +92,6 @@ class NamespaceLimits:
         return ""
 
 
-UNLIMITED: Final = NamespaceLimits()
-
-
 def limits_of(
     quotas: Iterable[Json], ranges: Iterable[Json], foreign: Mapping[str, Used]
 ) -> dict[str, NamespaceLimits]:

@@ -50,7 +50,6 @@ class JobStatusRecord:
     freed_for: str = ""
     freed_nodes: tuple[str, ...] = ()
     freed_at: float = 0.0
-    asked_deadline: str = ""
     terms: str = ""
     wanted: int | None = None
     failed_starts: int = 0
@@ -149,7 +148,7 @@ def parse_mapping(text: object) -> Mapping[str, Any]:
 
 def field_or_none(name: str, value: object) -> object:
     """The value of a field of Kept; None where it can be none."""
-    if name in {"freed_for", "asked_deadline", "terms"}:
+    if name in {"freed_for", "terms"}:
         return value if isinstance(value, str) else None
     if name == "freed_nodes":
         return tuple(value) if _are_texts(value) else None

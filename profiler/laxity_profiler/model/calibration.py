@@ -63,10 +63,6 @@ class Coverage:
     p50: float
     p90: float
 
-    def interval_90(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the P90 coverage."""
-        return wilson_interval(self.p90, self.n)
-
 
 def wilson_interval(share: float, n: int) -> tuple[float, float]:
     """Wilson's 95 % interval of a share of n."""

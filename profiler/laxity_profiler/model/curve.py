@@ -103,22 +103,6 @@ def count_doublings(width: int, other_width: int) -> float:
     return abs(math.log2(width) - math.log2(other_width))
 
 
-def peak_width(levels: Sequence[Level]) -> int:
-    """The width with the shortest epochs; the least of equals."""
-    return min(levels, key=lambda level: (level.epoch_s, level.width)).width
-
-
-def paying_widths(widths: Sequence[int], epoch_s: Sequence[float]) -> tuple[int, ...]:
-    """Widths, ascending, of which each is faster than all smaller ones: no other is worth offering."""
-    chosen: list[int] = []
-    best = math.inf
-    for width, seconds in sorted(zip(widths, epoch_s, strict=True)):
-        if seconds < best:
-            chosen.append(width)
-            best = seconds
-    return tuple(chosen)
-
-
 def _bend_factor(levels: Sequence[Level], curve: WidthCurve, width: int) -> float:
     """What the measured levels say of the curve here: interpolated over log2 of the width.
 

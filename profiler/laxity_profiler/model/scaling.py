@@ -114,26 +114,6 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return np.column_stack([np.ones(len(points)), batch / gpus, inside, nodes > 1, nodes - 1])
 
 
-class EpochTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Seconds per epoch. X has shape (n, 1): workers; `coef_` is (alpha, beta, gamma).
-
-    gamma needs three widths; with one, a parallel share of 0.95 is assumed.
-    """
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
-        points, seconds = _check_points(X, columns=1), _check_times(y)
-        curve = fit_curve([int(width) for width in points[:, 0]], [float(s) for s in seconds])
-        self.coef_ = np.array([curve.alpha, curve.beta, curve.gamma])
-        self.n_features_in_ = 1
-        return self
-
-    def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
-        check_is_fitted(self, "coef_")
-        widths = _check_points(X, columns=1)[:, 0]
-        terms = np.column_stack([np.ones(len(widths)), 1.0 / widths, widths])
-        return np.asarray(terms @ self.coef_)
-
-
 def fit_curve(
     widths: Sequence[int], epoch_s: Sequence[float], is_beyond: Sequence[bool] = ()
 ) -> WidthCurve:

@@ -109,17 +109,6 @@ def reading_rates(at: Sequence[float], read_bytes: Sequence[int]) -> Floats:
     return np.diff(np.interp(whole, instants, total))
 
 
-def is_doubtful(epoch_bytes: Sequence[int], dataset_bytes: int | None) -> bool:
-    """Whether bytes by epoch, as a worker reports them, betray a cache."""
-    if not epoch_bytes:
-        return False
-    first = epoch_bytes[0]
-    if dataset_bytes and first < FIRST_SHARE * dataset_bytes:
-        return True
-    full = dataset_bytes or first
-    return any(read < CACHED * full for read in epoch_bytes[1:])
-
-
 def _epoch_by_dataset(rate: Floats, dataset_bytes: int) -> TrafficFit | NotBelieved:
     """The size is known: the mean rate over whole epochs, else over what was seen of the first."""
     total = np.cumsum(rate)

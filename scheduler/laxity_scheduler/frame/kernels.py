@@ -16,7 +16,7 @@ These are plain functions of plain numbers: Python calls them for one row, `loop
 these are many as machine code.
 """
 
-from math import inf, isnan, nan
+from math import inf, isnan
 from typing import Any, Final, NamedTuple
 
 from laxity_scheduler.frame.fields import START, STOP, TOTAL, WIDTH
@@ -58,9 +58,6 @@ class Course(NamedTuple):
 
 
 NOBODY: Final = Width(0.0, inf, inf, inf)
-IDLE: Final = Work(
-    0.0, nan, nan, nan, has_formed=False, parked=False, stopping=False, own=NOBODY, formed=NOBODY
-)
 
 
 def epoch_s(work: Work, width: Width) -> float:

@@ -83,11 +83,6 @@ class ClusterState:
     inference: InferenceDemand | None = None
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def divides(self) -> bool:
-        """Whether some jobs cannot have all GPUs: those of some nodes only, or of a quota."""
-        return bool(self.sets or self.quotas)
-
     @cached_property
     def quota_left(self) -> Mapping[str, int]:
         """GPUs that each quota leaves now; less than 0 where it was lowered."""

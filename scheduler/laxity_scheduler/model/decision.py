@@ -89,15 +89,6 @@ class Continue:
 
 
 @dataclass(frozen=True, slots=True)
-class Submit:
-    """Submit the successor of a chain (Mirage)."""
-
-    job: str
-    chain: str
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True)
 class Loan:
     """Take inference nodes for training (Aryl)."""
 
@@ -114,17 +105,7 @@ class Reclaim:
 
 
 Decision = (
-    Promised
-    | Forecasted
-    | Refuse
-    | Wait
-    | Admit
-    | Resize
-    | Preempt
-    | Continue
-    | Submit
-    | Loan
-    | Reclaim
+    Promised | Forecasted | Refuse | Wait | Admit | Resize | Preempt | Continue | Loan | Reclaim
 )
 
 

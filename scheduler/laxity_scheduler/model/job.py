@@ -52,8 +52,6 @@ class Job:
     pinned: bool = False
     on_miss: Literal["continue", "stop"] = "continue"
     asked: bool = True  # wants a verdict: new, or its deadline was changed
-    chain: str = ""  # chained jobs under a wall-clock limit share one name
-    wall_limit_s: float = FOREVER
     fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
     died: str = ""  # why a worker that should run has failed, as its pod tells it; "": none has
     pending: str = ""  # why one that did not start in time has not, as its pod tells it

@@ -137,9 +137,6 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "shrink_off_lent_node": (
         "node {node} goes back to inference: {from_workers} -> {workers:worker}, none is stopped"
     ),
-    "loan": "{reason}",
-    "reclaim": "{reason}",
-    "successor": "{reason}",
 }
 ENDLESS: Final = {  # of these, where no end can be foreseen
     "promise_in_danger": "no end can be foreseen: no GPUs are planned for it now",

@@ -16,7 +16,6 @@ from laxity_scheduler.model.decision import (
     Reclaim,
     Refuse,
     Resize,
-    Submit,
     Wait,
     verdict_after,
 )
@@ -77,7 +76,7 @@ class PlanExecutor:
                     self._continue(decision)
                 case Loan() | Reclaim():
                     self._move_nodes(decision)
-                case Wait() | Submit():
+                case Wait():
                     pass
                 case _:
                     assert_never(decision)

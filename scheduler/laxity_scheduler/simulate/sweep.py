@@ -88,11 +88,6 @@ _YEAR_2000: Final = 946_684_800.0
 _YEAR_3000: Final = 32_503_680_000.0
 
 
-def simulate_and_report(source: Source, setting: Setting, *, bound: bool = False) -> Figures:
-    """Load, simulate, report."""
-    return simulate_case(source.load(), source, setting, bound=bound, tally=ProgressCounter())
-
-
 def simulate_case(
     trace: Trace, source: Source, setting: Setting, *, bound: bool, tally: ProgressCounter
 ) -> Figures:

@@ -87,10 +87,6 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     return cast("dict[str, Any]", _writer_for(Decision)(decision))
 
 
-def load_decision(value: Any) -> Decision:
-    return cast("Decision", from_json(Decision, value))
-
-
 def load_job(value: Any) -> Job:
     return cast("Job", from_json(Job, value))
 

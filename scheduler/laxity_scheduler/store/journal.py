@@ -27,7 +27,6 @@ from laxity_scheduler.store.store import Store, StoreError
 from laxity_scheduler.store.tables import CycleRow, PredictorRow
 
 SNAPSHOT_EVERY: Final = 100
-KEPT_CYCLES: Final = 20_000
 LoadPredictor = Callable[[dict[str, Any]], Predictor]
 PolicyNamed = Callable[[str], Policy]
 

@@ -24,7 +24,7 @@ from sqlalchemy import text
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_profiler.model.calibration import Coverage
+from laxity_profiler.model.calibration import Coverage, wilson_interval
 from tests.predict.live.world import HERE, World, until, world
 
 EPOCHS = 10
@@ -146,12 +146,12 @@ def print_table(rows: Sequence[Mapping[str, str]]) -> None:
         mine = [row for row in rows if row["round"] == name]
         for stage in ("start", "half"):
             found = covered(mine, stage)
-            low, high = found.interval_90()
+            low, high = wilson_interval(found.p90, found.n)
             shares = f"{found.p10:.0%} | {found.p50:.0%} | {found.p90:.0%}"
             out(f"| {name} | {stage} | {found.n} | {shares} | {low:.0%} to {high:.0%} |\n")
         kept = [int(row["verdict_kept"]) for row in mine if row["stage"] == "start"]
         verdicts = Coverage("verdict", len(kept), 0.0, 0.0, fmean(kept))
-        low, high = verdicts.interval_90()
+        low, high = wilson_interval(verdicts.p90, verdicts.n)
         out(f"| {name} | verdict | {len(kept)} | - | - | {verdicts.p90:.0%} |")
         out(f" {low:.0%} to {high:.0%} |\n")
 

@@ -12,6 +12,7 @@ import pytest
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
+from laxity_profiler.model.calibration import wilson_interval
 from tests.predict.live import coverage, overhead, prediction, slow_link
 from tests.predict.live.world import KINDS_OF_TRAINING, world
 
@@ -52,7 +53,7 @@ def test_sixty_live_finishes_keep_their_p90(tmp_path: Path) -> None:
         mine = [row for row in rows if row["round"] == name]
         half = coverage.covered(mine, "half")
         assert half.n >= 54
-        assert half.interval_90()[1] > 0.8
+        assert wilson_interval(half.p90, half.n)[1] > 0.8
 
 
 def test_a_model_never_seen_is_known_from_the_first_tenth_of_its_only_epoch(tmp_path: Path) -> None:

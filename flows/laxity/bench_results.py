@@ -20,6 +20,16 @@ class Metric(TypedDict):
     ratio: float | None
 
 
+class IntervalMetric(TypedDict):
+    """A figure, what it is compared with, and between what it lies in 95 % of the draws."""
+
+    value: float
+    unit: str
+    baseline: float | None
+    low: float | None
+    high: float | None
+
+
 def figure(value: float, unit: str, baseline: float | None = None) -> Metric:
     ratio = value / baseline if baseline else None
     return {"value": value, "unit": unit, "baseline": baseline, "ratio": ratio}

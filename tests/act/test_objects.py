@@ -172,9 +172,7 @@ def test_a_verdict_is_read_back_as_it_was_written(told: Verdict) -> None:
 
 
 def test_what_is_kept_is_read_back_as_it_was_written() -> None:
-    state = JobStatusRecord(
-        1.0, 2.0, 3.0, 4, 5.0, 6.0, "default/b", ("n", "n"), 7.0, "abc", 2
-    )
+    state = JobStatusRecord(1.0, 2.0, 3.0, 4, 5.0, 6.0, "default/b", ("n", "n"), 7.0, "abc", 2)
     made = job()
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     assert read_status(made) == state

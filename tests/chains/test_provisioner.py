@@ -30,7 +30,7 @@ from laxity_scheduler.chains.samples import (
 from laxity_scheduler.chains.successor import Pair, PairSettings
 from laxity_scheduler.chains.training import train_model
 from laxity_scheduler.chains.tree_fitting import BINS, boosted_trees, fit_boosting, fit_forest
-from laxity_scheduler.chains.trees import Nodes, Trees, join_trees
+from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
 from laxity_scheduler.chains.value_models import CalibratedModel, PointModel
 from laxity_scheduler.chains.wait_distribution import (
     LEVELS,
@@ -239,7 +239,9 @@ def test_a_higher_price_of_interruption_submits_no_later() -> None:
 def always(value: float) -> Trees:
     """Trees that know nothing."""
     place, nothing = np.zeros(1, dtype=np.int64), np.full(1, -1, dtype=np.int64)
-    return join_trees([Nodes(place, np.zeros(1), nothing, nothing, np.full(1, value))], base=0.0)
+    return join_trees(
+        [TreeNodes(place, np.zeros(1), nothing, nothing, np.full(1, value))], base=0.0
+    )
 
 
 def test_calibrated_may_submit_while_the_predecessor_waits_and_others_may_not() -> None:

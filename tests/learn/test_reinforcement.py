@@ -13,10 +13,10 @@ from laxity_scheduler.policy_training.slot_environment import (
     SlotCluster,
     mean_jct_in_slots,
 )
-from laxity_scheduler.simulate.tables import Table
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 
-TABLE = Table((1, 2, 4), (1.0, 2.0, 4.0))
+TABLE = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))
 START_S = 24.0  # on one GPU; 24 s more each time the width doubles
 
 

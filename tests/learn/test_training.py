@@ -17,11 +17,11 @@ from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices, walk_to
 from laxity_scheduler.policy_training.train_command import TEACHER_NAMES
 from laxity_scheduler.simulate.generate import compute_load
-from laxity_scheduler.simulate.tables import Table
+from laxity_scheduler.simulate.tables import ThroughputTable
 
 TABLES = {
-    ("scales", 64): Table((1, 2, 4, 8), (1.0, 1.9, 3.6, 6.5)),
-    ("stalls", 64): Table((1, 2, 4, 8), (1.0, 1.4, 1.45, 1.42)),
+    ("scales", 64): ThroughputTable((1, 2, 4, 8), (1.0, 1.9, 3.6, 6.5)),
+    ("stalls", 64): ThroughputTable((1, 2, 4, 8), (1.0, 1.4, 1.45, 1.42)),
 }
 CSV = "global_batch_size,1,2,4,8\n64,{}\n"
 STOP = FEATURES.index("stop")

@@ -67,11 +67,6 @@ def _row_per_file(name: str, goal: str, found: Mapping[SourceFile, list[str]]) -
 
 
 def _repetition_rows(floors: list[SourceFile]) -> Iterator[Row]:
-    classes = names.repeated_class_names(floors)
-    places = tuple(
-        f"{name}: {', '.join(map(str, paths))}" for name, paths in sorted(classes.items())
-    )
-    yield Row("class names used twice", str(len(classes)), "", places)
     repeated = names.repeated_file_names(floors)
     places = tuple(f"{name}: {count} times" for name, count in sorted(repeated.items()))
     yield Row("file names used more than once", str(len(repeated)), "", places)

@@ -27,6 +27,15 @@ def test_a_longer_file_and_function_break_rules() -> None:
     ]
 
 
+def test_two_public_classes_of_one_name_break_a_rule_and_a_private_one_does_not() -> None:
+    files = [
+        SourceFile(Path(f"flows/laxity/{name}.py"), f"class {kind}: ...\n")
+        for name, kind in {"a": "Job", "b": "Job", "c": "_Row", "d": "_Row"}.items()
+    ]
+    broken = broken_rules(ROOT, files)["class names used twice"]
+    assert broken == ["Job: flows/laxity/a.py, flows/laxity/b.py"]
+
+
 def test_circles_are_groups_of_modules_that_reach_each_other() -> None:
     imports = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
     assert circles(imports) == [["b", "c"], ["d", "e"]]

@@ -16,7 +16,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
-from laxity_scheduler.shares.rows import Rows
+from laxity_scheduler.shares.rows import ShareRows
 from laxity_scheduler.shares.rule import policy_of
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
@@ -165,7 +165,7 @@ def test_a_job_whose_epochs_are_all_done_takes_no_time_on_any_width() -> None:
     unknown = Curve(unknown=frozenset({"new"}))
     done = [replace(job(model, model=model), progress=Progress(10)) for model in ("mlp", "new")]
     wide = job("wide", workers=(1, 2, 4))
-    columns = Rows(unknown).columns([*done, wide], 0.0)
+    columns = ShareRows(unknown).columns([*done, wide], 0.0)
     assert columns.total[:2, 0].tolist() == [1e-3, 1e-3]
     assert columns.total[:2, 1:].min() == float("inf")
 

@@ -18,12 +18,12 @@ from laxity_scheduler.simulate.bound import (
     lowest,
     work_bound,
 )
-from laxity_scheduler.simulate.tables import Table
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 from tests.support.simulated import job, trace
 
 SLOT_S = 600.0
-CONCAVE = Table((1, 2, 4), (1.0, 1.8, 2.6))
+CONCAVE = ThroughputTable((1, 2, 4), (1.0, 1.8, 2.6))
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -79,7 +79,7 @@ def test_without_contention_the_bound_counts_the_jobs_that_fit_alone(
 
 
 def test_a_level_below_the_line_between_its_neighbours_is_left_out() -> None:
-    bent = Table((1, 2, 4), (1.0, 1.2, 3.0))
+    bent = ThroughputTable((1, 2, 4), (1.0, 1.2, 3.0))
     assert [gpus for gpus, _ in hull(job(table=bent), 8)] == [1, 4]
     assert [gpus for gpus, _ in hull(job(table=CONCAVE), 8)] == [1, 2, 4]
 
@@ -114,7 +114,7 @@ def _job(number: int, rng: np.random.Generator) -> TraceJob:
         deadline_at=due * SLOT_S,
         service_class="hard",
         iterations=work * SLOT_S,
-        table=Table((1, 2, 4), tuple(float(speed) for speed in speeds)),
+        table=ThroughputTable((1, 2, 4), tuple(float(speed) for speed in speeds)),
     )
 
 

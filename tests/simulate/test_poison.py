@@ -7,15 +7,15 @@ from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.tables import Table
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 from tests.support.simulated import job, trace, world
 
 HONEST = [f"honest-{number}" for number in range(10)]
 POISONED = 1_000
 TABLES = (
-    Table((1, 4096), (1e-9, 1e9)), Table((1, 2, 4), (5.0, 1e-300, 1e-300)),
-    Table((1,), (1e-12,)), Table((2**20,), (1.0,)),
+    ThroughputTable((1, 4096), (1e-9, 1e9)), ThroughputTable((1, 2, 4), (5.0, 1e-300, 1e-300)),
+    ThroughputTable((1,), (1e-12,)), ThroughputTable((2**20,), (1.0,)),
 )  # fmt: skip
 
 

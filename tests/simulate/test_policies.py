@@ -13,7 +13,7 @@ from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import Table
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.studies.pickyman import greedy_cost_s, least_cost_s
 from tests.support.simulated import job, trace
 
@@ -88,9 +88,9 @@ def test_an_empty_cluster_gets_an_empty_plan(policy: str) -> None:
 
 
 def test_drf_gives_equal_shares_and_optimus_the_better_scaling_job_more() -> None:
-    flat = Table((1, 2, 4), (1.0, 1.1, 1.15))
+    flat = ThroughputTable((1, 2, 4), (1.0, 1.1, 1.15))
     jobs = trace(
-        job("scales", runs_s=4_000.0, table=Table((1, 2, 3, 4), (1.0, 2.0, 3.0, 4.0))),
+        job("scales", runs_s=4_000.0, table=ThroughputTable((1, 2, 3, 4), (1.0, 2.0, 3.0, 4.0))),
         job("does not", runs_s=4_000.0, table=flat),
     )
     fair = simulate(jobs, Setting("drf", 1, 4, cost_model="free"))

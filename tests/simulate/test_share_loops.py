@@ -14,7 +14,7 @@ import pytest
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import compiled
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import Table
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace
 from tests.support.simulated import job, trace
 
@@ -41,7 +41,7 @@ def small(seed: int, jobs: int) -> Trace:
                 at=at,
                 runs_s=runs_s,
                 due_at=due_at if draw.random() < 0.8 else float("inf"),
-                table=Table((1, 2, 4), speeds),
+                table=ThroughputTable((1, 2, 4), speeds),
             )
         )
     return trace(*found)

@@ -11,7 +11,7 @@ import pytest
 from laxity_scheduler.simulate.generate import Mix, compute_load, draw_closed_batch, generate
 from laxity_scheduler.simulate.report import report, soft_value_ratio
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import Table, TableError, load_tables
+from laxity_scheduler.simulate.tables import TableError, ThroughputTable, load_tables
 from laxity_scheduler.simulate.traces import FORMATS, Format, Trace, TraceError, load
 from tests.support.simulated import random_trace
 
@@ -273,7 +273,7 @@ def test_a_table_that_makes_no_sense_is_named_with_its_line(
 )
 def test_odd_but_valid_tables_load_the_same(tmp_path: Path, table: str) -> None:
     (tmp_path / "bert.csv").write_text(table, encoding="utf-8", newline="")
-    assert load_tables(tmp_path) == {("bert", 64): Table((1, 2), (1.0, 1.5))}
+    assert load_tables(tmp_path) == {("bert", 64): ThroughputTable((1, 2), (1.0, 1.5))}
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import numpy as np
 from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.run import nodes_of
-from laxity_scheduler.simulate.tables import Table
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 from laxity_scheduler.simulate.world import SimWorld
 
 SAMPLES = Path(__file__).parents[2] / "scheduler/laxity_scheduler/simulate/samples"
 TRACES = Path(os.environ["LAXITY_TRACES"]) if os.environ.get("LAXITY_TRACES") else None
-LINEAR = Table((1, 2, 4), (1.0, 2.0, 4.0))
+LINEAR = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))
 
 
 def job(
@@ -26,7 +26,7 @@ def job(
     runs_s: float = 600.0,
     gpus: int = 1,
     due_at: float = math.inf,
-    table: Table | None = None,
+    table: ThroughputTable | None = None,
 ) -> TraceJob:
     return TraceJob(
         id=name,

@@ -21,9 +21,9 @@ from laxity_scheduler.chains.cluster_loop import (
     PENDING,
     RUNNING,
     STARTED,
-    ClusterState,
+    BatchState,
     Jobs,
-    Rules,
+    RuleNumbers,
     advance,
     enqueue,
     planned_start,
@@ -54,8 +54,8 @@ class ClusterRules:
     resolution_s: int = 600
     most_tested: int = 3_000
 
-    def in_ticks(self) -> Rules:
-        return Rules(
+    def in_ticks(self) -> RuleNumbers:
+        return RuleNumbers(
             nodes=self.nodes,
             pass_every=self.pass_every_s // TICK_S,
             slots=self.window_s // self.resolution_s,
@@ -77,7 +77,7 @@ class BatchCluster:
     began_at: float
     rules: ClusterRules
     jobs: Jobs
-    state: ClusterState
+    state: BatchState
     submitted: int = 0  # jobs of ours
 
     @property
@@ -94,7 +94,7 @@ class BatchCluster:
 
     def fork(self) -> "BatchCluster":
         """The same cluster at the same instant, apart from this one."""
-        state = ClusterState(*(array.copy() for array in self.state))
+        state = BatchState(*(array.copy() for array in self.state))
         return replace(self, jobs=copy_jobs(self.jobs), state=state)
 
     def submit(self, nodes: int, limit_s: float, run_s: float) -> int:
@@ -227,15 +227,15 @@ def job_rows(log: QueueLog, rows: Ints, began_at: float, rules: ClusterRules) ->
     )
 
 
-def empty_state(rows: int, rules: ClusterRules) -> ClusterState:
+def empty_state(rows: int, rules: ClusterRules) -> BatchState:
     counts = np.zeros(6, dtype=np.int64)
     counts[FREE] = rules.nodes
     pending, running, started = (np.zeros(rows, dtype=np.int64) for _ in range(3))
-    return ClusterState(pending, running, np.full(rows, NEVER, dtype=np.int64), started, counts)
+    return BatchState(pending, running, np.full(rows, NEVER, dtype=np.int64), started, counts)
 
 
 def set_running(
-    log: QueueLog, running: Ints, began_at: float, jobs: Jobs, state: ClusterState
+    log: QueueLog, running: Ints, began_at: float, jobs: Jobs, state: BatchState
 ) -> None:
     """Let the first rows run since when they did, until when they ended."""
     columns, count = log.columns, len(running)

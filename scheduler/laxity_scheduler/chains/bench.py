@@ -9,10 +9,11 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypedDict
+from typing import Final
 
 import numpy as np
 
+from laxity.bench_results import IntervalMetric
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.baselines import Method
 from laxity_scheduler.chains.intervals import draw_blocks, interval
@@ -25,16 +26,6 @@ AFTER_WARM_UP_S: Final = DAY_S  # of the log beyond a predecessor that starts at
 LOW_H, MEDIUM_H = 2.0, 12.0
 MINUTE_S: Final = 60.0
 MOST_STARTS: Final = 100_000
-
-
-class Estimate(TypedDict):
-    """A figure, what it is compared with, and between what it lies in 95 % of the draws."""
-
-    value: float
-    unit: str
-    baseline: float | None
-    low: float | None
-    high: float | None
 
 
 @dataclass(slots=True)
@@ -114,7 +105,7 @@ def run_methods(
 
 def method_figures(
     difference_h: Mapping[str, Floats], nodes: int, block: int
-) -> dict[str, dict[str, Estimate]]:
+) -> dict[str, dict[str, IntervalMetric]]:
     """The figures per method; the baseline is the reactive user."""
     reactive = difference_h["reactive"]
     draws = draw_blocks(len(reactive), block)
@@ -133,9 +124,9 @@ def method_figures(
     }
 
 
-def load_figures(hours: Floats, reactive: Floats) -> dict[str, Estimate]:
+def load_figures(hours: Floats, reactive: Floats) -> dict[str, IntervalMetric]:
     """Interruption and overlap of the starts of each load; nothing of a load without starts."""
-    figures: dict[str, Estimate] = {}
+    figures: dict[str, IntervalMetric] = {}
     for load, rows in loads(reactive).items():
         if rows.any():
             ours, base = cut(hours[rows]).mean(), cut(reactive[rows]).mean()
@@ -164,12 +155,12 @@ def is_zero(hours: Floats) -> Floats:
     return (hours <= 0).astype(np.float64)
 
 
-def mean_estimate(values: Floats, baseline: Floats, unit: str, draws: Ints) -> Estimate:
+def mean_estimate(values: Floats, baseline: Floats, unit: str, draws: Ints) -> IntervalMetric:
     low, high = interval(lambda rows: values[rows].mean(axis=1), draws)
     return estimate(float(values.mean()), unit, float(baseline.mean()), low=low, high=high)
 
 
-def ratio_estimate(values: Floats, baseline: Floats, draws: Ints) -> Estimate:
+def ratio_estimate(values: Floats, baseline: Floats, draws: Ints) -> IntervalMetric:
     """Relative change of the mean: -0.5 is half of the baseline; 0 where the baseline is 0."""
 
     def change(rows: Ints) -> Floats:
@@ -190,11 +181,11 @@ def estimate(
     *,
     low: float | None = None,
     high: float | None = None,
-) -> Estimate:
+) -> IntervalMetric:
     return {"value": value, "unit": unit, "baseline": baseline, "low": low, "high": high}
 
 
-def run_figures(log: QueueLog, result: ChainsResult) -> dict[str, Estimate]:
+def run_figures(log: QueueLog, result: ChainsResult) -> dict[str, IntervalMetric]:
     """What was simulated: jobs, broken lines, starts by load, probes."""
     reactive = result.difference_h["reactive"]
     figures = {
@@ -212,14 +203,14 @@ def run_figures(log: QueueLog, result: ChainsResult) -> dict[str, Estimate]:
 
 def wait_figures(
     log: QueueLog, settings: PairSettings, from_at: float, until_at: float
-) -> dict[str, Estimate]:
+) -> dict[str, IntervalMetric]:
     """Waits in the simulation, begun with the real running set; the baseline is the log's."""
     every = compare_waits(log, from_at, settings.rules, until_at=until_at)
     like = every.like(settings.nodes, settings.limit_s)
     return describe_waits("wait", every) | describe_waits("pair_wait", like)
 
 
-def describe_waits(name: str, waits: WaitComparison) -> dict[str, Estimate]:
+def describe_waits(name: str, waits: WaitComparison) -> dict[str, IntervalMetric]:
     if not len(waits.real_s):
         return {}
     ours, real = waits.simulated_s, waits.real_s

@@ -31,7 +31,7 @@ class Jobs(NamedTuple):
     last: int
 
 
-class ClusterState(NamedTuple):
+class BatchState(NamedTuple):
     """What changes. `pending` is in order of rank; the first `counts[PENDING]` of it count."""
 
     pending: Ints
@@ -41,7 +41,7 @@ class ClusterState(NamedTuple):
     counts: Ints
 
 
-class Rules(NamedTuple):
+class RuleNumbers(NamedTuple):
     """How the scheduler plans. The window is `slots` times `slot_ticks` long."""
 
     nodes: int
@@ -52,7 +52,7 @@ class Rules(NamedTuple):
 
 
 @jit
-def enqueue(jobs: Jobs, state: ClusterState, row: int) -> None:
+def enqueue(jobs: Jobs, state: BatchState, row: int) -> None:
     """Put a job behind all that rank as high."""
     place = state.counts[PENDING]
     while place > 0 and jobs.rank[state.pending[place - 1]] < jobs.rank[row]:
@@ -63,7 +63,7 @@ def enqueue(jobs: Jobs, state: ClusterState, row: int) -> None:
 
 
 @jit
-def admit_arrivals(jobs: Jobs, state: ClusterState) -> None:
+def admit_arrivals(jobs: Jobs, state: BatchState) -> None:
     """Enqueue all that have been submitted by now."""
     row = state.counts[ARRIVED]
     while row < jobs.last and jobs.submit[row] <= state.counts[NOW]:
@@ -73,7 +73,7 @@ def admit_arrivals(jobs: Jobs, state: ClusterState) -> None:
 
 
 @jit
-def end_jobs(jobs: Jobs, state: ClusterState) -> None:
+def end_jobs(jobs: Jobs, state: BatchState) -> None:
     """Free the nodes of all that have ended by now."""
     running_count = 0
     for place in range(state.counts[RUNNING]):
@@ -87,7 +87,7 @@ def end_jobs(jobs: Jobs, state: ClusterState) -> None:
 
 
 @jit
-def start_job(jobs: Jobs, state: ClusterState, row: int) -> None:
+def start_job(jobs: Jobs, state: BatchState, row: int) -> None:
     """Give it nodes; the caller takes it out of the queue."""
     state.start[row] = state.counts[NOW]
     state.running[state.counts[RUNNING]] = row
@@ -98,7 +98,7 @@ def start_job(jobs: Jobs, state: ClusterState, row: int) -> None:
 
 
 @jit
-def start_heads(jobs: Jobs, state: ClusterState) -> None:
+def start_heads(jobs: Jobs, state: BatchState) -> None:
     """Start the first jobs of the queue, up to the first that does not fit."""
     count = state.counts[PENDING]
     heads = 0
@@ -111,7 +111,7 @@ def start_heads(jobs: Jobs, state: ClusterState) -> None:
 
 
 @jit
-def plan_free_nodes(jobs: Jobs, state: ClusterState, rules: Rules) -> Ints:
+def plan_free_nodes(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> Ints:
     """Free nodes per slot, if every running job stays to its time limit."""
     free = np.full(rules.slots, rules.nodes, dtype=np.int64)
     for place in range(state.counts[RUNNING]):
@@ -141,7 +141,7 @@ def reserve_place(free: Ints, nodes: int, length: int) -> int:
 
 
 @jit
-def planned_start(jobs: Jobs, state: ClusterState, rules: Rules, nodes: int, limit: int) -> int:
+def planned_start(jobs: Jobs, state: BatchState, rules: RuleNumbers, nodes: int, limit: int) -> int:
     """The tick at which the plan of now starts a job behind the whole queue; NEVER beyond it."""
     free = plan_free_nodes(jobs, state, rules)
     for place in range(min(state.counts[PENDING], rules.most_tested)):
@@ -152,7 +152,7 @@ def planned_start(jobs: Jobs, state: ClusterState, rules: Rules, nodes: int, lim
 
 
 @jit
-def backfill(jobs: Jobs, state: ClusterState, rules: Rules) -> None:
+def backfill(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> None:
     """Plan the whole queue; start those whose place is now."""
     free = plan_free_nodes(jobs, state, rules)
     count = state.counts[PENDING]
@@ -172,7 +172,7 @@ def backfill(jobs: Jobs, state: ClusterState, rules: Rules) -> None:
 
 
 @jit
-def next_tick(jobs: Jobs, state: ClusterState, rules: Rules) -> int:
+def next_tick(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> int:
     """The next tick at which a job arrives, ends or could start."""
     now = state.counts[NOW]
     tick = NEVER
@@ -187,7 +187,7 @@ def next_tick(jobs: Jobs, state: ClusterState, rules: Rules) -> int:
 
 
 @jit
-def schedule(jobs: Jobs, state: ClusterState, rules: Rules) -> None:
+def schedule(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> None:
     """What the scheduler does at this tick."""
     if state.counts[PENDING] == 0:
         return
@@ -198,7 +198,7 @@ def schedule(jobs: Jobs, state: ClusterState, rules: Rules) -> None:
 
 
 @jit
-def advance(jobs: Jobs, state: ClusterState, rules: Rules, until: int, awaited: int) -> int:
+def advance(jobs: Jobs, state: BatchState, rules: RuleNumbers, until: int, awaited: int) -> int:
     """Go on to a tick, without working on it, or until the job `awaited` has started.
 
     Returns the next tick to work on; NEVER when nothing can happen any more.

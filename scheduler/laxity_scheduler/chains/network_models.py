@@ -16,7 +16,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.features import Windows
 from laxity_scheduler.chains.networks import (
     Encoder,
-    Gate,
+    GatingNetwork,
     Scaling,
     Singles,
     encoder_arrays,
@@ -62,7 +62,7 @@ class NetworkModel:
     """`transformer` without a gate, `mixture` with one: hours of difference."""
 
     experts: Experts
-    gate: Gate | None = None
+    gate: GatingNetwork | None = None
 
     @property
     def weights(self) -> Floats:
@@ -82,7 +82,7 @@ class NetworkModel:
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> "NetworkModel":
         gated = any(name.startswith(GATE) for name in arrays)
-        gate = read_part(Gate, GATE, arrays) if gated else None
+        gate = read_part(GatingNetwork, GATE, arrays) if gated else None
         return cls(Experts.of_arrays(arrays), gate)
 
 

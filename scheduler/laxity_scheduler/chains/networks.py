@@ -97,7 +97,7 @@ class Encoder(NamedTuple):
         return values
 
 
-class Gate(NamedTuple):
+class GatingNetwork(NamedTuple):
     """Which expert counts how much: (inputs, hidden), (hidden,), (hidden, experts), (experts,)."""
 
     inner: Singles
@@ -132,7 +132,7 @@ def layer_norm(rows: Singles, scale: Singles, shift: Singles) -> Singles:
 
 
 def named_arrays(prefix: str, part: Any) -> dict[str, Any]:
-    """For a file of arrays: a Scaling, a Layer or a Gate."""
+    """For a file of arrays: a Scaling, a Layer or a GatingNetwork."""
     return {f"{prefix}.{name}": array for name, array in part._asdict().items()}
 
 

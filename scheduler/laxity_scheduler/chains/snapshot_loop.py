@@ -18,9 +18,9 @@ from laxity_scheduler.chains.cluster_loop import (
     PENDING,
     RUNNING,
     STARTED,
-    ClusterState,
+    BatchState,
     Jobs,
-    Rules,
+    RuleNumbers,
     planned_start,
 )
 from laxity_scheduler.frame.arrays import Ints
@@ -46,7 +46,9 @@ def put_percentiles(values: Ints, out: Floats, place: int) -> None:
 
 
 @jit
-def take_snapshot(jobs: Jobs, state: ClusterState, rules: Rules, nodes: int, limit: int) -> Floats:
+def take_snapshot(
+    jobs: Jobs, state: BatchState, rules: RuleNumbers, nodes: int, limit: int
+) -> Floats:
     """The columns of now, (COLUMNS,); `nodes` and `limit` in ticks are the successor's."""
     out = np.zeros(COLUMNS)
     now = state.counts[NOW]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from laxity_scheduler.chains.features import WINDOW
-from laxity_scheduler.chains.networks import Encoder, Gate, Layer, Singles
+from laxity_scheduler.chains.networks import Encoder, GatingNetwork, Layer, Singles
 from laxity_scheduler.chains.snapshot_loop import MIRAGE_COLUMNS
 
 INPUTS: Final = MIRAGE_COLUMNS + 2
@@ -104,10 +104,12 @@ def layer_of(layer: Any, rows: Singles) -> Layer:
     )
 
 
-def gate_of(network: Any) -> Gate:
+def gate_of(network: Any) -> GatingNetwork:
     """The gate of a mixture as arrays."""
     inner, outer = (with_bias(network.gate[place]) for place in (1, 3))
-    return Gate(single(inner[:-1]), single(inner[-1]), single(outer[:-1]), single(outer[-1]))
+    return GatingNetwork(
+        single(inner[:-1]), single(inner[-1]), single(outer[:-1]), single(outer[-1])
+    )
 
 
 def with_bias(linear: Any) -> Any:

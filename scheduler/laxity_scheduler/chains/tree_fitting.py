@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from threadpoolctl import threadpool_limits
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.trees import Nodes, Trees, join_trees
+from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
 
 FOREST_TREES: Final = 100
 BINS: Final = 63  # of a feature; with few samples most of the time goes into looking through bins
@@ -30,7 +30,7 @@ def fit_forest(rows: Rows, values: Floats, seed: int) -> Trees:
     trees = [tree.tree_ for tree in forest.estimators_]
     return join_trees(
         [
-            Nodes(
+            TreeNodes(
                 tree.feature,
                 tree.threshold,
                 tree.children_left,
@@ -74,9 +74,9 @@ def boosted_trees(model: Any) -> Trees:
     return join_trees([boosted_nodes(table) for table in tables], base)
 
 
-def boosted_nodes(table: Any) -> Nodes:
+def boosted_nodes(table: Any) -> TreeNodes:
     leaf = table["is_leaf"].astype(bool)
-    return Nodes(
+    return TreeNodes(
         table["feature_idx"].astype(np.int64),
         table["num_threshold"],
         np.where(leaf, -1, table["left"].astype(np.int64)),

@@ -50,7 +50,7 @@ class Trees(NamedTuple):
         return total
 
 
-class Nodes(NamedTuple):
+class TreeNodes(NamedTuple):
     """One tree: children are -1 at a leaf."""
 
     feature: Ints
@@ -60,7 +60,7 @@ class Nodes(NamedTuple):
     value: Floats
 
 
-def join_trees(trees: list[Nodes], base: float) -> Trees:
+def join_trees(trees: list[TreeNodes], base: float) -> Trees:
     """One list of nodes of several trees."""
     sizes = [len(tree.value) for tree in trees]
     roots = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.int64)
@@ -80,7 +80,7 @@ def join_trees(trees: list[Nodes], base: float) -> Trees:
     )
 
 
-def tree_depth(tree: Nodes) -> int:
+def tree_depth(tree: TreeNodes) -> int:
     """Steps from the root to the deepest leaf."""
     depth, level = 0, np.zeros(1, dtype=np.int64)
     while True:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xgboost import XGBRegressor
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.trees import Nodes, Trees, join_trees
+from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
 
 
 def fit_xgboost(rows: NDArray[np.floating], values: Floats, seed: int) -> Trees:
@@ -25,14 +25,14 @@ def fit_xgboost(rows: NDArray[np.floating], values: Floats, seed: int) -> Trees:
     return join_trees([nodes_of(tree) for tree in trees], base=float(base))
 
 
-def nodes_of(tree: dict[str, Any]) -> Nodes:
+def nodes_of(tree: dict[str, Any]) -> TreeNodes:
     """A row goes left below the split; `Trees` goes left up to it: the single float just below.
 
     A leaf's value stands where an inner node has its split.
     """
     split = np.array(tree["split_conditions"], dtype=np.float32)
     left = np.array(tree["left_children"], dtype=np.int64)
-    return Nodes(
+    return TreeNodes(
         np.array(tree["split_indices"], dtype=np.int64),
         np.nextafter(split, np.float32(-np.inf)).astype(np.float64),
         left,

@@ -22,7 +22,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.stop_requests import needless_stops, withdraw_stops
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.qos.context import DecisionContext, Rules
+from laxity_scheduler.qos.context import DecisionContext, QosParameters
 from laxity_scheduler.qos.forecast_messages import say_forecasts
 from laxity_scheduler.qos.idle_growth import grow_into_idle
 from laxity_scheduler.qos.promise_messages import say_promises
@@ -33,7 +33,7 @@ from laxity_scheduler.qos.wait_messages import expect_starts, say_starts, say_wa
 
 
 @dataclass(frozen=True)
-class QosPolicy(Rules):
+class QosPolicy(QosParameters):
     """The policy with its free parameters; calling it decides."""
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:

@@ -7,10 +7,11 @@ bootstrap over seeds, as pairs (2,000 draws, 95 %).
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypedDict
+from typing import Final
 
 import numpy as np
 
+from laxity.bench_results import IntervalMetric
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
@@ -29,16 +30,6 @@ MANY_JOBS: Final = 1_000  # in the decision that is timed
 TIMES: Final = 15
 
 
-class PairedFigure(TypedDict):
-    """A figure, what it is compared with, and between what it lies in 95 % of the draws."""
-
-    value: float
-    unit: str
-    baseline: float | None
-    low: float | None
-    high: float | None
-
-
 @dataclass(frozen=True, slots=True)
 class BenchSetting:
     """Traces for a cluster of `nodes`; each policy decides about all of them."""
@@ -53,7 +44,7 @@ def make_traces(tables: Tables, mix: ArrivalMix, seeds: Sequence[int]) -> list[T
 
 def compare_policies(
     setting: BenchSetting, learned: str, *, tell: Callable[[int], None] = lambda _: None
-) -> dict[str, PairedFigure]:
+) -> dict[str, IntervalMetric]:
     """jct_vs_RIVAL: mean JCT of `learned` / the rival's; `baseline` is the rival's, in seconds."""
     jct_s = {}
     for name in (learned, *RIVALS):
@@ -74,7 +65,7 @@ def mean_jct_s(trace: Trace, policy: str, setting: BenchSetting) -> float:
     return mean_s
 
 
-def _ratio(ours_s: Floats, theirs_s: Floats) -> PairedFigure:
+def _ratio(ours_s: Floats, theirs_s: Floats) -> IntervalMetric:
     draw = np.random.default_rng(0)
     rows = draw.integers(len(ours_s), size=(DRAWS, len(ours_s)))
     ratios = ours_s[rows].mean(1) / theirs_s[rows].mean(1)
@@ -88,7 +79,7 @@ def _ratio(ours_s: Floats, theirs_s: Floats) -> PairedFigure:
     }
 
 
-def time_decision(tables: Tables, learned: str) -> PairedFigure:
+def time_decision(tables: Tables, learned: str) -> IntervalMetric:
     """Median CPU milliseconds of a decision about 1,000 waiting jobs; `baseline`: Optimus's."""
     ours, theirs = (_decision_ms(tables, name) for name in (learned, "optimus"))
     return {"value": ours, "unit": "ms", "baseline": theirs, "low": None, "high": None}

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity_scheduler.simulate.tables import Table, Tables
+from laxity_scheduler.simulate.tables import Tables, ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 MOST_ASKED: Final = 8
@@ -59,7 +59,7 @@ def make_trace(tables: Tables, mix: ArrivalMix, *, seed: int) -> Trace:
     return Trace(f"made[{mix.jobs} jobs, load {mix.load:g}, seed {seed}]", tuple(jobs))
 
 
-def _draw_width(table: Table, draw: np.random.Generator) -> int:
+def _draw_width(table: ThroughputTable, draw: np.random.Generator) -> int:
     """One of the widths worth having, up to 8."""
     levels = [level for level in table.levels if level <= MOST_ASKED] or list(table.levels[:1])
     return levels[int(draw.integers(len(levels)))]

@@ -28,7 +28,7 @@ from laxity_scheduler.qos.pending_releases import PendingReleases
 
 
 @dataclass(frozen=True)
-class Rules:
+class QosParameters:
     """The free parameters of the QoS policy (algorithms.md 3); durations in seconds."""
 
     theta: float = 0.15  # a job gives workers back only if ahead by this share of its window
@@ -59,7 +59,7 @@ class Start:
 class DecisionContext:
     """A snapshot being decided."""
 
-    def __init__(self, state: ClusterState, forecasts: Forecasts, rules: Rules) -> None:
+    def __init__(self, state: ClusterState, forecasts: Forecasts, rules: QosParameters) -> None:
         self.state, self.forecasts, self.rules = state, forecasts, rules
         self.judge = Judge(state, forecasts, rules.terms)
         self.ledger = Ledger.of(state)

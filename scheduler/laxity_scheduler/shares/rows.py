@@ -80,7 +80,7 @@ class Columns:
         )
 
 
-class Rows:
+class ShareRows:
     """Remembers what was read of each row, for one predictor."""
 
     def __init__(self, predictor: Predictor) -> None:

@@ -23,7 +23,7 @@ from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
 from laxity_scheduler.shares.promises import promise_jobs
-from laxity_scheduler.shares.rows import Columns, Rows
+from laxity_scheduler.shares.rows import Columns, ShareRows
 from laxity_scheduler.shares.starts import start_jobs
 from laxity_scheduler.shares.waits import with_waits
 
@@ -72,11 +72,11 @@ class ShareRule:
 
 def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
     """The rule as a policy. Rows of the last predictor are kept; the answers do not depend on it."""
-    memory: list[Rows] = []
+    memory: list[ShareRows] = []
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         if not memory or memory[0].predictor is not predictor:
-            memory[:] = [Rows(predictor)]
+            memory[:] = [ShareRows(predictor)]
         own = without_loans(state)  # the rule knows one pool, and promises rest on it
         return _Decision(own.in_submission_order, rule, memory[0]).plan()
 
@@ -87,13 +87,13 @@ def verdicts_of(
     rule: ShareRule,
 ) -> Callable[[ClusterState, Predictor], tuple[Promised | Forecasted | Refuse, ...]]:
     """What the rule tells those who ask, and nothing else: see `share_admission`."""
-    memory: list[Rows] = []
+    memory: list[ShareRows] = []
 
     def verdicts(
         state: ClusterState, predictor: Predictor
     ) -> tuple[Promised | Forecasted | Refuse, ...]:
         if not memory or memory[0].predictor is not predictor:
-            memory[:] = [Rows(predictor)]
+            memory[:] = [ShareRows(predictor)]
         own = without_loans(state)
         return _Decision(own.in_submission_order, rule, memory[0]).verdicts()
 
@@ -103,7 +103,7 @@ def verdicts_of(
 class _Decision:
     """One decision: columns, the loop, and its answer as decisions with reasons."""
 
-    def __init__(self, state: ClusterState, rule: ShareRule, rows: Rows) -> None:
+    def __init__(self, state: ClusterState, rule: ShareRule, rows: ShareRows) -> None:
         self.state, self.rule = state, rule
         self.ledger = Ledger.of(state)
         self.jobs = [job for job in state.jobs if _movable(job) and _may_run(state, job)]

@@ -26,7 +26,7 @@ from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.tables import Table, load_tables
+from laxity_scheduler.simulate.tables import ThroughputTable, load_tables
 from laxity_scheduler.simulate.trace_lookup import SAMPLES
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld
@@ -166,7 +166,7 @@ def _choose_elastic(jobs: Sequence[GroundTruth], gpus: set[int], draw: Random) -
     return chosen | set(small[: count - len(chosen)])
 
 
-def _make_elastic(job: GroundTruth, table: Table) -> GroundTruth:
+def _make_elastic(job: GroundTruth, table: ThroughputTable) -> GroundTruth:
     """The job with twice its workers as another width."""
     least = job.widths[0]
     one_s = job.epoch_s[least]

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity_scheduler.simulate.tables import Table, Tables
+from laxity_scheduler.simulate.tables import Tables, ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 BATCH_S: Final = 3600.0
@@ -65,7 +65,7 @@ def generate(mix: Mix, *, seed: int) -> Trace:
     factor = draw.uniform(mix.tightest, mix.loosest, size=mix.jobs)
     free = draw.random(mix.jobs) < mix.best_effort
     speeds = tuple(level / (1.0 + mix.serial * (level - 1)) for level in mix.levels)
-    table = Table(tuple(mix.levels), speeds)
+    table = ThroughputTable(tuple(mix.levels), speeds)
     jobs = []
     for row in range(mix.jobs):
         gpus = int(gpus_asked[row])

@@ -17,7 +17,7 @@ class TableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ThroughputTable:
     """Iterations/s at each measured GPU count, in order of GPU count."""
 
     gpus: tuple[int, ...]
@@ -41,16 +41,16 @@ class Table:
             raise KeyError(gpus) from None
 
 
-Tables = Mapping[tuple[str, int], Table]  # by (model, global batch size)
+Tables = Mapping[tuple[str, int], ThroughputTable]  # by (model, global batch size)
 
 
-def load_tables(folder: Path) -> dict[tuple[str, int], Table]:
+def load_tables(folder: Path) -> dict[tuple[str, int], ThroughputTable]:
     """All `MODEL.csv` of a folder. TableError names file, line and cell that are wrong."""
     files = sorted(folder.glob("*.csv"))
     if not files:
         message = f"no throughput tables (MODEL.csv) in {folder}"
         raise TableError(message)
-    tables: dict[tuple[str, int], Table] = {}
+    tables: dict[tuple[str, int], ThroughputTable] = {}
     for path in files:
         rows = _rows(path)
         counts = _counts(path, rows[0][1] if rows else [""])
@@ -108,7 +108,7 @@ def _whole(text: str) -> int | None:
     return int(value) if 0 < value < math.inf and value == int(value) else None
 
 
-def _table(path: Path, number: int, counts: tuple[int, ...], row: list[str]) -> Table:
+def _table(path: Path, number: int, counts: tuple[int, ...], row: list[str]) -> ThroughputTable:
     measured: dict[int, float] = {}
     for gpus, cell in zip(counts, row[1:], strict=False):
         try:
@@ -122,4 +122,4 @@ def _table(path: Path, number: int, counts: tuple[int, ...], row: list[str]) -> 
         if speed > 0:
             measured[gpus] = speed
     ordered = sorted(measured)
-    return Table(tuple(ordered), tuple(measured[gpus] for gpus in ordered))
+    return ThroughputTable(tuple(ordered), tuple(measured[gpus] for gpus in ordered))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
-from laxity_scheduler.simulate.tables import Table, Tables
+from laxity_scheduler.simulate.tables import Tables, ThroughputTable
 from laxity_scheduler.simulate.trace_fields import (
     read_accounting,
     read_instant,
@@ -49,7 +49,7 @@ class TraceJob:
     model: str = ""
     batch_size: int | None = None
     iterations: float = 0.0
-    table: Table | None = None
+    table: ThroughputTable | None = None
     namespace: str = "default"
     value_steps: tuple[tuple[float, float], ...] = ()
 

@@ -19,9 +19,9 @@ from laxity_scheduler.chains.cluster_loop import (
     PENDING,
     RUNNING,
     STARTED,
-    ClusterState,
+    BatchState,
     Jobs,
-    Rules,
+    RuleNumbers,
 )
 from laxity_scheduler.chains.snapshot_loop import take_snapshot
 from laxity_scheduler.frame.arrays import Ints
@@ -34,7 +34,7 @@ LONGEST_S: Final = 14 * 86_400.0  # a job without a time limit counts as one of 
 class SuccessorShape:
     """What is to be submitted, and the cluster that it is planned on."""
 
-    rules: Rules
+    rules: RuleNumbers
     nodes: int
     limit_s: float
 
@@ -74,13 +74,13 @@ def snapshot_queue(
     return take_snapshot(jobs, state, shape.rules, shape.nodes, limit)
 
 
-def _state(start: Ints, waiting: int, running: int, recent: int) -> ClusterState:
+def _state(start: Ints, waiting: int, running: int, recent: int) -> BatchState:
     """Rows are in this order: those that wait, those that run, the starts before."""
     counts = np.zeros(6, dtype=np.int64)
     counts[NOW], counts[PENDING], counts[RUNNING], counts[STARTED] = 0, waiting, running, recent
     rows = np.arange(len(start), dtype=np.int64)
     before = waiting + running
-    return ClusterState(rows[:waiting], rows[waiting:before], start, rows[before:], counts)
+    return BatchState(rows[:waiting], rows[waiting:before], start, rows[before:], counts)
 
 
 def _submitted_at(row: QueueRow) -> float:

@@ -164,7 +164,7 @@ def test_a_policy_that_fails_is_told_as_that_and_names_nobody(
     with staged(tmp_path, MemoryWorld(2)) as stage:
         stage.submit("a", deadline="1h", widths="1")
         before = stage.until("default/a", lambda view: view["workers"] == 1, "running")
-        stage.service.policy = failing
+        stage.service.policies.decide = failing
         answers = [
             stage.http.post("/v1/whatif", json=manifest("b", deadline="1h", widths="1")),
             stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "2h"}),

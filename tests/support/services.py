@@ -22,6 +22,7 @@ from laxity_scheduler.notifications.outbox import Sink
 from laxity_scheduler.policies import qos
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
 from tests.support.builders import SECRET, TOKEN, Curve, bearer
@@ -122,7 +123,7 @@ def staged(
     world: MemoryWorld,
     *,
     predictor: Curve | None = None,
-    policy: Policy = qos.decide,
+    policy: Policy | PolicyInForce = qos.decide,
     listeners: Sequence[Sink] = (),
     tokens: Tokens | None = None,
     **settings: Any,

@@ -111,7 +111,7 @@ def test_what_a_rejected_job_runs_on_is_given_to_nobody(tmp_path: Path) -> None:
         stage.submit("bad", deadline="1h", widths="1")
         stage.until("default/bad", lambda view: view["workers"] == 1, "running")
         policy.answer = raising
-        stage.service.policy = policy
+        stage.service.policies.decide = policy
         submit_together(stage, "a", "b")
         wait_until(lambda: "default/bad" in stage.world.rejected, "a rejection")
         stage.until("default/a", lambda view: view["workers"] == 1, "running")
@@ -131,7 +131,7 @@ def test_a_rejected_job_is_decided_on_again_once_its_object_has_changed(tmp_path
         wait_until(lambda: policy.decided > decided, "another decision")
         tried_in_vain = dict(stage.world.rejected)
         policy.answer = lambda _job: Plan()
-        stage.service.policy = qos.decide
+        stage.service.policies.decide = qos.decide
         stage.world.annotate("default/bad", {names.DEADLINE: "2h", names.VERDICT: None})
         stage.world.wake()
         stage.until("default/bad", lambda view: view["workers"] == 1, "running")
@@ -197,7 +197,7 @@ def test_a_policy_that_fails_on_every_job_refuses_none_and_makes_the_service_unr
         wait_until(lambda: bool(stage.service.failure_streak.alarm), "three failed cycles")
         unready = stage.http.get("/readyz")
         listed = stage.http.get("/v1/jobs").json()["jobs"]
-        stage.service.policy = qos.decide
+        stage.service.policies.decide = qos.decide
         for name in waiting:
             stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")
         wait_until(lambda: not stage.service.failure_streak.alarm, "a good cycle")
@@ -219,7 +219,7 @@ def test_a_policy_that_begins_to_fail_on_running_jobs_leaves_them_and_starts_oth
         submit_together(stage, *running)
         for name in running:
             stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")
-        stage.service.policy = policy
+        stage.service.policies.decide = policy
         submit_together(stage, "honest")
         stage.until("default/honest", lambda view: view["workers"] == 1, "running")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from laxity_scheduler.allocation.ranking import is_movable
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
@@ -69,6 +70,13 @@ def widen_by_least_share(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts
         return 1.0 / (workers * job.gpus_per_worker) if more == following else 0.0
 
     return widen_by_gain(jobs, purse, least_share)
+
+
+WidthRule = Callable[[Sequence[Job], Purse, Forecasts], dict[str, int]]
+TEACHERS: Final[dict[str, WidthRule]] = {  # whom a policy can learn from, and fall back to
+    "optimus": widen_by_time_saved,
+    "drf": widen_by_least_share,
+}
 
 
 def _push_best_step(

@@ -197,7 +197,9 @@ class JobService:
         last_state, predictor = self._service.last_snapshot
         try:
             with self._service.deciding:
-                return decide_whatif(state or last_state, row, predictor, self._service.policy)
+                return decide_whatif(
+                    state or last_state, row, predictor, self._service.policies.decide
+                )
         except Exception as error:
             LOG.exception("no verdict on %s: the policy fails", row.id, extra={"job": row.id})
             raise Problem(503, "policy_fails", POLICY_FAILS) from error

@@ -6,19 +6,14 @@ fit, to stop is right. So the teacher's order among them need not be known, and 
 (DL2 has none: algorithms.md 6.9).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats, Predictor
-from laxity_scheduler.allocation.surplus import (
-    budget_of_jobs,
-    resizable_jobs,
-    widen_by_least_share,
-    widen_by_time_saved,
-)
+from laxity_scheduler.allocation.surplus import TEACHERS, budget_of_jobs, resizable_jobs
 from laxity_scheduler.allocation.transition import plan_transition
 from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.remaining import Forecasts
@@ -32,7 +27,6 @@ from laxity_scheduler.learned.job_features import (
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.promising.regions import Purse
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.ground_truth import ground_truths
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
@@ -41,8 +35,6 @@ from laxity_scheduler.simulate.run import nodes_of
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld
 
-Rule = Callable[[Sequence[Job], Purse, Forecasts], dict[str, int]]
-TEACHERS: Final[dict[str, Rule]] = {"optimus": widen_by_time_saved, "drf": widen_by_least_share}
 MOST_CHOICES: Final = 4  # of one decision, drawn at random; and its stop
 
 

@@ -21,9 +21,11 @@ from laxity_scheduler.live import LiveWorld, Report, WorldModule
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
+from laxity_scheduler.process.learned_models import read_model
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store
 
@@ -65,7 +67,7 @@ def open_service(
             store=store,
             learning=learner if store.is_exclusive else RefreshingLearner(history, learner),
             report_of=history.report,
-            policy=find_policy(settings.policy),
+            policy=open_policy(settings, store),
             feedback=Feedback(history, learner),
             leads=leads
             if store.is_exclusive
@@ -218,6 +220,17 @@ def world_module(name: str) -> WorldModule:
     if name not in worlds:
         raise SettingsError(f"world {name!r} is not installed; known: {', '.join(sorted(worlds))}")
     return cast("WorldModule", import_module(worlds[name].module))
+
+
+def open_policy(settings: Settings, store: Store) -> PolicyInForce:
+    """The policy of the settings; a learned one is guarded by its teacher."""
+    in_force = PolicyInForce(
+        settings.policy, find_policy(settings.policy), find_policy=find_policy, store=store
+    )
+    model = read_model(settings.policy)
+    if model is not None:
+        in_force.offer(model)
+    return in_force
 
 
 def find_policy(name: str) -> Policy:

@@ -36,6 +36,8 @@ from laxity_scheduler.service.job_faults import error_text
 from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
+from laxity_scheduler.service.policy_in_force import PolicyInForce
+from laxity_scheduler.service.policy_watch import PolicyWatch
 from laxity_scheduler.service.publisher import Notifications, Publisher
 from laxity_scheduler.service.settings import DAY_S, Settings
 from laxity_scheduler.service.view_cache import ViewCache
@@ -95,7 +97,7 @@ class Service:
         store: Store,
         learning: PredictorSource,
         report_of: Callable[[str], Report],
-        policy: Policy,
+        policy: Policy | PolicyInForce,
         feedback: Feedback | None = None,
         notifications: Notifications | None = None,
         leads: Callable[[], bool] = lambda: True,
@@ -103,12 +105,15 @@ class Service:
         self.settings = settings
         self.world = world
         self.store = store
-        self.policy = policy
+        self.policies = (
+            policy if isinstance(policy, PolicyInForce) else PolicyInForce(settings.policy, policy)
+        )
         self.notifier = Notifier()
         self.metrics = Metrics()
         self.loan_orders = LoanOrders()
         self.view_cache = ViewCache(store.load_jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
+        self._watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
         self.leading = False
@@ -191,6 +196,7 @@ class Service:
     def _run_cycle(self) -> None:
         began = time.perf_counter()
         leads, plan = False, Plan()
+        self.policies.begin_cycle()
         self._policy_fault, self._rejected = "", frozenset()
         try:
             leads = self._ensure_leading()
@@ -202,6 +208,7 @@ class Service:
                 if leads:
                     state, plan = self._decide_and_journal(snapshot, predictor)
                     self.world.carry_out(plan)
+                    self._watch.observe(state, predictor)
             finally:
                 self.state, self.predictor = state, predictor
                 self._publisher.publish(
@@ -275,7 +282,7 @@ class Service:
         gc.disable()  # a collection in the middle of a decision costs more than the decision
         try:
             with self.deciding:
-                plan = with_follow_ups(self.policy)(state, predictor)
+                plan = with_follow_ups(self.policies.decide)(state, predictor)
                 plan.check(state)
         finally:
             gc.enable()
@@ -297,7 +304,7 @@ class Service:
         self.world.expect(plan)  # connections open while the journal waits for its disk
         self._journal.write_cycle(
             state, plan, predictor,
-            policy=self.settings.policy, decided_s=judged.decided_s, text=text.text,
+            policy=self.policies.name, decided_s=judged.decided_s, text=text.text,
         )  # fmt: skip
         # A job that is decided on may be newer than what the view cache has seen.
         uids = partial(_uids_by_id, self.world.jobs() if plan.decisions else ())

@@ -17,6 +17,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.job_faults import JobFaults
 from laxity_scheduler.service.loan_metrics import LoanMetrics
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
+from laxity_scheduler.service.policy_metrics import PolicyMetrics
 from laxity_scheduler.service.view_cache import ViewChange
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -117,6 +118,7 @@ class Metrics:
                 setattr(self, name, family.register(self.registry))
         self.namespaces = NamespaceMetrics()
         self.loans = LoanMetrics(self.registry)
+        self.policies = PolicyMetrics(self.registry)
         self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 

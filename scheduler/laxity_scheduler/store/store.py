@@ -28,6 +28,7 @@ from laxity_scheduler.store.tables import (
     CycleRow,
     DecisionRow,
     EndedLoans,
+    FallbackRow,
     JobRow,
     LeaderRow,
     LoanRow,
@@ -35,6 +36,7 @@ from laxity_scheduler.store.tables import (
     PendingRow,
     PredictorRow,
     ServiceTable,
+    ShadowRow,
     VerdictRow,
 )
 
@@ -231,6 +233,11 @@ class Store:
         with self._open_session() as session:
             return list(session.exec(query))
 
+    def load_fallback(self, digest: str) -> FallbackRow | None:
+        """Why a learned policy with these weights does not decide; None if it may."""
+        with self._open_session() as session:
+            return session.get(FallbackRow, digest)
+
     def load_jobs(self) -> list[JobRow]:
         """All jobs ever seen and not yet forgotten."""
         with self._open_session() as session:
@@ -242,6 +249,7 @@ class Store:
             start = self._full_at_or_before(session, cycles_before)
             session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
             session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
+            session.exec(delete(ShadowRow).where(col(ShadowRow.cycle) < start))
             used = select(CycleRow.predictor)
             session.exec(delete(PredictorRow).where(col(PredictorRow.version).not_in(used)))
             gone = select(JobRow.uid).where(col(JobRow.finished_at) < ended_before)

@@ -9,7 +9,7 @@ jobs that end earn no reward any more. Updates are on the latest episode; there 
 that is kept is the best of those tried on validation seeds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,19 +23,11 @@ from laxity_scheduler.learned.job_features import (
     stop_rows,
 )
 from laxity_scheduler.learned.scoring_net import ScoringNet, masked_softmax
-from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.slot_environment import (
-    MOST_SLOTS,
-    SlotCluster,
-    mean_jct_in_slots,
-)
+from laxity_scheduler.policy_training.slot_environment import MOST_SLOTS, SlotCluster
+from laxity_scheduler.policy_training.training_worlds import draw_world, validate
 from laxity_scheduler.simulate.tables import Tables
 
 ENTROPY: Final = 0.01
-SIZES: Final = (8, 16, 32)
-LOADS: Final = (0.5, 0.8, 1.1)
-JOBS: Final = 40
-VALIDATION_SEEDS: Final = range(20_000, 20_003)
 ROUNDS_BETWEEN_TRIALS: Final = 10
 
 
@@ -98,17 +90,6 @@ def run_episode(
     return records
 
 
-def validate(tables: Tables, net: ScoringNet, seeds: Sequence[int] = VALIDATION_SEEDS) -> float:
-    """Mean JCT over loads and seeds, each relative to its jobs' run time at the width asked for."""
-    ratios = []
-    for seed in seeds:
-        for load in LOADS:
-            jobs = make_trace(tables, ArrivalMix(JOBS, 16, load), seed=seed).jobs
-            asked_s = float(np.mean([job.duration_s for job in jobs]))
-            ratios.append(mean_jct_in_slots(jobs, 16, net) / asked_s)
-    return float(np.mean(ratios))
-
-
 def reinforce(
     tables: Tables,
     start: ScoringNet,
@@ -124,10 +105,9 @@ def reinforce(
     learner = torch_net.PolicyGradient(start, entropy=ENTROPY)
     best, tried = start, [validate(tables, start)]
     for number in range(1, rounds + 1):
-        mix = ArrivalMix(JOBS, int(draw.choice(SIZES)), float(draw.choice(LOADS)))
-        jobs = make_trace(tables, mix, seed=int(draw.integers(10_000))).jobs
+        jobs, gpus = draw_world(tables, draw)
         net = learner.policy()
-        records = run_episode(SlotCluster(jobs, mix.gpus), net, draw)
+        records = run_episode(SlotCluster(jobs, gpus), net, draw)
         learner.update(records, draw)
         if number % ROUNDS_BETWEEN_TRIALS == 0:
             policy = learner.policy()

@@ -11,6 +11,7 @@ from laxity.cli.exit_codes import FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
 
 TEACHER_NAMES = ("optimus", "drf")
+IMPROVEMENTS = ("evolution", "gradients", "none")
 
 TeacherOption = Annotated[
     str,
@@ -26,10 +27,16 @@ UpdatesOption = Annotated[int, typer.Option(min=1, help="Batches of 256 choices.
 WorldsOption = Annotated[
     int, typer.Option(min=1, help="Simulated worlds of each of 16 sizes and loads.")
 ]
-ImitateOnlyOption = Annotated[
-    bool, typer.Option("--imitate-only", help="No policy gradients after the teacher.")
+ImproveOption = Annotated[
+    str,
+    typer.Option(
+        help=f"How the net gets better than its teacher: {', '.join(IMPROVEMENTS)}.",
+        autocompletion=completing(lambda: IMPROVEMENTS),
+    ),
 ]
-RoundsOption = Annotated[int, typer.Option(min=1, help="Episodes of policy gradients.")]
+RoundsOption = Annotated[
+    int, typer.Option(min=1, help="Steps of evolution, or episodes of policy gradients.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
@@ -41,8 +48,8 @@ def policy(
     seed: SeedOption = 1,
     updates: UpdatesOption = 1_500,
     worlds: WorldsOption = 2,
-    imitate_only: ImitateOnlyOption = False,
-    rounds: RoundsOption = 120,
+    improve: ImproveOption = "evolution",
+    rounds: RoundsOption = 60,
     json_: JsonOption = False,
 ) -> None:
     """Learn a policy in simulated clusters; `--policy learned:FILE` schedules by it."""
@@ -50,10 +57,13 @@ def policy(
     if teacher not in TEACHER_NAMES:
         message = f"unknown teacher {teacher!r}: one of {', '.join(TEACHER_NAMES)}"
         raise CommandError(message, code=USAGE)
+    if improve not in IMPROVEMENTS:
+        message = f"unknown improvement {improve!r}: one of {', '.join(IMPROVEMENTS)}"
+        raise CommandError(message, code=USAGE)
     net, figures = imitate_teacher(known, teacher, seed=seed, updates=updates, worlds=worlds)
-    about = {"teacher": teacher, "seed": seed, "tables": tables.name}
-    if not imitate_only:
-        net, more = improve_in_slots(known, net, seed=seed, rounds=rounds)
+    about = {"teacher": teacher, "seed": seed, "tables": tables.name, "improved_by": improve}
+    if improve != "none":
+        net, more = improve_in_slots(known, net, improve, seed=seed, rounds=rounds)
         figures |= more
     write_policy(net, about | figures, out)
     lines = [f"{name:<26} {value:>12,.4g}" for name, value in figures.items()]
@@ -74,13 +84,15 @@ def imitate_teacher(
 
 
 def improve_in_slots(
-    tables: Any, net: Any, *, seed: int, rounds: int
+    tables: Any, net: Any, way: str, *, seed: int, rounds: int
 ) -> tuple[Any, dict[str, float]]:
     """The best net on validation seeds, and the slowdowns there; progress on stderr."""
+    from laxity_scheduler.policy_training.evolution import evolve
     from laxity_scheduler.policy_training.reinforcement import reinforce
 
-    with typer.progressbar(length=rounds, label="policy gradients", file=sys.stderr) as bar:
-        best, tried = reinforce(tables, net, seed=seed, rounds=rounds, tell=bar.update)
+    improve = evolve if way == "evolution" else reinforce
+    with typer.progressbar(length=rounds, label=way, file=sys.stderr) as bar:
+        best, tried = improve(tables, net, seed=seed, rounds=rounds, tell=bar.update)
     return best, {"rounds": rounds, "slowdown_of_imitation": tried[0], "slowdown": min(tried)}
 
 

@@ -1,0 +1,96 @@
+"""Improvement by evolution strategies (Salimans et al. 2017, section 2): no gradient, no critic, no torch.
+
+    gain(net) = - mean over worlds of log(mean JCT of the net / mean JCT of the net they came from)
+    step      = mean over pairs of (rank of + less rank of -) x direction, by Adam
+
+Whole worlds are judged, by what is wanted of them: policy gradients judge a slot by itself, and so
+miss what a decision does to the jobs that come later (our own choice beside DL2's, algorithms.md 6.6).
+Nets are changed in mirrored pairs, by a share of each layer's spread, and all meet the same worlds.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.policy_training.slot_environment import mean_jct_in_slots
+from laxity_scheduler.policy_training.training_worlds import draw_world, validate
+from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.traces import TraceJob
+
+PAIRS: Final = 12
+WORLDS: Final = 3
+CHANGE: Final = 0.1  # of a layer's spread, in a trial
+RATE: Final = 0.05  # of a layer's spread, in a step
+LEAST_SPREAD: Final = 0.01
+MOMENTUM, SQUARES = 0.9, 0.99
+ROUNDS_BETWEEN_TRIALS: Final = 10
+
+World = tuple[Sequence[TraceJob], int]
+
+
+def evolve(
+    tables: Tables,
+    start: ScoringNet,
+    *,
+    seed: int,
+    rounds: int,
+    tell: Callable[[int], None] = lambda _: None,
+) -> tuple[ScoringNet, list[float]]:
+    """The best net of those tried, and what each scored on the validation seeds (`start` first)."""
+    draw = np.random.default_rng(seed)
+    best, tried = start, [validate(tables, start)]
+    numbers, spread = flatten(start), layer_spread(start)
+    slope, square = np.zeros_like(numbers), np.zeros_like(numbers)
+    for number in range(1, rounds + 1):
+        worlds = [draw_world(tables, draw) for _ in range(WORLDS)]
+        directions = draw.standard_normal((PAIRS, len(numbers)))
+        uphill = _find_uphill(unflatten(numbers, start), CHANGE * spread * directions, worlds)
+        step = (uphill[:, None] * directions).mean(axis=0)
+        slope = MOMENTUM * slope + (1.0 - MOMENTUM) * step
+        square = SQUARES * square + (1.0 - SQUARES) * step**2
+        scaled = np.sqrt(square / (1.0 - SQUARES**number)) + 1e-8
+        numbers = numbers + RATE * spread * slope / (1.0 - MOMENTUM**number) / scaled
+        if number % ROUNDS_BETWEEN_TRIALS == 0:
+            net = unflatten(numbers, start)
+            tried.append(validate(tables, net))
+            best = net if tried[-1] == min(tried) else best
+        tell(1)
+    return best, tried
+
+
+def _find_uphill(net: ScoringNet, changes: Floats, worlds: Sequence[World]) -> Floats:
+    """Shape (PAIRS,): how much better the net is with a change than with its mirror image, in ranks."""
+    now_s = [mean_jct_in_slots(jobs, gpus, net) for jobs, gpus in worlds]
+    numbers = flatten(net)
+    gains = []
+    for change in changes:
+        for changed in (numbers + change, numbers - change):
+            other = unflatten(changed, net)
+            jct_s = [mean_jct_in_slots(jobs, gpus, other) for jobs, gpus in worlds]
+            gains.append(-float(np.mean(np.log(np.array(jct_s) / now_s))))
+    ranks = np.sign(np.subtract.outer(gains, gains)).mean(axis=1) / 2.0  # equal ones share theirs
+    return np.asarray(ranks[0::2] - ranks[1::2])
+
+
+def flatten(net: ScoringNet) -> Floats:
+    """All weights and biases in one row, (W,)."""
+    return np.concatenate([array.ravel() for array in net.arrays().values()])
+
+
+def unflatten(numbers: Floats, like: ScoringNet) -> ScoringNet:
+    """The net of such layers with these weights and biases."""
+    arrays, begin = {}, 0
+    for name, array in like.arrays().items():
+        arrays[name] = numbers[begin : begin + array.size].reshape(array.shape)
+        begin += array.size
+    return ScoringNet.from_arrays(arrays, like.weights[0].shape[0])
+
+
+def layer_spread(net: ScoringNet) -> Floats:
+    """Shape (W,): the standard deviation of the layer that a number belongs to."""
+    return np.concatenate(
+        [np.full(array.size, max(LEAST_SPREAD, array.std())) for array in net.arrays().values()]
+    )

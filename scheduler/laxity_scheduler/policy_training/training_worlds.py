@@ -1,0 +1,55 @@
+"""The clusters that a net is improved in, and those that say how good it has become.
+
+Curves are varied as well (our own): a net that has seen one kind of hardware only takes its curves for
+the law. The speeds of a varied curve are the measured ones, relative to the least width, to the power e.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_scheduler.policy_training.slot_environment import mean_jct_in_slots
+from laxity_scheduler.simulate.tables import Tables, ThroughputTable
+from laxity_scheduler.simulate.traces import TraceJob
+
+JOBS: Final = 40
+SIZES: Final = (8, 16, 32, 64)
+LOADS: Final = (0.5, 0.7, 0.9, 1.1, 1.4)
+EXPONENTS: Final = (0.6, 1.2)  # of the speed-ups, drawn evenly between
+VALIDATION_SEEDS: Final = range(20_000, 20_003)
+VALIDATION_LOADS: Final = (0.5, 0.8, 1.1)
+VALIDATION_EXPONENTS: Final = (0.75, 1.0, 1.15)
+VALIDATION_GPUS: Final = 16
+
+
+def draw_world(tables: Tables, draw: np.random.Generator) -> tuple[Sequence[TraceJob], int]:
+    """Jobs with varied curves, and the GPUs of their cluster."""
+    varied = {
+        key: vary_curve(table, float(draw.uniform(*EXPONENTS))) for key, table in tables.items()
+    }
+    mix = ArrivalMix(JOBS, int(draw.choice(SIZES)), float(draw.choice(LOADS)))
+    return make_trace(varied, mix, seed=int(draw.integers(10_000))).jobs, mix.gpus
+
+
+def vary_curve(table: ThroughputTable, exponent: float) -> ThroughputTable:
+    """The same widths and the same speed at the least one; above 1 it scales better."""
+    least = table.iterations_per_s[0]
+    speeds = [least * (speed / least) ** exponent for speed in table.iterations_per_s]
+    return ThroughputTable(table.gpus, tuple(speeds))
+
+
+def validate(tables: Tables, net: ScoringNet) -> float:
+    """Mean JCT over exponents, loads and seeds, each relative to the run time at the width asked for."""
+    ratios = []
+    for exponent in VALIDATION_EXPONENTS:
+        varied = {key: vary_curve(table, exponent) for key, table in tables.items()}
+        for seed in VALIDATION_SEEDS:
+            for load in VALIDATION_LOADS:
+                mix = ArrivalMix(JOBS, VALIDATION_GPUS, load)
+                jobs = make_trace(varied, mix, seed=seed).jobs
+                asked_s = float(np.mean([job.duration_s for job in jobs]))
+                ratios.append(mean_jct_in_slots(jobs, mix.gpus, net) / asked_s)
+    return float(np.mean(ratios))

@@ -113,7 +113,7 @@ class Service:
         self.loan_orders = LoanOrders()
         self.view_cache = ViewCache(store.load_jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
-        self._watch = PolicyWatch(self.policies, self.metrics, self.deciding)
+        self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
         self.leading = False
@@ -208,7 +208,7 @@ class Service:
                 if leads:
                     state, plan = self._decide_and_journal(snapshot, predictor)
                     self.world.carry_out(plan)
-                    self._watch.observe(state, predictor)
+                    self.watch.observe(state, plan, predictor)
             finally:
                 self.state, self.predictor = state, predictor
                 self._publisher.publish(

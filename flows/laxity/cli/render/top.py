@@ -48,6 +48,9 @@ def cluster_line(answer: Mapping[str, Any]) -> Text:
     line = Text(f"{total - free} of {total} GPUs busy", style="bold")
     line.append(loan_text(answer))
     line.append(f"   policy {answer.get('policy', '?')}", style="dim")
+    learned = answer.get("learned") or {}
+    if learned.get("fallback"):
+        line.append(f" in place of {learned['learned']}", style="yellow")
     if answer.get("world") == "local":
         line.append("   on this machine a worker counts as a GPU", style="dim")
     return line
@@ -62,6 +65,21 @@ def loan_text(answer: Mapping[str, Any]) -> str:
     if loans["wanted_gpus"]:
         text += f", {loans['wanted_gpus']:g} wanted back"
     return text
+
+
+def policy_lines(answer: Mapping[str, Any]) -> list[Text]:
+    """Why a teacher decides in place of a learned policy, and what a shadow would have done."""
+    lines = []
+    learned, shadow = answer.get("learned") or {}, answer.get("shadow")
+    if learned.get("fallback"):
+        lines.append(Text(f"{learned['learned']} does not decide: {learned['fallback']}"))
+    if shadow:
+        text = f"shadow {shadow['policy']} differs in {shadow['differing']} of {count_noun(shadow['cycles'], 'cycle')}"
+        if shadow["decided_trained"]:
+            text += f", its widths would have trained {1 + shadow['gain']:.2f} times as much"
+        text += f"; it fails: {shadow['failure']}" if shadow["failure"] else ""
+        lines.append(Text(text))
+    return lines
 
 
 def promise_line(answer: Mapping[str, Any]) -> Text:

@@ -119,7 +119,7 @@ class JobViews:
             "acting": self._service.leading,
             "failure": self._service.failure,
             "promises": promise_counts(self._service.view_cache.all()),
-            "loans": loan_view(state),
+            "loans": loan_view(state, self._world.demand_history),
         }
 
     def worker_log(self, job_id: str, index: int, tail: int | None) -> str:

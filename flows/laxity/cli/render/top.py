@@ -92,6 +92,18 @@ def promise_line(answer: Mapping[str, Any]) -> Text:
     return Text(f"{count_noun(promised, 'promise')} given: {', '.join(fates)}")
 
 
+def forecast_line(answer: Mapping[str, Any]) -> Text:
+    """How often inference needed no more than was forecast; empty before it could be seen."""
+    loans = answer.get("loans") or {}
+    if loans.get("forecast_coverage") is None:
+        return Text()
+    slots = count_noun(loans["forecast_slots"], "slot")
+    share, minutes = loans["forecast_coverage"], loans["forecast_slot_s"] / 60
+    return Text(
+        f"Inference needed no more than its forecast in {share:.0%} of {slots} of {minutes:g} minutes"
+    )
+
+
 def node_table(answer: Mapping[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("NODE", "POOL", "TYPE"):

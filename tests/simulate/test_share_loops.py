@@ -1,18 +1,21 @@
 """The loops over shares: compiled as in CPython, and against the literal cycle."""
 
 import pickle
+import sys
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import numpy as np
 import pytest
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame import compiled
+from laxity_scheduler.capacity import growing, placement
+from laxity_scheduler.frame import compiled, loops
+from laxity_scheduler.promising import planning
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace
@@ -105,6 +108,34 @@ def test_every_page_with_a_compiled_loop_is_counted() -> None:
         if "\n@jit\n" in page.read_text()
     }
     assert found <= set(compiled.PAGES)
+
+
+def test_only_loops_that_make_and_answer_no_array_leave_references_uncounted() -> None:
+    """What a loop answers belongs to its caller: an array that was not counted would be freed twice."""
+    borrowing = {
+        name
+        for page in (growing, loops, planning, placement)
+        for name, loop in vars(page).items()
+        if isinstance(loop, FunctionType) and compiled.borrows(loop)
+    }
+    assert {"place_all", "take_offers", "site_on", "end_s", "find_steps"} <= borrowing
+    makes, answers = (
+        {"grow", "times_s", "keep_width", "count_before"},
+        {"claimant", "nothing_known"},
+    )
+    assert borrowing.isdisjoint(makes | answers)
+
+
+def test_arrays_are_nobody_elses_after_a_loop_that_only_borrows_them() -> None:
+    nodes = placement.count_nodes([8, 4, 8], [0, 0, 0])
+    lists = (nodes, placement.without_claims([0] * 3, [1]), [[4, 2], [8, 4], [9, 1]], [1, 1, 1])
+    arrays = [compiled._array(part) for part in (*lists, [0] * 20, [0] * 3)]
+    counts = [sys.getrefcount(array) for array in arrays[0][:6]]
+    loop = compiled.compile_loop(placement.place_all)
+    tries, sizes, taken, ends = arrays[2:]
+    assert loop(arrays[0], arrays[1], tries, sizes, False, taken, ends) == 3
+    assert ends.tolist() == [4, 12, 13]
+    assert [sys.getrefcount(array) for array in arrays[0][:6]] == counts
 
 
 def test_a_job_alone_ends_when_it_ends_in_the_literal_cycle() -> None:

@@ -118,9 +118,9 @@ def place_growth(
     for slot in range(min(jobs.ends[job], len(jobs.idle))):
         if jobs.idle[slot] < more * gpus:
             return False
-    own = jobs.own[jobs.tied[job] : jobs.tied[job + 1]]
-    if len(own):
-        fits = site_on(nodes, rules, job, own, more, gpus, taken, begin)
+    first, last = jobs.tied[job], jobs.tied[job + 1]
+    if first < last:
+        fits = site_on(nodes, rules, job, jobs.own, first, last, more, gpus, taken, begin)
     else:
         fits = site(nodes, rules, job, more, gpus, taken, begin)
     if fits:
@@ -132,11 +132,18 @@ def place_growth(
 def grow(nodes: Nodes, rules: Rules, jobs: Growers, grown: Grown) -> int:
     """Raise the levels of these jobs while GPUs are free. How many steps."""
     job_count, levels = len(jobs.level), jobs.levels
-    offers, steps, end = allocate_offers(job_count * levels * (levels + 1) // 2 + 1), 0, 0
+    offers = allocate_offers(job_count * levels * (levels + 1) // 2 + 1)
     for job in range(job_count):
         add_offers(offers, jobs, job)
     order = np.argsort(offers.key[: offers.counts[0]], kind="mergesort")  # then by job and level
-    following = 0
+    return take_offers(nodes, rules, jobs, grown, offers, order)
+
+
+def take_offers(
+    nodes: Nodes, rules: Rules, jobs: Growers, grown: Grown, offers: Offers, order: Numbers
+) -> int:
+    """The best offer after the other while GPUs are free: the first ones in this order. How many steps."""
+    levels, following, steps, end = jobs.levels, 0, 0, 0
     while nodes.total[0] and (offers.counts[1] or following < len(order)):
         best = int(offers.heap[0])
         if not offers.counts[1] or (

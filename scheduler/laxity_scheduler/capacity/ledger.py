@@ -185,7 +185,8 @@ class Ledger:
     ) -> tuple[str, ...] | None:
         """`place_on` by the rules for one job."""
         own, taken = self.numbers(nodes), [0] * workers
-        if not placement.site_on(self.nodes, rules, 0, own, workers, gpus_per_worker, taken, 0):
+        among = own, 0, len(own)
+        if not placement.site_on(self.nodes, rules, 0, *among, workers, gpus_per_worker, taken, 0):
             return None
         return tuple([self.names[number] for number in taken])
 

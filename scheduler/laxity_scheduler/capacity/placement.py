@@ -251,18 +251,21 @@ def site_on(
     rules: Rules,
     job: int,
     own: Ints,
+    first: int,
+    last: int,
     workers: int,
     gpus: int,
     taken: Ints,
     begin: int,
 ) -> bool:
-    """`site` on these nodes only: where a running job may grow."""
+    """`site` on its own nodes only, which stand in `own` from `first` to `last`: where it may grow."""
     if workers * gpus > most_for(rules, job, gpus):
         return False
     cells, _ = cells_outside(rules, rules.kind[job], gpus, 0, workers)
     for worker in range(begin, begin + workers):
         best = -1
-        for number in own:
+        for place in range(first, last):
+            number = own[place]
             fits = nodes.free[number] >= gpus and (cells >> nodes.cell[number]) & 1
             if fits and (best < 0 or nodes.free[number] < nodes.free[best]):
                 best = number
@@ -271,10 +274,10 @@ def site_on(
             return False
         change_free(nodes, best, -gpus)
         taken[worker] = best
-    first = rules.kind[job] * len(rules.region)
+    kind = rules.kind[job] * len(rules.region)
     for region in range(len(rules.region)):
         held = count_workers_in(nodes, rules.region[region], taken, begin, begin + workers)
-        if not rules.inside[first + region] and held * gpus > rules.spare[region]:
+        if not rules.inside[kind + region] and held * gpus > rules.spare[region]:
             give_back(nodes, taken, begin, begin + workers, gpus)
             return False
     take_nodes(nodes, rules, job, workers, gpus, taken, begin)

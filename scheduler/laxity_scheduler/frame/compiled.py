@@ -7,14 +7,20 @@ Machine code is kept on disk. numba looks at the page of a loop only to see whet
 but a loop holds the code of the loops that it calls, from other pages. So all pages count. They
 count as numba's own version does, which is read first: what follows names types of these pages, and
 cannot be read where one of them is gone.
+
+At each call numba counts the references of each array of each tuple, atomically; where a dozen arrays
+are passed on from loop to loop that took ten times as long as what the loops do. A loop that only
+works on the arrays that it is given (`borrows`) is compiled without that: its caller holds them.
 """
 
+import builtins
+import dis
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 import numpy as np
 
@@ -22,6 +28,7 @@ Loop = TypeVar("Loop", bound=Callable[..., object])
 Found = TypeVar("Found")
 MANY_ROWS: Final = 200  # from so many on machine code is worth its call
 BITS: Final = 60  # of a mask
+NUMBERS: Final = (bool, int, float, None)
 COMPILES: Final = find_spec("numba") is not None
 PAGES: Final = (
     "shares/arrays.py",
@@ -47,11 +54,51 @@ def jit(loop: Loop) -> Loop:
         return loop
     import numba
 
-    compiled = numba.njit(cache=True)(loop)
+    options: dict[str, Any] = {"cache": True}
+    if hasattr(numba.core.options.DefaultOptions, "_nrt"):
+        options["_nrt"] = not borrows(loop)  # where it is not said a loop is as those that call it
+    compiled = numba.njit(**options)(loop)
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if index is not None:
         index._version = f"{numba.__version__} {stamp()}"  # noqa: SLF001 - there is no other way
     return cast("Loop", compiled)
+
+
+def borrows(loop: Callable[..., object]) -> bool:
+    """Whether a loop makes no array and answers numbers, as do all loops that it calls by name.
+
+    All that it names are then numbers, tuples of numbers, such loops, and functions of Python's own;
+    and it works on no slices.
+    """
+    code: Any = getattr(loop, "py_func", loop)
+    steps, known = list(dis.get_instructions(code)), {**vars(builtins), **code.__globals__}
+    names = [step.argval for step in steps if step.opname == "LOAD_GLOBAL"]
+    slices = any("SLICE" in step.opname for step in steps)
+    plain = all(_is_plain(known.get(name, Any)) for name in names)
+    return _answers_numbers(code) and plain and not slices
+
+
+def _is_plain(named: Any) -> bool:
+    return (
+        _are_numbers(named)
+        or _are_numbers(type(named))
+        or getattr(named, "__module__", "") in {"builtins", "math"}
+        or _answers_numbers(getattr(named, "py_func", named))
+    )
+
+
+def _answers_numbers(loop: Any) -> bool:
+    return _are_numbers(getattr(loop, "__annotations__", {}).get("return", Any))
+
+
+def _are_numbers(kind: Any) -> bool:
+    """Whether values of this type hold nothing but numbers."""
+    if any(kind is number for number in NUMBERS):
+        return True
+    parts = get_args(kind) if get_origin(kind) is tuple else ()
+    if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        parts = tuple(kind.__annotations__.values())
+    return bool(parts) and all(map(_are_numbers, parts))
 
 
 def run(loop: Callable[..., Found], rows: int, *args: Any, most_bits: int = 0) -> Found:
@@ -107,5 +154,6 @@ def compile_loop(loop: Loop) -> Loop:
 @cache
 def stamp() -> tuple[Any, ...]:
     """Changes when one of the pages does."""
-    stats = [(Path(__file__).parents[1] / page).stat() for page in PAGES]
+    pages = [Path(__file__), *(Path(__file__).parents[1] / page for page in PAGES)]
+    stats = [page.stat() for page in pages]
     return tuple([(page.st_mtime, page.st_size) for page in stats])

@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from laxity_scheduler.chains import model_file
 from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.features import WINDOW, Windows
 from laxity_scheduler.chains.model_file import Provisioner
@@ -19,6 +20,7 @@ from laxity_scheduler.slurm.chain_loop import ChainLoop, ChainOptions
 from laxity_scheduler.slurm.commands import register
 from laxity_scheduler.slurm.learned_timing import LearnedTiming
 from laxity_scheduler.slurm.queue_snapshot import SuccessorShape, snapshot_queue
+from laxity_scheduler.slurm.script_shape import read_shape
 from laxity_scheduler.slurm.slurm_client import SlurmClient
 from laxity_scheduler.slurm.slurm_tables import QueueRow
 from tests.support.slurm import WHY_NOT, SlurmCluster, until
@@ -74,6 +76,54 @@ def test_a_model_decides_every_ten_minutes_only(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["a.sbatch", "--model", "m.npz", "--interval", "5m"])
 
     assert "--model decides every 10m" in str(answer.exception)
+
+
+@pytest.mark.parametrize(
+    ("directives", "options", "words"),
+    [
+        pytest.param("--time=2:00:00 --nodes=1", [], "not 1 nodes and 2 h", id="another limit"),
+        pytest.param("-t 60\n#SBATCH -N2", [], "not 2 nodes and 1 h", id="another size"),
+        pytest.param("--time=60", ["--wall-limit", "3h"], "not 1 nodes and 3 h", id="an option"),
+    ],
+)
+def test_a_model_for_other_jobs_is_refused_before_anything_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directives: str, options: list[str], words: str
+) -> None:
+    calls, programs = tmp_path / "calls", tmp_path / "programs"
+    programs.mkdir()
+    (programs / "sbatch").write_text(f'#!/bin/sh\necho "$@" >>{calls}\nexit 1\n')
+    (programs / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    script, app = tmp_path / "a.sbatch", typer.Typer()
+    script.write_text(f"#!/bin/sh\n#SBATCH {directives}\ntrue\n")
+    model = Provisioner("forest", cast("Any", OneNumber(0.0)), 1, 3_600.0, {}, {})
+    monkeypatch.setattr(model_file, "load_provisioner", lambda _: model)
+    register(app)
+
+    answer = CliRunner().invoke(app, [str(script), "--model", "m.npz", *options])
+
+    assert words in str(answer.exception)
+    assert not calls.exists()
+    assert not script.with_suffix(".chain").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "environ", "shape"),
+    [
+        pytest.param(["#SBATCH --time=1-12 -N 2"], {}, (2, 36 * 3600.0), id="days and hours"),
+        pytest.param(["#SBATCH -t90 # not -N 3"], {}, (None, 5400.0), id="minutes, a comment"),
+        pytest.param(["#SBATCH -t 0:90"], {}, (None, 120.0), id="rounded up as Slurm does"),
+        pytest.param(["#SBATCH -t 1", "#SBATCH -t 2"], {}, (None, 120.0), id="the last counts"),
+        pytest.param(["#SBATCH -t 1"], {"SBATCH_TIMELIMIT": "3"}, (None, 180.0), id="environment"),
+        pytest.param(["#SBATCH -N 2-4 -t UNLIMITED"], {}, (None, None), id="a range, no limit"),
+        pytest.param(["#SBATCH --time", '#SBATCH "x'], {}, (None, None), id="nonsense"),
+    ],
+)
+def test_size_and_limit_are_read_where_the_script_says_them(
+    lines: list[str], environ: dict[str, str], shape: tuple[int | None, float | None]
+) -> None:
+    read = read_shape(lines, environ)
+    assert (read.nodes, read.limit_s) == shape
 
 
 @pytest.mark.slow

@@ -47,6 +47,11 @@ class ChainOptions:
     limit_s: float = 0.0
     learned: LearnedTiming | None = None
 
+    @property
+    def limit_min(self) -> int:
+        """Whole minutes, as sbatch takes them; 0: none is given."""
+        return max(1, round(self.limit_s / 60)) if self.limit_s else 0
+
 
 class ChainLoop:
     """One chain; `say` hears each thing that happens, in a sentence."""
@@ -171,8 +176,8 @@ class ChainLoop:
             return None
 
     def _sbatch_options(self) -> tuple[str, ...]:
-        minutes = max(1, round(self._options.limit_s / 60))
-        return (f"--time={minutes}",) if self._options.limit_s else ()
+        minutes = self._options.limit_min
+        return (f"--time={minutes}",) if minutes else ()
 
     def _submit(self, reason: str) -> None:
         """Submit the next link, unless the queue or the folder shows that this was done before."""

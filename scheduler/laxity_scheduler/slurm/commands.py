@@ -1,5 +1,6 @@
 """`laxity chain`: a training longer than a Slurm cluster's time limit, as a chain of its jobs."""
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,7 @@ def chain(
             return
         options = chain_options(method, links, wall_limit, interval)
         options = replace(options, learned=learned_timing(model, prices, options.interval_s))
+        check_pair(script, options)
         state = follow_chain(script, place, options)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
@@ -112,6 +114,22 @@ def learned_timing(model: Path | None, prices: str, interval_s: float) -> "Learn
     if interval_s != EVERY_S:
         raise ValueError(f"--model decides every {EVERY_S / 60:g}m: leave --interval away")
     return LearnedTiming(load_provisioner(model), Prices.parse(prices))
+
+
+def check_pair(script: Path, options: "ChainOptions") -> None:
+    """ValueError if the model was trained for other jobs than the script says that it submits.
+
+    What the script leaves open is known once its first link is in the queue, and checked there.
+    """
+    from laxity_scheduler.slurm.link_script import read_directives
+    from laxity_scheduler.slurm.script_shape import read_shape
+
+    if options.learned is None or not script.is_file():
+        return
+    shape = read_shape(read_directives(script.read_text(encoding="utf-8")), os.environ)
+    model = options.learned.provisioner
+    limit_s = 60.0 * options.limit_min or shape.limit_s or model.limit_s
+    model.check_pair(shape.nodes or model.pair_nodes, limit_s, "--model")
 
 
 def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainState":

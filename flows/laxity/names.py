@@ -22,6 +22,7 @@ EPOCHS: Final = f"{DOMAIN}/epochs"
 EPOCH_ESTIMATE: Final = f"{DOMAIN}/epoch-estimate"  # a duration: one epoch on one worker
 PREEMPTIBLE: Final = f"{DOMAIN}/preemptible"  # "true" | "false"
 ON_MISS: Final = f"{DOMAIN}/on-miss"  # continue | stop
+WALL_LIMIT: Final = f"{DOMAIN}/wall-limit"  # a duration: so long one start may run, then the next
 SAMPLES: Final = f"{DOMAIN}/samples"
 BATCH_SIZE: Final = f"{DOMAIN}/batch-size"
 DATASET_BYTES: Final = f"{DOMAIN}/dataset-bytes"

@@ -7,16 +7,18 @@
 - A job whose pods do not all run, because they do not fit or fail, goes on with those that do.
 - A job on a cordoned node is asked to leave it at its epoch's end, and so is one on a lent node that
   somebody else has labelled inference again.
+- A link of a chain is stopped before its wall-clock limit (`link_end`).
 - Idle inference nodes are lent, and given back when inference wants them (`loans`).
 
 The loop, what-ifs and replay all decide by `with_follow_ups`, so they cannot come apart.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.link_end import end_links
 from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
@@ -67,9 +69,9 @@ def with_follow_ups(policy: Policy) -> Policy:
         visible_state, next_at = hide_backed_off_jobs(state)
         plan = with_loans(policy)(visible_state, predictor)
         spared = {d.job for d in plan.decisions if isinstance(d, Continue)}
-        first = tuple(
-            d for d in follow_ups(state) if not (d.job in spared and _is_requested_stop(d))
-        )
+        links, link_at = end_links(state, predictor)
+        ahead = (d for d in follow_ups(state) if not (d.job in spared and _is_requested_stop(d)))
+        first = _one_of_each((*ahead, *links))
         done = frozenset(d.job for d in first)
         rest = tuple(d for d in plan.decisions if not (isinstance(d, ACTING) and d.job in done))
         failed = {d.job for d in first if d.reason.code in FAILED_START_CODES}
@@ -79,9 +81,19 @@ def with_follow_ups(policy: Policy) -> Policy:
         in_time = tuple(d for d in about_failed + first + rest if not _is_too_soon(d, state))
         overdue = (overdue_at(job) for job in state.running if not job.pinned)
         wake_at = min((instant for instant in overdue if instant > state.now), default=FOREVER)
-        return Plan(in_time, min(plan.wake_at, wake_at, next_at))
+        return Plan(in_time, min(plan.wake_at, wake_at, next_at, link_at))
 
     return decide_with_follow_ups
+
+
+def _one_of_each(decisions: Sequence[Preempt | Resize]) -> tuple[Preempt | Resize, ...]:
+    """The stop of a job among them, if there is one; else the first decision about it."""
+    by_job: dict[str, Preempt | Resize] = {}
+    for decision in decisions:
+        known = by_job.setdefault(decision.job, decision)
+        if isinstance(decision, Preempt) and isinstance(known, Resize):
+            by_job[decision.job] = decision
+    return tuple(by_job.values())
 
 
 def _is_requested_stop(decision: Preempt | Resize) -> bool:
@@ -108,10 +120,7 @@ def _follow_up_of(
     if lost is not None:
         return (_stop_now(job, state, reason("node_lost", node=lost)),)
     if job.parked_epoch is not None and job.stop_requested_at is not None:
-        cause = reason(
-            "stopped_at_epoch", epoch=job.parked_epoch, beneficiary=_beneficiary_text(job)
-        )
-        return (_stop_now(job, state, cause),)
+        return (_stop_now(job, state, _parked_reason(job, pools)),)
     if state.now >= overdue_at(job):
         return (_stop_now(job, state, reason("stop_overdue", asked_at=job.stop_requested_at)),)
     if job.fitting_workers is not None and job.fitting_workers < job.workers:
@@ -174,6 +183,13 @@ def _current_beneficiary(job: Job, state: ClusterState) -> str:
     if other is None or not (job.preemptible or other.id == job.id):
         return ""
     return "" if was_served(other, job) else other.id
+
+
+def _parked_reason(job: Job, pools: Mapping[str, Pool]) -> Reason:
+    leaves = any(pools[node] in CLOSED_POOLS for node in job.nodes)
+    if job.stop_for == job.id and job.wall_limit_s < FOREVER and not leaves:
+        return reason("link_ended", epoch=job.parked_epoch, limit_s=job.wall_limit_s)
+    return reason("stopped_at_epoch", epoch=job.parked_epoch, beneficiary=_beneficiary_text(job))
 
 
 def _beneficiary_text(job: Job) -> str:

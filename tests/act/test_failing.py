@@ -10,7 +10,7 @@ from laxity.instants import format_rfc3339
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.act.adoption import Tending
-from laxity_k8s.act.failing import MOST_FAILURES
+from laxity_k8s.act.failing import MOST_CUT_LINKS, MOST_FAILURES
 from laxity_k8s.act.failing import find_failure as failing_at
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.pods import COMPLETION_INDEX
@@ -189,3 +189,18 @@ def test_jobs_that_are_not_ours_to_fail_are_left_alone(change: Any) -> None:
     change(job)
 
     assert failing(job, OFTEN, said()) is None
+
+
+def test_a_chain_whose_links_end_twice_in_one_epoch_is_failed_with_the_reason() -> None:
+    def chain(links: int) -> Json:
+        made = training()
+        made["metadata"]["annotations"][names.WALL_LIMIT] = "1h"
+        kept = JobStatusRecord(wanted=1, cut_epoch=3, cut_links=links)
+        made["metadata"]["annotations"][names.STATUS] = kept.to_text()
+        return made
+
+    assert failing(chain(MOST_CUT_LINKS - 1), [], said()) is None
+    found = failing(chain(MOST_CUT_LINKS), [], said())
+    assert found is not None
+    assert target(found)["reason"] == "EpochOverWallLimit"
+    assert "2 links of 1h00m have ended" in target(found)["message"]

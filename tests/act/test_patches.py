@@ -173,6 +173,27 @@ def test_starts_that_fail_in_a_row_are_put_off_and_any_other_stop_ends_the_row()
     assert (read_status(made).failed_starts, read_status(made).not_before) == (0, 0.0)
 
 
+def test_kubernetes_is_told_to_kill_what_outlasts_its_wall_limit_at_each_start() -> None:
+    started = after(job(wall_limit="90.5s"), Admit("default/job", 1, ("a",), WHY))
+    assert started["spec"]["activeDeadlineSeconds"] == 91
+    endless = after(job(), Admit("default/job", 1, ("a",), WHY))
+    assert "activeDeadlineSeconds" not in endless["spec"]
+
+
+def test_the_end_of_a_link_is_no_preemption_and_links_that_are_cut_in_one_epoch_are_counted() -> (
+    None
+):
+    ended, cut = (reason("link_ended", epoch=3, limit_s=60.0), reason("link_cut", limit_s=60.0))
+    made = running(1, wall_limit="1m", epochs="9")
+    counted = []
+    for why in (ended, cut, cut):
+        made = after(made, Preempt("default/job", "now", "default/job", why))
+        state = read_status(made)
+        counted.append((state.preemptions, state.cut_links))
+        made = after(made, Admit("default/job", 1, ("a",), WHY))
+    assert counted == [(0, 0), (0, 1), (0, 2)]
+
+
 def test_a_promise_is_written_for_machines_and_for_people() -> None:
     promise = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 2),), WHY)
     made = after(job(deadline="20m"), Promised("default/job", promise, WHY))

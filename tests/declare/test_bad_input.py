@@ -94,6 +94,8 @@ SOUND: dict[str, Any] = {
         pytest.param({"preemptible": "no"}, "preemptible", "True nor False", id="no for False"),
         pytest.param({"epoch_estimate": 90}, "epoch_estimate", "'90s'", id="estimate, no unit"),
         pytest.param({"epoch_estimate": "0s"}, "epoch_estimate", "0s", id="epochs in no time"),
+        pytest.param({"wall_limit": "0s"}, "wall_limit", "longer than 0s", id="links of no time"),
+        pytest.param({"wall_limit": 48}, "wall_limit", "'90s'", id="a limit, no unit"),
         pytest.param({"on_miss": "abort"}, "on_miss", "continue, stop", id="unknown on_miss"),
     ],
 )
@@ -123,6 +125,7 @@ def test_a_qos_that_cannot_be_meant_names_its_field_and_the_remedy(
         pytest.param("epochs", "NaN", "epochs", "whole number", id="NaN epochs"),
         pytest.param("preemptible", "yes", "preemptible", "'false'", id="yes for true"),
         pytest.param("epoch-estimate", "5", "epoch-estimate", "5s", id="an estimate, no unit"),
+        pytest.param("wall-limit", "-1h", "wall-limit", "1h30m", id="a negative limit"),
         pytest.param("on-miss", "die", "on-miss", "continue, stop", id="unknown on-miss"),
         pytest.param("parameters", "[1]", "parameters", "object", id="a list of parameters"),
         pytest.param("parameters", '{"a": NaN}', "parameters", "NaN", id="NaN in JSON"),

@@ -78,6 +78,9 @@ AT_THE_DOOR = [
     pytest.param(said("epochs", "0"), "epochs", "from 1 to", id="no epochs"),
     pytest.param(said("epochs", "10000000"), "epochs", "from 1 to", id="ten million epochs"),
     pytest.param(said("epoch-estimate", "-5s"), "epoch-estimate", "duration", id="negative epoch"),
+    pytest.param(
+        said("wall-limit", "0.1s"), "wall-limit", "shorter than one epoch", id="links too short"
+    ),
     pytest.param(said("preemptible", "maybe"), "preemptible", "'true' nor", id="no yes or no"),
     pytest.param(said("on-miss", "explode"), "on-miss", "continue, stop", id="unknown on-miss"),
     pytest.param(said("parameters", "{nope"), "parameters", "", id="parameters that are no JSON"),

@@ -27,6 +27,7 @@ submissions = st.timedeltas(timedelta(0), timedelta(days=400)).map(
 widths = st.none() | st.sets(st.integers(1, 4096), min_size=1, max_size=20).map(
     lambda several: tuple(sorted(several))
 )
+wall_limits = st.none() | durations.map(timedelta.total_seconds)
 estimates = st.none() | durations.map(timedelta.total_seconds)
 texts = st.text(st.characters(categories=["L", "N", "P", "Zs"]), min_size=1, max_size=50).filter(
     str.strip
@@ -46,6 +47,7 @@ parameters = st.dictionaries(
 @st.composite
 def qualities(draw: st.DrawFn) -> QoS:
     deadline = draw(st.none() | durations | instants)
+    estimate_s, wall_limit_s = draw(estimates), draw(wall_limits)
     classes = ["best_effort"] if deadline is None else ["hard", "soft"]
     return QoS(
         deadline=deadline,
@@ -53,8 +55,9 @@ def qualities(draw: st.DrawFn) -> QoS:
         widths=draw(widths),
         gpus_per_worker=draw(st.integers(1, 16)),
         preemptible=draw(st.booleans()),
-        epoch_estimate_s=draw(estimates),
+        epoch_estimate_s=estimate_s,
         on_miss=draw(st.sampled_from(["continue", "stop"])),
+        wall_limit_s=None if wall_limit_s is None else max(wall_limit_s, estimate_s or 0.0),
     )
 
 

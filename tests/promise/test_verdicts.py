@@ -262,3 +262,31 @@ def test_everything_has_a_reason_in_words() -> None:
         promise(1.0),
     ):
         assert verdict.reason.text
+
+
+def test_each_link_of_a_chain_takes_another_start_and_stop_from_the_deadline() -> None:
+    """Four epochs of a minute fit into a link of 300 s beside 50 s of restart: ten are three links."""
+    restarts = Curve(start_s=30.0, stop_s=20.0)
+    state = cluster(gpus=1)
+    chain = replace(job(epochs=10, due_at=730.0), wall_limit_s=300.0)
+    verdict = judge(state, chain, restarts)
+    assert isinstance(verdict, Promise)
+    assert verdict.p90_at == pytest.approx(30.0 + 600.0 + 2 * 50.0)
+    assert isinstance(judge(state, replace(chain, deadline_at=729.0), restarts), Refusal)
+
+
+def test_a_limit_that_holds_all_epochs_costs_nothing() -> None:
+    restarts = Curve(start_s=30.0, stop_s=20.0)
+    short = replace(job(epochs=10, due_at=630.0), wall_limit_s=650.0)
+    assert isinstance(judge(cluster(gpus=1), short, restarts), Promise)
+
+
+def test_a_limit_shorter_than_an_epoch_is_refused_in_one_sentence() -> None:
+    chain = replace(job(epochs=10, due_at=9000.0), wall_limit_s=45.0)
+    verdict = refusal(cluster(gpus=1), chain)
+    assert verdict.reason.text == (
+        "the wall-clock limit, 45s, is shorter than one epoch, 1m00s (P90) on 1 worker: "
+        "allow more time, or count smaller epochs"
+    )
+    wider = judge(cluster(gpus=2), replace(chain, widths=(1, 2)), MINUTE_EPOCHS)
+    assert isinstance(wider, Promise), "two workers take 30 s"

@@ -42,6 +42,9 @@ Workers = Annotated[str | None, typer.Option(help="Allowed widths: 3, 1,2,4 or 1
 Epochs = Annotated[int | None, typer.Option(help="Epochs to train.", min=1)]
 Model = Annotated[str | None, typer.Option(help="Key of the model's history.")]
 Estimate = Annotated[str | None, typer.Option(help="One epoch on one worker takes so long: 90s.")]
+WallLimit = Annotated[
+    str | None, typer.Option(help="One start may run so long, such as 48h; then it goes on anew.")
+]
 Name = Annotated[str | None, typer.Option(help="Name of the Job.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the Job.")]
 Params = Annotated[
@@ -64,6 +67,7 @@ def submit(
     epochs: Epochs = None,
     model: Model = None,
     estimate: Estimate = None,
+    wall_limit: WallLimit = None,
     name: Name = None,
     namespace: Namespace = None,
     param: Params = None,
@@ -97,7 +101,7 @@ def submit(
 
     timeout_s = _timeout_s(timeout, follow=follow)
     annotations = {
-        **option_annotations(deadline, service_class, workers, epochs, model, estimate),
+        **option_annotations(deadline, service_class, workers, epochs, model, estimate, wall_limit),
         names.IDEMPOTENCY_KEY: key,
         names.FRESH: "true" if fresh else None,
     }
@@ -112,9 +116,12 @@ def submit(
         job = follow_until(client, job, timeout_s) if follow else job
         print_job(job, as_json=as_json)
         report_job(job)
-        unfinished = UNFINISHED if follow and job.state not in TERMINAL_STATES else OK
-        code = max(code, _exit_code(job), unfinished)
+        code = max(code, _exit_code(job), UNFINISHED if follow and not _has_ended(job) else OK)
     raise typer.Exit(code)
+
+
+def _has_ended(job: "JobView") -> bool:
+    return job.state in TERMINAL_STATES
 
 
 def accept(

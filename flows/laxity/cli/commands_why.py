@@ -17,6 +17,7 @@ from laxity.cli.commands_jobs import (
     Params,
     ServiceClass,
     Source,
+    WallLimit,
     Workers,
 )
 from laxity.cli.exit_codes import OK, REFUSED
@@ -47,6 +48,7 @@ def whatif(
     epochs: Epochs = None,
     model: Model = None,
     estimate: Estimate = None,
+    wall_limit: WallLimit = None,
     name: Name = None,
     namespace: Namespace = None,
     param: Params = None,
@@ -58,7 +60,9 @@ def whatif(
     from laxity.cli.render.job_panel import print_json, whatif_lines
     from laxity.cli.render.job_table import console
 
-    annotations = option_annotations(deadline, service_class, workers, epochs, model, estimate)
+    annotations = option_annotations(
+        deadline, service_class, workers, epochs, model, estimate, wall_limit
+    )
     client, code = Client(patience_s=0), OK
     for manifest in job_manifests(
         source, annotations, name=name, namespace=namespace, params=param or []

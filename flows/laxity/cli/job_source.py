@@ -17,6 +17,7 @@ OPTION: Final = {
     names.EPOCHS: "epochs",
     names.MODEL: "model",
     names.EPOCH_ESTIMATE: "epoch_estimate",
+    names.WALL_LIMIT: "wall_limit",
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
 }

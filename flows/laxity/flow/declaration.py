@@ -24,6 +24,7 @@ _QOS_FIELDS: Final = (
     "preemptible",
     "epoch_estimate",
     "on_miss",
+    "wall_limit",
 )
 _SPEC_FIELDS: Final = (
     "namespace",

@@ -50,6 +50,7 @@ def deadline_flow(
     preemptible: bool = True,
     epoch_estimate: str | timedelta | None = None,
     on_miss: str = "continue",
+    wall_limit: str | timedelta | None = None,
     name: str | None = None,
     namespace: str = "default",
     samples: int | None = None,
@@ -81,6 +82,9 @@ def deadline_flow(
     next attempt (at the first epoch with `fresh`), after a refusal asks again. The key may name
     parameters in braces ("nightly-{seed}"); without one it is LAXITY_IDEMPOTENCY_KEY with flow and
     parameters, else the flow run's id.
+
+    `wall_limit` is the longest that one start may run ("48h"): at the end of an epoch before it the
+    job is saved, stopped and started again, as often as it takes. The deadline is that of all links.
 
     Workers run in the caller's directory, with its import path. `env` sets variables, `pass_env`
     names those to pass on ("DATA_*"; a secret by its whole name). An image is the project itself.

@@ -52,6 +52,8 @@ def write_qos(qos: QoS) -> dict[str, str]:
         annotations[names.PREEMPTIBLE] = "false"
     if qos.on_miss != "continue":
         annotations[names.ON_MISS] = qos.on_miss
+    if qos.wall_limit_s is not None:
+        annotations[names.WALL_LIMIT] = format_duration(timedelta(seconds=qos.wall_limit_s))
     return annotations
 
 
@@ -132,16 +134,18 @@ def build_qos(
         return QoS()
 
 
+def _parse_seconds(text: str) -> float:
+    return parse_duration(text).total_seconds()
+
+
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     names.DEADLINE: ("deadline", parse_deadline),
     names.CLASS: ("service_class", str),
     names.WIDTHS: ("widths", parse_widths),
     names.PREEMPTIBLE: ("preemptible", parse_flag),
-    names.EPOCH_ESTIMATE: (
-        "epoch_estimate_s",
-        lambda text: parse_duration(text).total_seconds(),
-    ),
+    names.EPOCH_ESTIMATE: ("epoch_estimate_s", _parse_seconds),
     names.ON_MISS: ("on_miss", str),
+    names.WALL_LIMIT: ("wall_limit_s", _parse_seconds),
 }
 # What Python calls by other names than a Job; the others differ in their hyphens alone.
 _SPELLED: Final = {"service_class": "class", "workers": "widths", "gpus_per_worker": "resources"}

@@ -76,7 +76,8 @@ class QoS:
 
     `deadline` is an instant or a duration from submission; `widths` are the allowed worker counts,
     None lets laxity choose; `epoch_estimate_s` is one epoch on one worker. After its deadline a job
-    runs on, unless `on_miss` is "stop".
+    runs on, unless `on_miss` is "stop". `wall_limit_s` is the longest that one start may run: a longer
+    training is a chain of such links, with one deadline for all.
     """
 
     deadline: datetime | timedelta | None = None
@@ -86,6 +87,7 @@ class QoS:
     preemptible: bool = True
     epoch_estimate_s: float | None = None
     on_miss: OnMiss = "continue"
+    wall_limit_s: float | None = None
 
     def __post_init__(self) -> None:
         settled = {
@@ -95,9 +97,10 @@ class QoS:
             "gpus_per_worker": collect_error("gpus_per_worker", check_gpus, self.gpus_per_worker),
             "preemptible": collect_error("preemptible", check_flag, self.preemptible),
             "epoch_estimate_s": collect_error(
-                "epoch_estimate", check_estimate, self.epoch_estimate_s
+                "epoch_estimate", check_seconds, self.epoch_estimate_s
             ),
             "on_miss": collect_error("on_miss", check_on_miss, self.on_miss),
+            "wall_limit_s": collect_error("wall_limit", check_seconds, self.wall_limit_s),
         }
         raise_all(value for value in settled.values() if isinstance(value, QoSError))
         if settled["service_class"] is None:
@@ -117,12 +120,14 @@ class QoS:
         preemptible: bool = True,
         epoch_estimate: str | timedelta | None = None,
         on_miss: str = "continue",
+        wall_limit: str | timedelta | None = None,
     ) -> "QoS":
         """What users write: "20m" or an ISO instant, workers=3, (1, 2, 4), "1..4" or "auto"."""
         read = {
             "deadline": collect_error("deadline", _deadline_of, deadline),
             "widths": collect_error("workers", widths_of, workers),
-            "epoch_estimate_s": collect_error("epoch_estimate", _estimate_of, epoch_estimate),
+            "epoch_estimate_s": collect_error("epoch_estimate", _seconds_of, epoch_estimate),
+            "wall_limit_s": collect_error("wall_limit", _seconds_of, wall_limit),
         }
         unread = [value for value in read.values() if isinstance(value, QoSError)]
         sound = {name: value for name, value in read.items() if not isinstance(value, QoSError)}
@@ -229,7 +234,7 @@ def check_flag(value: object) -> bool:
     raise ValueError(f"{value!r} is neither True nor False")
 
 
-def _estimate_of(value: object) -> float | None:
+def _seconds_of(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, str):
@@ -239,7 +244,7 @@ def _estimate_of(value: object) -> float | None:
     raise ValueError(f"{value!r} has no unit; write a text such as '90s' or a timedelta")
 
 
-def check_estimate(value: object) -> float | None:
+def check_seconds(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -217,6 +217,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         ),
         lambda: check_whole("epochs", spec.epochs, least=1, most=MOST_EPOCHS, what="epochs"),
         lambda: _check_length(spec),
+        lambda: _check_wall_limit(spec),
         lambda: _check_entry(spec.entry),
         lambda: _json_text("parameters", spec.parameters),
         lambda: _check_optional("samples", spec.samples, least=1),
@@ -274,6 +275,28 @@ def _check_length(spec: TrainingSpec) -> None:
             "epoch_estimate",
             f"{spec.epochs} epochs of {each} are more than ten years even on {count_noun(widest, 'worker')}; "
             "give the estimate of one epoch, or fewer epochs",
+        )
+
+
+def _check_wall_limit(spec: TrainingSpec) -> None:
+    """Whether a link of the chain can get anywhere: one epoch on the widest fits into it."""
+    qos = spec.qos
+    if qos.wall_limit_s is None:
+        return
+    limit = format_duration(timedelta(seconds=qos.wall_limit_s))
+    if spec.plain:
+        raise QoSError(
+            "wall_limit",
+            f"{limit} for a Job that laxity cannot stop at an epoch's end; it is for trainings "
+            f"with {names.EPOCHS}. Set activeDeadlineSeconds instead",
+        )
+    widest = qos.widths[-1] if qos.widths else WIDEST_UNNAMED
+    if qos.epoch_estimate_s is not None and qos.epoch_estimate_s / widest > qos.wall_limit_s:
+        each = format_duration(timedelta(seconds=qos.epoch_estimate_s / widest))
+        raise QoSError(
+            "wall_limit",
+            f"{limit} is shorter than one epoch, {each} on {count_noun(widest, 'worker')}: nothing "
+            "would ever be saved; allow more time, or count smaller epochs",
         )
 
 

@@ -31,6 +31,7 @@ _QOS: Final = (
     ("epoch_estimate", names.EPOCH_ESTIMATE, "One epoch on one worker, such as 40s."),
     ("preemptible", names.PREEMPTIBLE, "false: never stopped for others."),
     ("on_miss", names.ON_MISS, "continue or stop, when the deadline is missed."),
+    ("wall_limit", names.WALL_LIMIT, "How long one start may run, such as 48h."),
 )
 
 

@@ -47,6 +47,7 @@ WARNINGS: Final = frozenset(
         "gpus_taken_by_others",
         "hopeless",
         "invalid",
+        "link_cut",
         "missed_and_stopped",
         "namespace_limits",
         "no_eligible_node",
@@ -58,6 +59,7 @@ WARNINGS: Final = frozenset(
         "promise_broken",
         "promise_in_danger",
         "unknown_model_needs_profiling",
+        "wall_limit_below_epoch",
         "workers_fail",
     }
 )

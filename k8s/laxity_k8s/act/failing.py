@@ -26,6 +26,7 @@ from laxity_scheduler.live import Reports
 from laxity_scheduler.model.reasons import Reason, reason
 
 MOST_FAILURES: Final = 5  # of one worker, with no epoch in between
+MOST_CUT_LINKS: Final = 2  # of a chain, with no epoch in between
 MOST_STARTS: Final = 3  # in vain, since the pods' images or containers cannot be made
 NOT_STARTABLE: Final = frozenset(
     {
@@ -46,7 +47,7 @@ def find_failure(job: Json, own: Sequence[Json], reports: Reports, *, now: float
     trains = _is_training(job)
     cause = _keep_failing(job, own, reports, trains=trains)
     if cause is None and trains:
-        cause = _cannot_start(job, own)
+        cause = _cannot_start(job, own) or _links_in_vain(job)
     if cause is None or not (trains or _is_to_be_told(job, cause)):
         return None
     if trains:
@@ -123,6 +124,14 @@ def _cannot_start(job: Json, own: Iterable[Json]) -> Reason | None:
     if not cause or starts < MOST_STARTS or not jobs.current_width(job):
         return None
     return reason("workers_cannot_start", times=starts, why=cause)
+
+
+def _links_in_vain(job: Json) -> Reason | None:
+    """A chain whose links are over before an epoch is gets no further."""
+    links, limit_s = read_status(job).cut_links, jobs.spec_of(job).qos.wall_limit_s
+    if links < MOST_CUT_LINKS or limit_s is None:
+        return None
+    return reason("epoch_over_wall_limit", times=links, limit_s=limit_s)
 
 
 def _waits_in_vain(pod: Json) -> bool:

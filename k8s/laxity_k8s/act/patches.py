@@ -29,6 +29,7 @@ from laxity_k8s.objects.status_annotation import (
     verdict_label,
     verdict_text,
 )
+from laxity_scheduler.link_end import LINK_ENDS
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -41,7 +42,7 @@ from laxity_scheduler.model.decision import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, may_be_named, reason
 from laxity_scheduler.model.verdict import Offer, Promise, Refusal, Verdict
 from laxity_scheduler.start_backoff import FAILED_START_CODES, backoff_s, count_failed_starts
@@ -234,6 +235,8 @@ def describe_offers(offers: Sequence[Offer]) -> str:
 def _write_admission(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> None:
     width, now = decision.workers, draft.now
     draft.spec |= {"suspend": False, "parallelism": width}
+    if draft.row.wall_limit_s < FOREVER:
+        draft.spec["activeDeadlineSeconds"] = math.ceil(draft.row.wall_limit_s)
     if is_elastic(draft.job):
         draft.spec["completions"] = width
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
@@ -311,11 +314,14 @@ def _write_preemption(draft: _Draft, decision: Preempt) -> None:
         return
     draft.spec["suspend"] = True
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
+    done, epochs = draft.row.progress.epochs_done, draft.row.workload.epochs
+    is_cut = decision.reason.code == "link_cut" and done < epochs
     failed = count_failed_starts(draft.row) if decision.reason.code in FAILED_START_CODES else 0
     draft.status_fields |= {
         **gpu_seconds(draft),
         "queued_at": draft.now,
-        "preemptions": draft.was.preemptions + 1,
+        "preemptions": draft.was.preemptions + (decision.reason.code not in LINK_ENDS),
+        **(draft.was.count_cut(done) if is_cut else {}),
         "wanted": 0,
         "freed_for": decision.beneficiary,
         "freed_nodes": draft.row.nodes if decision.beneficiary else (),

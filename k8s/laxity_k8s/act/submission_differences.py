@@ -34,6 +34,7 @@ _TERMS: Final[Mapping[str, Callable[[QoS], Any]]] = {
     "epoch_estimate_s": lambda qos: qos.epoch_estimate_s,
     "preemptible": lambda qos: qos.preemptible,
     "on_miss": lambda qos: qos.on_miss,
+    "wall_limit_s": lambda qos: qos.wall_limit_s,
 }
 
 

@@ -182,6 +182,7 @@ def build_row(
         parked_epoch=report.parked_epoch if heard and stop else None,
         pinned=names.PIN in annotations or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
+        wall_limit_s=spec.qos.wall_limit_s or FOREVER,
         asked=told_verdict is None or state.terms != digest_terms(job),
         fitting_workers=count_fitting(job, own, displaced) if workers and had_time else None,
         died=pods.failure_reason(own, workers) if workers else "",

@@ -38,7 +38,7 @@ class JobStatusRecord:
 
     `wanted` is the width that laxity asked for last (0: suspended), None before its first word;
     `terms` is the digest of what was judged; after `failed_starts` in a row it is not tried again
-    before `not_before`.
+    before `not_before`. `cut_links` links in a row were cut off with `cut_epoch` epochs done.
     """
 
     queued_at: float | None = None
@@ -54,6 +54,13 @@ class JobStatusRecord:
     wanted: int | None = None
     failed_starts: int = 0
     not_before: float = 0.0
+    cut_epoch: int = 0
+    cut_links: int = 0
+
+    def count_cut(self, epochs_done: int) -> dict[str, int]:
+        """The fields after another link was cut off with so many epochs done."""
+        links = self.cut_links + 1 if self.cut_epoch == epochs_done else 1
+        return {"cut_epoch": epochs_done, "cut_links": links}
 
     def to_text(self) -> str:
         """JSON of all that differs from a fresh state."""
@@ -91,6 +98,8 @@ def digest_terms(job: Json) -> str:
     """A digest of what a verdict is about: when it differs, the job asks again."""
     annotations = json_tree.annotations_of(job)
     texts = [annotations.get(key) for key in TERMS]
+    if names.WALL_LIMIT in annotations:
+        texts.append(annotations[names.WALL_LIMIT])
     asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
     if asks is not NOTHING:  # on other nodes it is another job
         texts.append(asks.text)
@@ -152,7 +161,7 @@ def field_or_none(name: str, value: object) -> object:
         return value if isinstance(value, str) else None
     if name == "freed_nodes":
         return tuple(value) if _are_texts(value) else None
-    if name in {"preemptions", "wanted", "failed_starts"}:
+    if name in {"preemptions", "wanted", "failed_starts", "cut_epoch", "cut_links"}:
         return whole_number(value) if isinstance(value, int) else None
     return finite_number(value, least=0.0, most=MOST if name == "attained_gpu_s" else LAST_AT)
 

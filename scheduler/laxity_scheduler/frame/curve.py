@@ -7,7 +7,7 @@ share one curve, and all new rows of a snapshot are one question to the predicto
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import ceil, floor, nan
 from operator import attrgetter
 from typing import Final, Literal
 
@@ -19,16 +19,17 @@ Quantile = Literal["p10", "p50", "mean", "p90"]
 Quantiles = tuple[float, float, float, float]  # seconds, in the order of ORDER
 Costs = Mapping[int, Quantiles]  # by width
 ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
+TINY: Final = 1e-9
 ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
-Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...]]  # the last: its widths
+Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...], float]  # widths, wall limit
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """One job's remaining whole epochs by width, in seconds; and what starts and stops cost.
 
-    `widths` are those worth having: none is slower (mean) than a smaller one. The least allowed
-    width is always among them. `totals`, `starts` and `stops` also know the widths it runs at.
+    `widths` are those worth having: none is slower (mean) than a smaller one, and each ends an
+    epoch within the wall-clock limit, if any does. The least of these is always among them. `totals`, `starts` and `stops` also know the widths it runs at.
     """
 
     widths: tuple[int, ...]
@@ -110,7 +111,7 @@ class CurveMemory:
 
     def ask_curve(self, job: Job) -> Curve:
         """The curve of a row that is in no snapshot; not kept."""
-        key = (job.workload, job.progress, _levels(job), job.widths)
+        key = _key_of(job)
         return self._ask_curves({key: None})[key]
 
     def learn(self, jobs: Sequence[Job]) -> None:
@@ -134,11 +135,12 @@ class CurveMemory:
                 map(attrgetter("workers"), jobs),
                 map(attrgetter("formed"), jobs),
                 map(attrgetter("resize_to"), jobs),
+                map(attrgetter("wall_limit_s"), jobs),
                 strict=True,
             )
         )
         firsts = dict(zip(shared, jobs, strict=True))
-        keys = [(job.workload, job.progress, _levels(job), job.widths) for job in firsts.values()]
+        keys = [_key_of(job) for job in firsts.values()]
         curves = self._ask_curves(dict.fromkeys(keys))
         by_row = dict(zip(firsts, [curves[key] for key in keys], strict=True))
         job_curves = list(map(by_row.__getitem__, shared))
@@ -150,7 +152,7 @@ class CurveMemory:
         rows: dict[Ask, int] = {}
         ask_rows = [
             [rows.setdefault(Ask(workload, progress, width), len(rows)) for width in levels]
-            for workload, progress, levels, _ in new
+            for workload, progress, levels, *_ in new
         ]
         table = self._predictor.table(tuple(rows))
         columns = [table.p10_s, table.p50_s, table.mean_s, table.p90_s]
@@ -162,11 +164,18 @@ class CurveMemory:
         return curves
 
     def _curve(self, key: Key, totals: Mapping[int, Quantiles], source: Source) -> Curve:
-        workload, progress, levels, widths = key
+        workload, progress, levels, widths, limit_s = key
         starts, stops = self._cost(workload, levels)
+        left = max(0, workload.epochs - progress.epochs_done)
+        if limit_s < FOREVER:
+            totals = {
+                width: with_restarts(totals[width], left, limit_s, starts[width], stops[width])
+                for width in levels
+            }
+            widths = tuple(w for w in widths if totals[w][ROW["p90"]] < FOREVER) or widths
         return Curve(
             widths=useful_widths(widths, totals),
-            epochs_left=max(0, workload.epochs - progress.epochs_done),
+            epochs_left=left,
             totals=totals,
             starts=starts,
             stops=stops,
@@ -184,6 +193,31 @@ class CurveMemory:
         return costs
 
 
+def with_restarts(
+    totals: Quantiles, left: int, limit_s: float, starts: Quantiles, stops: Quantiles
+) -> Quantiles:
+    """The seconds of so many epochs with a stop and a start after each link of at most `limit_s`.
+
+    The first start is not among them: who starts the job adds it. A link holds whole epochs; one
+    that is longer than the limit never ends.
+    """
+    columns = zip(totals, starts, stops, strict=True)
+    p10_s, p50_s, mean_s, p90_s = (_with_restarts(*column, left, limit_s) for column in columns)
+    return (p10_s, p50_s, mean_s, p90_s)
+
+
+def _with_restarts(
+    total_s: float, start_s: float, stop_s: float, left: int, limit_s: float
+) -> float:
+    if not left or not 0.0 < total_s < FOREVER:
+        return total_s
+    epoch_s, restart_s = total_s / left, start_s + stop_s
+    if epoch_s > limit_s:
+        return FOREVER
+    epochs_per_link = max(1, floor((limit_s - restart_s) / epoch_s + TINY))
+    return total_s + (ceil(left / epochs_per_link) - 1) * restart_s
+
+
 def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tuple[int, ...]:
     """The widths without those that are no faster (mean) than a smaller one."""
     mean = ROW["mean"]
@@ -193,6 +227,10 @@ def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tup
             useful.append(width)
             best_s = totals[width][mean]
     return tuple(useful)
+
+
+def _key_of(job: Job) -> Key:
+    return (job.workload, job.progress, _levels(job), job.widths, job.wall_limit_s)
 
 
 def _levels(job: Job) -> tuple[int, ...]:

@@ -51,6 +51,7 @@ class Job:
     parked_epoch: int | None = None
     pinned: bool = False
     on_miss: Literal["continue", "stop"] = "continue"
+    wall_limit_s: float = FOREVER  # of one start: a longer training is a chain of them
     asked: bool = True  # wants a verdict: new, or its deadline was changed
     fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
     died: str = ""  # why a worker that should run has failed, as its pod tells it; "": none has

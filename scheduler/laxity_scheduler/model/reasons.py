@@ -56,6 +56,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "nothing is known about model {model!r}: it has no history and the job gives no "
         "epoch_estimate"
     ),
+    "wall_limit_below_epoch": (
+        "the wall-clock limit, {limit}, is shorter than one epoch, {epoch} (P90) on {workers:worker}: "
+        "allow more time, or count smaller epochs"
+    ),
     "deadline_in_the_past": "the deadline, {due}, had passed when the job asked for a verdict",
     "invalid": "{problem}",
     "namespace_limits": "{problem}",
@@ -107,6 +111,19 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "preempt_for_aged": "{beneficiary} has waited longer than the ageing limit",
     "stop_taken_back": "it runs on: {beneficiary} no longer needs its GPUs",
     "stopped_at_epoch": "saved at the end of epoch {epoch}: it stops for {beneficiary}",
+    "link_ends": (
+        "its start may run for {limit}, until {ends}: it saves at the end of this epoch and goes on in "
+        "its next link"
+    ),
+    "link_ended": "saved at the end of epoch {epoch}: its next link, of at most {limit}, goes on",
+    "link_cut": (
+        "its start may run for {limit} and no epoch has ended in time: stopped now; the next link "
+        "goes on from the last checkpoint"
+    ),
+    "epoch_over_wall_limit": (
+        "{times} links of {limit} have ended and none of them finished an epoch: an epoch takes longer "
+        "than the wall-clock limit. Allow more time, or count smaller epochs"
+    ),
     "reformed": "training goes on with {workers:worker}: the others can go",
     "stop_overdue": (
         "it was asked to stop at {asked} and has not reached the end of an epoch: stopped now"

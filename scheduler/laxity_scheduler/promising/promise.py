@@ -230,8 +230,22 @@ class _Case:
             )
         forecasts = self.reservations.forecasts
         if not forecasts.curve(job).known:
-            return self._unknown()
+            return self._over_wall_limit() or self._unknown()
         return self._too_slow(slots)
+
+    def _over_wall_limit(self) -> Refusal | None:
+        """A link of a chain must hold an epoch."""
+        job, predictor = self.job, self.reservations.forecasts.predictor
+        epochs_s = [(predictor.epoch_time(job.workload, w).p90_s, w) for w in job.widths]
+        epoch_s, workers = min(epochs_s)
+        if not job.wall_limit_s < epoch_s < FOREVER:
+            return None
+        return Refusal(
+            reason(
+                "wall_limit_below_epoch",
+                limit_s=job.wall_limit_s, epoch_s=epoch_s, workers=workers,
+            )
+        )  # fmt: skip
 
     def _too_slow(self, slots: int) -> Refusal | None:
         job, forecasts = self.job, self.reservations.forecasts

@@ -1,0 +1,106 @@
+"""A training with a wall-clock limit on this machine: links of one Job, each epoch exactly once."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity.api.job_view import TERMINAL_STATES
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
+from tests.support.programs import linked as program
+from tests.support.programs.linked import BROKEN, EPOCHS, STUCK
+from tests.support.stage import Stage, stage, until
+from tests.survive.test_killed import seen_epochs
+
+pytestmark = pytest.mark.slow
+LIMIT_S = 12.0
+
+
+class Chain:
+    """One training whose epochs last a second, on a service of its own."""
+
+    def __init__(self, there: Stage, **terms: Any) -> None:
+        self.there, self.place = there, there.evidence
+        qos = QoS.of(workers=1, epoch_estimate="1s", wall_limit=f"{LIMIT_S:g}s", **terms)
+        spec = TrainingSpec(
+            name="chain",
+            qos=qos,
+            epochs=EPOCHS,
+            entry=f"{Path(program.__file__)}:linked",
+            parameters={"folder": str(self.place)},
+        )
+        self.id = str(there.client.submit(spec.to_manifest()).id)
+
+    def lines(self, name: str) -> list[str]:
+        file = self.place / name
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    def until_ended(self) -> Any:
+        until(
+            lambda: self.there.client.job(self.id).state in TERMINAL_STATES,
+            limit_s=150,
+            what="the chain to end",
+        )
+        return self.there.client.job(self.id)
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path, "") as opened:
+        yield opened
+
+
+@pytest.mark.timeout(240)
+def test_each_epoch_is_trained_once_over_at_least_three_links(there: Stage) -> None:
+    chain = Chain(there, deadline="20m")
+
+    job = chain.until_ended()
+
+    assert (job.state, job.result) == ("finished", {"epochs": EPOCHS}), job
+    assert chain.lines("epochs") == [str(epoch) for epoch in range(1, EPOCHS + 1)]
+    begun = [int(line.split()[1]) for line in chain.lines("starts")]
+    assert len(begun) >= 3
+    assert begun == sorted(set(begun)), "each link goes on where the last one was"
+    assert seen_epochs(there.home) == {job.uid: list(range(1, EPOCHS + 1))}
+    assert job.preemptions == 0, "a link's end is no preemption"
+
+
+@pytest.mark.timeout(240)
+def test_a_worker_that_is_killed_costs_its_epoch_and_no_link(there: Stage) -> None:
+    chain = Chain(there)
+    until(lambda: len(chain.lines("epochs")) >= 2, limit_s=60, what="two epochs")
+    os.kill(int(chain.lines("starts")[-1].split()[0]), signal.SIGKILL)
+
+    job = chain.until_ended()
+
+    assert job.state == "finished"
+    assert seen_epochs(there.home) == {job.uid: list(range(1, EPOCHS + 1))}
+    assert len(chain.lines("starts")) >= 4, "the killed one, and three links"
+
+
+@pytest.mark.timeout(240)
+def test_a_link_that_fails_ends_the_chain_with_its_error(there: Stage) -> None:
+    chain = Chain(there)
+    until(lambda: len(chain.lines("starts")) >= 2, limit_s=60, what="the second link")
+    (chain.place / BROKEN).touch()
+
+    job = chain.until_ended()
+
+    assert job.state == "failed"
+    assert "the data has gone" in job.error
+
+
+@pytest.mark.timeout(240)
+def test_links_that_finish_no_epoch_end_the_chain_with_a_reason(there: Stage) -> None:
+    chain = Chain(there)
+    until(lambda: len(chain.lines("epochs")) >= 2, limit_s=60, what="two epochs")
+    (chain.place / STUCK).touch()
+
+    job = chain.until_ended()
+
+    assert job.state == "failed"
+    assert "longer than the wall-clock limit" in job.error

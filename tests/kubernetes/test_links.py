@@ -1,0 +1,90 @@
+"""Links of a chain on a real API server: Kubernetes kills each start by its own clock, laxity before."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from laxity.instants import instant_at
+from tests.kubernetes.test_pods import logged
+from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.ground import Ground, ground
+from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.replicas import Replica
+from tests.support.kubernetes.service import Json
+from tests.support.kubernetes.trained import each_once, right, starts, trained
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LIMIT_S = 14
+CHAIN = {"epochs": "1000", "epoch-estimate": "1s", "widths": "1", "wall-limit": f"{LIMIT_S}s"}
+
+
+@pytest.fixture
+def links(
+    account: None, cluster: Cluster, nursery: Nursery, tmp_path: Path, namespace: str
+) -> Iterator[Ground]:
+    replica = Replica(cluster, nursery, tmp_path / "service")
+    with replica, ground(cluster, namespace, replica) as there:
+        yield there
+
+
+def begun_at(there: Ground, name: str) -> list[float]:
+    """When each start of the Job began, by the Job controller's own word."""
+    changes = [change.object for kind, change in there.history.events() if kind == "jobs"]
+    mine = [job for job in changes if job["metadata"]["name"] == name]
+    instants = (instant_at(job.get("status", {}).get("startTime")) for job in mine)
+    return sorted({at for at in instants if at is not None})
+
+
+def failure_of(job: Json) -> str:
+    conditions = job["status"].get("conditions", [])
+    return next((row["reason"] for row in conditions if row["type"] == "Failed"), "")
+
+
+def test_each_link_has_the_whole_limit_again_and_is_stopped_before_it_is_killed(
+    links: Ground,
+) -> None:
+    (name,) = links.apply(1, CHAIN, run_s=None)
+
+    links.until(lambda: len(begun_at(links, name)) >= 4, "the fourth link")
+
+    job, begun = links.named(name), begun_at(links, name)
+    assert job["spec"]["activeDeadlineSeconds"] == LIMIT_S
+    assert begun[-1] - begun[0] > 2 * LIMIT_S, "longer than one clock would have allowed"
+    assert not failure_of(job)
+    assert links.problems() == []
+
+
+def test_a_link_that_nobody_stops_is_killed_by_the_clock_of_its_own_start(links: Ground) -> None:
+    """The service is gone: Kubernetes ends the chain, and says why."""
+    (name,) = links.apply(1, CHAIN, run_s=None)
+    links.until(lambda: len(begun_at(links, name)) >= 2, "the second link")
+    links.replicas[0].end()
+
+    links.until(lambda: bool(failure_of(links.named(name))), "the Job to fail")
+
+    ended_at = next(
+        instant_at(row["lastTransitionTime"]) or 0.0
+        for row in links.named(name)["status"]["conditions"]
+        if row["type"] == "Failed"
+    )
+    assert failure_of(links.named(name)) == "DeadlineExceeded"
+    assert ended_at - begun_at(links, name)[-1] >= LIMIT_S
+
+
+def test_real_pods_train_each_epoch_once_over_at_least_three_links(
+    ground: PodGround, place: str
+) -> None:
+    run = Run(
+        ground, "linked", place, deadline="1h", workers=(1,), epochs=60, wall_limit="45s"
+    ).start(pace_s=1.0)  # fmt: skip
+
+    result = run.call.result(timeout=500)
+
+    assert right(result, 60)
+    assert trained(run) == each_once(60)
+    assert logged(ground, run) == each_once(60), "in one MLflow run"
+    assert len(starts(run)) >= 3
+    assert (run.view().verdict, run.view().preemptions) == ("promised", 0)

@@ -1,0 +1,30 @@
+"""A training of epochs that last as long as they are told, and leave evidence of each."""
+
+import os
+import threading
+from pathlib import Path
+
+from laxity import Training
+
+EPOCHS = 24
+STUCK = "stuck"  # where this file is, an epoch takes for ever
+BROKEN = "broken"  # where this file is, the training fails
+
+
+def linked(training: Training, folder: str = "", epoch_s: float = 1.0) -> dict[str, int]:
+    """`starts` has a line of each process, `epochs` one of each epoch that was trained."""
+    place, pace, state = Path(folder), threading.Event(), {"epochs": 0}
+    training.restore(state)
+    _write_line(place / "starts", f"{os.getpid()} {state['epochs']}")
+    for epoch in training.epochs():
+        if (place / BROKEN).exists():
+            raise ValueError("the data has gone")
+        pace.wait(1e6 if (place / STUCK).exists() else epoch_s)
+        state["epochs"] = epoch
+        _write_line(place / "epochs", str(epoch))
+    return state
+
+
+def _write_line(file: Path, line: str) -> None:
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(line + "\n")

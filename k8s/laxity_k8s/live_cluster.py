@@ -105,6 +105,7 @@ class LiveCluster:
         self._loans = NodeLoans(
             api, self._mirror, self._events, stop_lending=self._snapshot.inference.stop_lending
         )
+        self.demand_history = self._snapshot.inference.history
         self.stale_reason = ""
 
     @property

@@ -56,6 +56,14 @@ PolicyName = Annotated[
         autocompletion=completing(_policy_names),
     ),
 ]
+ShadowName = Annotated[
+    str,
+    typer.Option(
+        envvar="LAXITY_SHADOW",
+        help="A policy that decides beside it, for comparison: learned:FILE ...",
+        autocompletion=completing(_policy_names),
+    ),
+]
 TokensFile = Annotated[
     Path | None,
     typer.Option(
@@ -134,6 +142,7 @@ def serve(
     port: Port = 8642,
     store: StoreUrl = "",
     policy: PolicyName = "qos",
+    shadow: ShadowName = "",
     tokens: TokensFile = None,
     tracking_uri: Tracking = "",
     webhook: Webhook = "",
@@ -160,6 +169,7 @@ def serve(
             port=port,
             store=store,
             policy=policy,
+            shadow=shadow,
             tracking_uri=tracking_uri,
             webhook=webhook,
             prefect_api=prefect_api,
@@ -190,6 +200,7 @@ def up(
     port: Port = 8642,
     store: StoreUrl = "",
     policy: PolicyName = "qos",
+    shadow: ShadowName = "",
     tokens: TokensFile = None,
     tracking_uri: Tracking = "",
     webhook: Webhook = "",
@@ -215,7 +226,7 @@ def up(
         return
     options = {
         "--world": world, "--slots": slots, "--host": host, "--port": port, "--store": store,
-        "--policy": policy, "--tokens": tokens and tokens.absolute(),
+        "--policy": policy, "--shadow": shadow, "--tokens": tokens and tokens.absolute(),
         "--tracking-uri": tracking_uri, "--webhook": webhook, "--public-url": public_url,
         "--kept-cycles": kept_cycles,
     }  # fmt: skip
@@ -276,12 +287,17 @@ def replay(
     first: Annotated[int, typer.Option("--from", min=0, help="First cycle.")] = 0,
     last: Annotated[int | None, typer.Option("--until", min=0, help="Last cycle.")] = None,
     policy: Annotated[str, typer.Option(help="What would this policy have decided?")] = "",
+    gain: Annotated[
+        bool, typer.Option("--gain", help="How much more would its widths have trained?")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
 ) -> None:
     """Decide every journalled cycle again, and compare byte for byte."""
-    from laxity_scheduler.process.replay_report import report_replay
+    from laxity_scheduler.process.replay_report import report_gain, report_replay
     from laxity_scheduler.service.settings import Settings, SettingsError
 
+    if gain and not policy:
+        raise CommandError("--gain is of a policy: name it with --policy", code=USAGE)
     if last is not None and last < first:
         raise CommandError(f"--until {last} comes before --from {first}", code=USAGE)
     url = Settings(**_home_setting(home), store=store).store_url
@@ -289,7 +305,8 @@ def replay(
     if url.startswith("sqlite:///") and not path.exists():
         raise CommandError(f"there is no journal at {path}", code=NOT_FOUND)
     try:
-        code = report_replay(url, first=first, last=last, policy=policy, as_json=as_json)
+        report = report_gain if gain else report_replay
+        code = report(url, first=first, last=last, policy=policy, as_json=as_json)
     except SettingsError as error:
         raise CommandError(str(error), code=USAGE) from error
     except RuntimeError as error:

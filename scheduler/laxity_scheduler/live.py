@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from laxity.job.signal import Signal
 from laxity_profiler.history.report_fold import Report as Report  # noqa: PLC0414 - what a world asks for
 from laxity_scheduler.engine import World
+from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason
@@ -81,11 +82,13 @@ class LiveWorld(World, Protocol):
     Ids are "namespace/name". Manifests and Jobs are batch/v1 JSON, the truth about each job.
     `cycle` is the number of the next cycle; it is written onto the Jobs that the cycle changes.
     `stale_reason` says why Jobs and pods of the last snapshot may be of different times, in which case
-    nothing can be decided; "" if they are of one time.
+    nothing can be decided; "" if they are of one time. `demand_history` is what its inference fleet
+    needed: each snapshot adds to it, and the service keeps it across restarts.
     """
 
     cycle: int
     stale_reason: str
+    demand_history: DemandHistory
 
     @property
     def patch_outcomes(self) -> Mapping[str, int]:

@@ -1,5 +1,7 @@
 """Nodes labelled inference are lent to trainings on a real API server, and given back."""
 
+import json
+import sqlite3
 import urllib.request
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -73,11 +75,11 @@ def train(
     apply(there.cluster, job)
 
 
-def release(there: Ground) -> None:
+def post(there: Ground, path: str, body: dict[str, Any]) -> None:
     asked = urllib.request.Request(  # noqa: S310 - http on loopback
-        f"{there.replicas[0].url}/v1/release",
+        f"{there.replicas[0].url}{path}",
         method="POST",
-        data=b"{}",
+        data=json.dumps(body).encode(),
         headers={**bearer(), "Content-Type": "application/json"},
     )
     with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
@@ -183,7 +185,7 @@ def test_a_release_gives_lent_nodes_back_and_lends_none_again(
     train(there, "elastic", ELASTIC)
     there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")
     before = nodes_of(there, "elastic")
-    release(there)
+    post(there, "/v1/release", {})
     assert node_specs(cluster) == fleet
     assert nodes_of(there, "elastic") == before, "what runs goes on"
     train(there, "later", ELASTIC)
@@ -192,6 +194,29 @@ def test_a_release_gives_lent_nodes_back_and_lends_none_again(
         "a later cycle",
     )
     assert node_specs(cluster) == fleet
+
+
+def test_an_order_holds_and_needs_are_known_after_laxity_was_killed(
+    there: Ground, cluster: Cluster, replica: Replica
+) -> None:
+    there.until(lambda: len(lent(cluster)) == 1, "a node to be lent")
+    serving = Deployment(cluster, there.namespace)
+    serving.scale(3)
+    there.until(serving.serves, "inference pods to have a node")
+    post(there, "/v1/loans", {"reclaim": 4})
+    there.until(lambda: lent(cluster) == [], "it to be given back")
+    serving.scale(0)
+    there.until(serving.serves, "its pods to be gone: without the order a node would be lent")
+    replica.end()
+    replica.start()
+    train(there, "elastic", ELASTIC)
+    there.until(lambda: len(nodes_of(there, "elastic")) == 8, "it to grow onto all other nodes")
+    assert lent(cluster) == [], "the order holds"
+    with sqlite3.connect(Path(replica.env["LAXITY_HOME"]) / "laxity.db") as store:
+        (needed,) = store.execute("SELECT max(needed_gpus) FROM inference_slots").fetchone()
+    assert needed == 3.0
+    post(there, "/v1/loans", {"loan": 4})
+    there.until(lambda: len(lent(cluster)) == 1, "it to be lent again")
 
 
 def test_a_training_leaves_a_node_that_somebody_else_takes_back_while_it_is_lent(

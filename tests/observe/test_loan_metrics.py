@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from laxity.cli.render.top import cluster_line
+from laxity.cli.render.top import cluster_line, forecast_line
+from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.decision import Preempt, Reclaim
 from laxity_scheduler.model.inference import InferenceDemand
@@ -28,7 +29,7 @@ def exposition(metrics: Metrics) -> list[str]:
 
 def test_gpus_that_are_lent_wanted_back_and_lacking_are_told() -> None:
     metrics = Metrics()
-    metrics.loans.record(fleet(0.0, 6.0), Plan())
+    metrics.loans.record(fleet(0.0, 6.0), Plan(), DemandHistory())
     lines = exposition(metrics)
     assert "laxity_lent_gpus 4.0" in lines
     assert "laxity_lent_gpus_wanted_back 2.0" in lines
@@ -37,10 +38,10 @@ def test_gpus_that_are_lent_wanted_back_and_lacking_are_told() -> None:
 
 def test_a_return_takes_as_long_as_its_gpus_were_wanted_and_each_stopped_job_counts_once() -> None:
     metrics = Metrics()
-    metrics.loans.record(fleet(0.0, 3.0), Plan())
+    metrics.loans.record(fleet(0.0, 3.0), Plan(), DemandHistory())
     for now in (100.0, 101.0):
-        metrics.loans.record(fleet(now, 6.0), Plan((STOPS,)))
-    metrics.loans.record(fleet(130.0, 6.0), Plan((BACK,)))
+        metrics.loans.record(fleet(now, 6.0), Plan((STOPS,)), DemandHistory())
+    metrics.loans.record(fleet(130.0, 6.0), Plan((BACK,)), DemandHistory())
     lines = exposition(metrics)
     assert "laxity_reclaim_seconds_sum 30.0" in lines
     assert "laxity_nodes_reclaimed_total 1.0" in lines
@@ -49,8 +50,8 @@ def test_a_return_takes_as_long_as_its_gpus_were_wanted_and_each_stopped_job_cou
 
 def test_a_cluster_that_lends_nothing_says_nothing_of_loans() -> None:
     state = replace(fleet(0.0, 6.0), inference=None)
-    assert loan_view(state) is None
-    assert "inference" not in cluster_line({"loans": loan_view(state)}).plain
+    assert loan_view(state, DemandHistory()) is None
+    assert "inference" not in cluster_line({"loans": loan_view(state, DemandHistory())}).plain
 
 
 @pytest.mark.parametrize(
@@ -61,10 +62,23 @@ def test_a_cluster_that_lends_nothing_says_nothing_of_loans() -> None:
     ],
 )
 def test_the_cluster_is_shown_with_what_is_lent_and_wanted_back(needed: float, words: str) -> None:
-    assert words in cluster_line({"loans": loan_view(fleet(0.0, needed))}).plain
+    assert words in cluster_line({"loans": loan_view(fleet(0.0, needed), DemandHistory())}).plain
 
 
 def test_a_demand_that_does_not_fit_the_fleet_is_told_with_how_it_is_read() -> None:
-    view = loan_view(fleet(0.0, 99.0))
+    view = loan_view(fleet(0.0, 99.0), DemandHistory())
     assert view is not None
     assert view["problems"] == ["inference needs 99 GPUs and has 8: all are kept for it"]
+
+
+def test_how_often_the_forecast_held_is_counted_all_along_and_shown() -> None:
+    history, metrics, state = DemandHistory(), Metrics(), fleet(0.0, 1.0)
+    assert not forecast_line({"loans": loan_view(state, history)})
+    for slot, gpus in enumerate((1.0, 1.0, 2.0, 9.0, 1.0)):
+        history.add(gpus, slot * history.method.slot_s)
+        history.forecast_gpus(1)
+    metrics.loans.record(state, Plan(), history)
+    line = forecast_line({"loans": loan_view(state, history)}).plain
+    assert line.endswith("no more than its forecast in 67% of 3 slots of 10 minutes")
+    (gauge,) = [row for row in exposition(metrics) if row.startswith("laxity_inference_forecast")]
+    assert float(gauge.split()[1]) == pytest.approx(2 / 3)

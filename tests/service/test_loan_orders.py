@@ -13,6 +13,8 @@ from laxity_scheduler.http.tokens import Tokens, read_tokens
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.service.loan_orders import LoanOrderError, LoanOrders
+from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.store.tables import LoanOrderRow
 from tests.support.builders import SECRET, bearer
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import Stage, staged, wait_until
@@ -25,8 +27,12 @@ NOW = 1_000.0
 KNOWS, TENANT, OPERATOR = "k" * 20, "t" * 20, "o" * 20
 
 
+def forget(row: LoanOrderRow) -> None:
+    """A store that keeps nothing."""
+
+
 def demand_after(*orders: dict[str, Any], state: ClusterState = STATE) -> InferenceDemand:
-    said = LoanOrders()
+    said = LoanOrders(forget)
     for order in orders:
         said.add_order(order, state, NOW)
     demand = said.apply_to(state).inference
@@ -69,7 +75,7 @@ def test_gpus_that_pods_wait_for_are_wanted_back_whatever_is_said() -> None:
 def test_an_order_that_cannot_be_is_answered_with_what_would_do(
     order: dict[str, Any], field: str, words: str
 ) -> None:
-    said = LoanOrders()
+    said = LoanOrders(forget)
     with pytest.raises(LoanOrderError, match=re.escape(words)) as caught:
         said.add_order(order, STATE, NOW)
     assert caught.value.field == field
@@ -117,3 +123,56 @@ def test_where_no_node_is_labelled_nothing_can_be_lent(tmp_path: Path) -> None:
         wait_until(lambda: stage.service.leading, "the service to act")
         status, answer = ask(stage, {"loan": 1})
     assert (status, answer["error"]["code"]) == (409, "no_fleet")
+
+
+def test_an_order_is_in_the_store_before_it_is_answered_and_holds_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path, FleetWorld(1), tokens=tokens(tmp_path / "tokens")) as stage:
+        wait_until(lambda: stage.service.leading, "the service to act")
+        ask(stage, {"reclaim": 3, "by": "1h"})
+        row = stage.service.store.load_loan_order()
+    assert row is not None
+    assert row.allowed_gpus == 1
+    with staged(tmp_path, FleetWorld(1), tokens=tokens(tmp_path / "tokens")) as again:
+        state, _ = again.service.last_snapshot
+        assert state.inference is not None
+        assert (state.inference.forecast_gpus, state.inference.reclaim_by) == (7.0, row.reclaim_by)
+        withdrawn = again.http.delete("/v1/loans", headers=bearer(KNOWS))
+        wait_until(lambda: forecast_of(again) == 4.0, "the forecast to count again")
+    assert withdrawn.json() == {"fleet_gpus": 8, "lent_gpus": 4, "allowed_gpus": None}
+    with staged(tmp_path, FleetWorld(1), tokens=tokens(tmp_path / "tokens")) as last:
+        assert forecast_of(last) == 4.0
+
+
+def forecast_of(stage: Stage) -> float:
+    demand = stage.service.last_snapshot[0].inference
+    return -1.0 if demand is None else demand.forecast_gpus
+
+
+def test_an_order_that_the_store_does_not_take_is_answered_with_503_and_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(row: object) -> None:
+        raise StoreError("the store is away")
+
+    with staged(tmp_path, FleetWorld(1), tokens=tokens(tmp_path / "tokens")) as stage:
+        wait_until(lambda: stage.service.leading, "the service to act")
+        monkeypatch.setattr(stage.service.loan_orders, "_save", fails)
+        status, answer = ask(stage, {"loan": 1})
+        assert (status, answer["error"]["code"]) == (503, "not_ready")
+        assert stage.service.loan_orders.apply_to(STATE) is STATE
+
+
+def test_an_order_of_a_leader_whose_term_is_over_does_not_count(tmp_path: Path) -> None:
+    mine = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    other = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    mine.claim_term("a", NOW)
+    other.claim_term("b", NOW)
+    orders = LoanOrders(mine.save_loan_order)
+    with pytest.raises(StaleServiceError, match="b leads"):
+        orders.add_order({"loan": 1}, STATE, NOW)
+    assert orders.apply_to(STATE) is STATE
+    assert other.load_loan_order() is None
+    mine.close()
+    other.close()

@@ -14,6 +14,7 @@ from laxity.job.signal import Signal
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import DuplicateJobError, Manifest, Preview, Released, UnknownJobError
+from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, reason
@@ -35,6 +36,7 @@ class MemoryWorld:
     def __init__(self, *gpus: int) -> None:
         self.cycle = 0
         self.stale_reason = ""
+        self.demand_history = DemandHistory()
         self.carried_out: list[Plan] = []
         self.asked: list[int] = []
         self.expected: list[Plan] = []

@@ -116,7 +116,13 @@ def cluster(*, as_json: AsJson = False) -> None:
     from laxity.api.client import Client
     from laxity.cli.render.job_panel import print_json
     from laxity.cli.render.job_table import console
-    from laxity.cli.render.top import cluster_line, node_table, promise_line
+    from laxity.cli.render.top import (
+        cluster_line,
+        forecast_line,
+        node_table,
+        policy_lines,
+        promise_line,
+    )
 
     answer = Client(patience_s=0).cluster()
     if as_json:
@@ -124,6 +130,10 @@ def cluster(*, as_json: AsJson = False) -> None:
         return
     out = console()
     out.print(cluster_line(answer))
+    for line in policy_lines(answer):
+        out.print(line)
     if promises := promise_line(answer):
         out.print(promises)
+    if forecast := forecast_line(answer):
+        out.print(forecast)
     out.print(node_table(answer))

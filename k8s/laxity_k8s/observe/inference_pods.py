@@ -16,7 +16,7 @@ from laxity_k8s.objects.jobs import is_managed
 from laxity_k8s.objects.node_constraints import Asks, asks_of, is_suited
 from laxity_k8s.objects.nodes import FLEET_POOLS, POOL
 from laxity_k8s.observe.cluster_cache import Mirror
-from laxity_k8s.observe.demand_history import DemandHistory
+from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER
@@ -27,9 +27,9 @@ RECLAIM_S: Final = 600.0  # head-room may be missing so long; GPUs of pods that 
 class InferencePods:
     """GPUs by group of pods that belong to the fleet; patched with what changed since the last look."""
 
-    def __init__(self, mirror: Mirror, guard: Guard, history: DemandHistory | None = None) -> None:
+    def __init__(self, mirror: Mirror, guard: Guard) -> None:
         self._mirror, self._guard = mirror, guard
-        self._history = history or DemandHistory()
+        self.history = DemandHistory()
         self._fleet: dict[str, Json] = {}  # as they are labelled when nothing is lent
         self._gpus: dict[str, int] = {}  # by group
         self._largest: dict[str, int] = {}  # pod of each group
@@ -41,7 +41,7 @@ class InferencePods:
     @property
     def due_at(self) -> float:
         """When the demand changes by itself."""
-        return self._history.slot_end_at if self._fleet else FOREVER
+        return self.history.slot_end_at if self._fleet else FOREVER
 
     def stop_lending(self, until: float = FOREVER) -> None:
         """Lend nothing more until then; what is lent goes back when it is wanted."""
@@ -81,12 +81,12 @@ class InferencePods:
         if not lent:
             return None
         needed = sum(self._gpus.values())
-        self._history.add(needed, now)
-        forecast = self._history.forecast_gpus(max(self._largest.values(), default=1))
+        self.history.add(needed, now)
+        forecast = self.history.forecast_gpus(max(self._largest.values(), default=1))
         return InferenceDemand(
             needed_gpus=needed,
             forecast_gpus=forecast,
-            horizon_at=self._history.horizon_at if now >= self._stopped_until else 0.0,
+            horizon_at=self.history.horizon_at if now >= self._stopped_until else 0.0,
             reclaim_by=self._reclaim_by(needed, forecast, own_gpus, now),
         )
 

@@ -1,17 +1,25 @@
 """What the command `replay` prints about cycles that were decided again."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import typer
 
 from laxity.cli.exit_codes import FAILED, OK
 from laxity.human_time import count_noun
 from laxity.safe_text import printable
-from laxity_scheduler.process.start import find_policy, load_predictor
-from laxity_scheduler.store.journal import ReplayedCycle, replay_cycles
+from laxity_scheduler.process.start import find_policy, find_shadow, load_predictor
+from laxity_scheduler.service.shadow import DecidedCycle, ShadowTotals, compare_widths
+from laxity_scheduler.store.codec import load_plan
+from laxity_scheduler.store.journal import (
+    ReplayedCycle,
+    iter_entries,
+    load_journalled_predictor,
+    replay_cycles,
+)
 from laxity_scheduler.store.store import Store
 
 SHOWN_CYCLES: Final = 20
@@ -56,6 +64,51 @@ def report_replay(url: str, *, first: int, last: int | None, policy: str, as_jso
         store.close()
     typer.echo(json.dumps(_summary_json(summary)) if as_json else _summary_text(summary))
     return FAILED if summary.differing and not policy else OK
+
+
+def report_gain(url: str, *, first: int, last: int | None, policy: str, as_json: bool) -> int:
+    """Print how much more or less this policy's widths would have trained than those decided."""
+    store = Store.open(url)
+    totals, memory = ShadowTotals(), dict[str, Any]()
+    try:
+        decide = find_shadow(policy)
+        for cycle in _iter_decided(store, min(first, MAX_CYCLES), last):
+            totals.add(cycle.state.now, compare_widths(decide, cycle, memory))
+    finally:
+        store.close()
+    typer.echo(json.dumps(_gain_json(totals, policy)) if as_json else _gain_text(totals, policy))
+    return OK
+
+
+def _iter_decided(store: Store, first: int, last: int | None) -> Iterator[DecidedCycle]:
+    """Journalled cycles with their predictors and policies; the last predictor is kept."""
+    name, predictor = "", None
+    for entry in iter_entries(store, first, last):
+        if predictor is None or entry.predictor != name:
+            name = entry.predictor
+            predictor = load_journalled_predictor(store, name, load_predictor)
+        yield DecidedCycle(entry.state, load_plan(entry.plan), predictor, find_policy(entry.policy))
+
+
+def _gain_json(totals: ShadowTotals, policy: str) -> dict[str, object]:
+    return {
+        "policy": policy,
+        "cycles": totals.cycles,
+        "differing": totals.differing,
+        "trained": totals.trained,
+        "decided_trained": totals.decided_trained,
+        "gain": totals.gain,
+    }
+
+
+def _gain_text(totals: ShadowTotals, policy: str) -> str:
+    cycles = count_noun(totals.cycles, "cycle")
+    if not totals.decided_trained:
+        return f"{cycles}: nothing trained in them that could be compared"
+    return (
+        f"{cycles}: {policy} would give other widths in {totals.differing} of them; its widths would "
+        f"have trained {1 + totals.gain:.3f} times as much as those decided (predicted)"
+    )
 
 
 def _summary_json(summary: ReplaySummary) -> dict[str, object]:

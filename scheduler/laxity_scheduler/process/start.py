@@ -27,6 +27,7 @@ from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.service.shadow import Shadow
 from laxity_scheduler.store.store import Store
 
 LOG: Final = logging.getLogger(__name__)
@@ -73,6 +74,10 @@ def open_service(
             if store.is_exclusive
             else catching_up_first(leads, learner.reload_outcomes),
         )
+        if settings.shadow:
+            service.watch.shadow = Shadow(settings.shadow, find_shadow(settings.shadow), store)
+            stack.callback(service.watch.shadow.close)
+            service.watch.shadow.start()
         service.leader = elected.holder if elected else service.leader
         world.adopt(service.view_cache.shows_verdict)
         teller = Dispatcher(service.view_cache, service.metrics, create_sinks(settings, world))
@@ -231,6 +236,14 @@ def open_policy(settings: Settings, store: Store) -> PolicyInForce:
     if model is not None:
         in_force.offer(model)
     return in_force
+
+
+def find_shadow(name: str) -> Policy:
+    """SettingsError where there is none of this name, or its file cannot be used."""
+    model = read_model(name)
+    if model is not None and model.refusal:
+        raise SettingsError(f"{name} cannot be used: {model.refusal}")
+    return find_policy(name)
 
 
 def find_policy(name: str) -> Policy:

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Preempt, Reclaim
 from laxity_scheduler.plan import Plan
@@ -12,13 +13,14 @@ from laxity_scheduler.service.view_fields import finite_or_none
 WAITS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0)
 
 
-def loan_view(state: ClusterState) -> dict[str, Any] | None:
-    """The inference fleet of a snapshot; None if there is none."""
+def loan_view(state: ClusterState, history: DemandHistory) -> dict[str, Any] | None:
+    """The inference fleet of a snapshot, and how its forecast did; None if there is none."""
     demand = state.inference
     if demand is None:
         return None
     own = sum(node.gpus for node in state.nodes if node.pool == "inference")
     lent = sum(node.gpus for node in state.nodes if node.pool == "loaned")
+    coverage, slots = history.coverage()
     return {
         "fleet_gpus": own + lent,
         "lent_gpus": lent,
@@ -28,6 +30,9 @@ def loan_view(state: ClusterState) -> dict[str, Any] | None:
         "short_gpus": max(0.0, demand.needed_gpus - own),
         "wanted_by": finite_or_none(demand.reclaim_by),
         "horizon_at": finite_or_none(demand.horizon_at),
+        "forecast_coverage": coverage if slots else None,
+        "forecast_slots": slots,
+        "forecast_slot_s": history.method.slot_s,
         "problems": demand.find_problems(own + lent, state.now),
     }
 
@@ -49,6 +54,11 @@ class LoanMetrics:
                 registry=registry,
             ),
         }
+        self._coverage = Gauge(
+            "laxity_inference_forecast_coverage",
+            "Share of slots in which the need of inference stayed within its forecast",
+            registry=registry,
+        )
         self._time_to_return = Histogram(
             "laxity_reclaim_seconds",
             "From when lent GPUs are wanted back to the return of a node",
@@ -64,9 +74,10 @@ class LoanMetrics:
         self._wanted_since: float | None = None
         self._leaving: set[str] = set()  # jobs that were counted since
 
-    def record(self, state: ClusterState, plan: Plan) -> None:
+    def record(self, state: ClusterState, plan: Plan, history: DemandHistory) -> None:
         """What a cycle saw and decided."""
-        view = loan_view(state) or dict.fromkeys(self._gauges, 0.0)
+        view = loan_view(state, history) or dict.fromkeys(self._gauges, 0.0)
+        self._coverage.set(history.coverage()[0])
         for name, gauge in self._gauges.items():
             gauge.set(view[name])
         if not view["wanted_gpus"]:

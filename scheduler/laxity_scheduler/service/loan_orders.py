@@ -1,10 +1,11 @@
 """What an inference scheduler that knows better says: how many GPUs of its fleet may be lent.
 
-Its word takes the place of the forecast. GPUs that pods hold or wait for are needed whatever it says.
-It is kept in memory: after a restart the forecast counts until it speaks again.
+Its word takes the place of the forecast until it takes it back. GPUs that pods hold or wait for are
+needed whatever it says. An order is in the store before it counts: it outlives the service, and the
+next leader has it too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from threading import Lock
@@ -13,6 +14,7 @@ from typing import Any
 from laxity.durations import parse_deadline
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.store.tables import LoanOrderRow
 
 
 class LoanOrderError(ValueError):
@@ -24,17 +26,34 @@ class LoanOrderError(ValueError):
 
 
 class LoanOrders:
-    """GPUs that may be lent in all, and by when others must be back; None: nobody has said."""
+    """GPUs that may be lent in all, and by when others must be back; None: the forecast counts.
 
-    def __init__(self) -> None:
+    `save` writes what counts from now on. If it raises, the order before it counts.
+    """
+
+    def __init__(self, save: Callable[[LoanOrderRow], None]) -> None:
         self._lock = Lock()
+        self._save = save
         self._allowed_gpus: int | None = None
         self._reclaim_by = FOREVER
+
+    def restore(self, row: LoanOrderRow | None) -> None:
+        """Take up the order that was saved; None: there is none."""
+        with self._lock:
+            self._allowed_gpus = row.allowed_gpus if row else None
+            self._reclaim_by = row.reclaim_by if row else FOREVER
+
+    def withdraw(self, state: ClusterState) -> dict[str, Any]:
+        """Let the forecast count again."""
+        with self._lock:
+            self._set_order(None, FOREVER)
+        fleet, lent = _count_fleet(state)
+        return {"fleet_gpus": fleet, "lent_gpus": lent, "allowed_gpus": None}
 
     def add_order(self, body: Mapping[str, Any], state: ClusterState, now: float) -> dict[str, Any]:
         """Take `{"loan": n}` or `{"reclaim": n, "by": ...}`; what may be lent from now on.
 
-        LoanOrderError.
+        LoanOrderError; whatever `save` raises.
         """
         unknown = sorted(map(str, body.keys() - {"loan", "reclaim", "by"}))
         if unknown or len(body.keys() & {"loan", "reclaim"}) != 1:
@@ -45,8 +64,7 @@ class LoanOrders:
         verb = "loan" if "loan" in body else "reclaim"
         gpus = _read_gpus(verb, body[verb])
         by_at = _read_by(body, verb, now)
-        fleet = sum(node.gpus for node in state.nodes if node.pool in ("inference", "loaned"))
-        lent = sum(node.gpus for node in state.nodes if node.pool == "loaned")
+        fleet, lent = _count_fleet(state)
         with self._lock:
             before = lent if self._allowed_gpus is None else min(fleet, self._allowed_gpus)
             if verb == "loan" and before + gpus > fleet:
@@ -56,8 +74,7 @@ class LoanOrders:
                 raise LoanOrderError(
                     verb, f"only {before} GPUs may be lent: reclaim no more than that"
                 )
-            self._allowed_gpus = before + (gpus if verb == "loan" else -gpus)
-            self._reclaim_by = by_at
+            self._set_order(before + (gpus if verb == "loan" else -gpus), by_at)
             return {"fleet_gpus": fleet, "lent_gpus": lent, "allowed_gpus": self._allowed_gpus}
 
     def apply_to(self, state: ClusterState) -> ClusterState:
@@ -67,14 +84,23 @@ class LoanOrders:
             allowed, reclaim_by = self._allowed_gpus, self._reclaim_by
         if demand is None or allowed is None:
             return state
-        fleet = sum(node.gpus for node in state.nodes if node.pool in ("inference", "loaned"))
-        own = sum(node.gpus for node in state.nodes if node.pool == "inference")
-        if demand.needed_gpus > own:  # pods lack GPUs
+        fleet, lent = _count_fleet(state)
+        if demand.needed_gpus > fleet - lent:  # pods lack GPUs
             reclaim_by = min(reclaim_by, demand.reclaim_by)
         forecast = float(max(0, fleet - allowed))
         return replace(
             state, inference=replace(demand, forecast_gpus=forecast, reclaim_by=reclaim_by)
         )
+
+    def _set_order(self, allowed_gpus: int | None, reclaim_by: float) -> None:
+        self._save(LoanOrderRow(allowed_gpus=allowed_gpus, reclaim_by=reclaim_by))
+        self._allowed_gpus, self._reclaim_by = allowed_gpus, reclaim_by
+
+
+def _count_fleet(state: ClusterState) -> tuple[int, int]:
+    """GPUs of inference in all, and those of them that are lent."""
+    fleet = sum(node.gpus for node in state.nodes if node.pool in ("inference", "loaned"))
+    return fleet, sum(node.gpus for node in state.nodes if node.pool == "loaned")
 
 
 def _read_gpus(verb: str, value: object) -> int:

@@ -25,6 +25,7 @@ from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.service.demand_keeper import DemandKeeper
 from laxity_scheduler.service.failure_streak import FailureStreak
 from laxity_scheduler.service.fault_isolation import (
     PolicyFaultError,
@@ -110,10 +111,10 @@ class Service:
         )
         self.notifier = Notifier()
         self.metrics = Metrics()
-        self.loan_orders = LoanOrders()
+        self.loan_orders = LoanOrders(store.save_loan_order)
         self.view_cache = ViewCache(store.load_jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
-        self._watch = PolicyWatch(self.policies, self.metrics, self.deciding)
+        self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
         self.leading = False
@@ -128,6 +129,8 @@ class Service:
         self._learning = learning
         self.report_of = report_of
         self.notifications = notifications
+        demand_keeper = DemandKeeper(store, world.demand_history)
+        demand_keeper.restore()
         self._journal = Journal(store)
         self._audit_rows = AuditRows()
         self._publisher = Publisher(
@@ -139,6 +142,7 @@ class Service:
             audit_rows=self._audit_rows,
             report_of=report_of,
             feedback=feedback,
+            demand_keeper=demand_keeper,
             deciding=self.deciding,
         )
         self._wake_at = FOREVER
@@ -208,7 +212,7 @@ class Service:
                 if leads:
                     state, plan = self._decide_and_journal(snapshot, predictor)
                     self.world.carry_out(plan)
-                    self._watch.observe(state, predictor)
+                    self.watch.observe(state, plan, predictor)
             finally:
                 self.state, self.predictor = state, predictor
                 self._publisher.publish(
@@ -230,6 +234,7 @@ class Service:
         if leads and not before:
             self._journal.resync()
             self._audit_rows.catch_up(self._journal, self.view_cache.latest_uids)
+            self.loan_orders.restore(self.store.load_loan_order())
         self.leading = leads
         self.metrics.leading.set(leads)
         return leads

@@ -1,8 +1,9 @@
-"""A learned policy as Prometheus sees it: its reward beside its teacher's, and whether it fell back."""
+"""Policies as Prometheus sees them: a learned one's reward beside its teacher's, and a shadow's."""
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from laxity_scheduler.service.policy_in_force import PolicyInForce
+from laxity_scheduler.service.shadow import ShadowTotals
 
 
 class PolicyMetrics:
@@ -21,7 +22,33 @@ class PolicyMetrics:
             registry=registry,
         )
 
+        self._shadow_cycles = Gauge(
+            "laxity_shadow_cycles",
+            "Cycles since the start by what the shadow policy did: same, differs, skipped, failed",
+            ("shadow",),
+            registry=registry,
+        )
+        self._shadow_trained = Gauge(
+            "laxity_shadow_trained",
+            "Shares of trainings done since the start, predicted for widths: shadow, and policy in force",
+            ("of",),
+            registry=registry,
+        )
+
     def record(self, policy: PolicyInForce) -> None:
         self._reward.labels("policy").set(policy.comparison.measured)
         self._reward.labels("teacher").set(policy.comparison.teacher)
         self._fallback.set(bool(policy.fallback))
+
+    def record_shadow(self, totals: ShadowTotals) -> None:
+        """Gauges, as they are kept elsewhere and only read here."""
+        numbers = {
+            "same": totals.cycles - totals.differing,
+            "differs": totals.differing,
+            "skipped": totals.skipped,
+            "failed": totals.failed,
+        }
+        for name, number in numbers.items():
+            self._shadow_cycles.labels(name).set(number)
+        self._shadow_trained.labels("shadow").set(totals.trained)
+        self._shadow_trained.labels("policy").set(totals.decided_trained)

@@ -20,6 +20,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service import expected_times
+from laxity_scheduler.service.demand_keeper import DemandKeeper
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
@@ -62,11 +63,13 @@ class Publisher:
         audit_rows: AuditRows,
         report_of: Callable[[str], Report],
         feedback: Feedback | None,
+        demand_keeper: DemandKeeper,
         deciding: Lock,
     ) -> None:
         self._world, self._store, self._view_cache = world, store, view_cache
         self._notifier, self._metrics, self._audit_rows = notifier, metrics, audit_rows
         self._report_of, self._feedback, self._deciding = report_of, feedback, deciding
+        self._demand_keeper = demand_keeper
         self._is_first = True
         self._last_reasons: dict[str, LastReason] = {}
         self._refreshed_at = float("-inf")
@@ -125,10 +128,13 @@ class Publisher:
         with self._isolate_part("counting"):
             self._metrics.count_changes(changes if leading and not first else ())
             self._metrics.set_gauges(state, self._view_cache.views_in_any_order())
-            self._metrics.loans.record(state, plan)
+            self._metrics.loans.record(state, plan, self._demand_keeper.history)
             self._metrics.set_patches(self._world.patch_outcomes)
         with self._isolate_part("saving"):
             self._save_views()
+        if leading:
+            with self._isolate_part("keeping what inference needed"):
+                self._demand_keeper.save()
         if notifications is not None and leading:
             with self._isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)

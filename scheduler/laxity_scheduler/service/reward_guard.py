@@ -24,6 +24,7 @@ from laxity_scheduler.allocation.surplus import TEACHERS, budget_of_jobs, resiza
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.service.settled_widths import training_rate
 
 SLOTS: Final = 20
 LEAST_SHARE: Final = 0.9  # of the teacher's reward
@@ -169,10 +170,6 @@ def _read_pace(
     phi = max(0.0, forecasts.phi(job, "mean"))
     trains_at = job.formed or job.workers if job.epoch_started_at is not None else 0
 
-    def rate(width: int) -> float:
-        epoch_s = curve.epoch_s(width, "mean") if width in curve.totals else 0.0
-        return 1.0 / (epochs * epoch_s) if epoch_s > 0.0 else 0.0
-
     held = job.workers if last is None else last.teacher_width
     teacher_at = 0.0 if last is None else last.teacher_at
     if teacher_width and teacher_width != held:
@@ -181,9 +178,9 @@ def _read_pace(
     return JobPace(
         done=min(1.0, (job.progress.epochs_done + phi) / epochs),
         epoch_share=1.0 / epochs,
-        rate=rate(trains_at),
+        rate=training_rate(job, curve, trains_at),
         trains_at=trains_at,
         teacher_width=teacher_width,
-        teacher_rate=rate(teacher_width),
+        teacher_rate=training_rate(job, curve, teacher_width),
         teacher_at=teacher_at,
     )

@@ -29,8 +29,10 @@ from laxity_scheduler.store.tables import (
     DecisionRow,
     EndedLoans,
     FallbackRow,
+    InferenceSlotRow,
     JobRow,
     LeaderRow,
+    LoanOrderRow,
     LoanRow,
     NewRow,
     PendingRow,
@@ -242,6 +244,31 @@ class Store:
         """All jobs ever seen and not yet forgotten."""
         with self._open_session() as session:
             return list(session.exec(select(JobRow).order_by(col(JobRow.submitted_at))))
+
+    def save_inference_slots(self, rows: Iterable[InferenceSlotRow], *, first: int) -> None:
+        """Write slots of inference's need, new or changed, and drop those before `first`."""
+        with self._open_session() as session:
+            self._check_term(session)
+            for row in rows:
+                session.merge(row)
+            session.exec(delete(InferenceSlotRow).where(col(InferenceSlotRow.slot) < first))
+            session.commit()
+
+    def load_inference_slots(self) -> list[InferenceSlotRow]:
+        """What inference needed, oldest slot first."""
+        with self._open_session() as session:
+            return list(session.exec(select(InferenceSlotRow).order_by(col(InferenceSlotRow.slot))))
+
+    def save_loan_order(self, row: LoanOrderRow) -> None:
+        """Write the order that counts from now on in place of the one before."""
+        with self._open_session() as session:
+            self._check_term(session)
+            session.merge(row)
+            session.commit()
+
+    def load_loan_order(self) -> LoanOrderRow | None:
+        with self._open_session() as session:
+            return session.exec(select(LoanOrderRow)).one_or_none()
 
     def delete_old(self, *, cycles_before: int, ended_before: float) -> None:
         """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""

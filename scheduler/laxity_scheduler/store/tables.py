@@ -130,6 +130,34 @@ class LoanRow(ServiceTable, table=True):
     returned_at: float | None = None
 
 
+class InferenceSlotRow(ServiceTable, table=True):
+    """What inference needed at most in a slot, numbered since the epoch, and what was forecast.
+
+    No forecast: nobody looked in the slot before.
+    """
+
+    __tablename__ = "inference_slots"
+
+    slot: int = Field(
+        primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False}
+    )
+    needed_gpus: float
+    forecast_gpus: float | None = None
+
+
+class LoanOrderRow(ServiceTable, table=True):
+    """The only row says how many GPUs may be lent in all; none: the forecast counts.
+
+    `reclaim_by` is when others must be back, infinity if none have to.
+    """
+
+    __tablename__ = "loan_orders"
+
+    id: int = Field(default=1, primary_key=True, sa_column_kwargs={"autoincrement": False})
+    allowed_gpus: int | None
+    reclaim_by: float
+
+
 class LeaderRow(ServiceTable, table=True):
     """The only row says whose turn it is; a new term ends all earlier ones."""
 

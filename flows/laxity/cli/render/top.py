@@ -48,6 +48,9 @@ def cluster_line(answer: Mapping[str, Any]) -> Text:
     line = Text(f"{total - free} of {total} GPUs busy", style="bold")
     line.append(loan_text(answer))
     line.append(f"   policy {answer.get('policy', '?')}", style="dim")
+    learned = answer.get("learned") or {}
+    if learned.get("fallback"):
+        line.append(f" in place of {learned['learned']}", style="yellow")
     if answer.get("world") == "local":
         line.append("   on this machine a worker counts as a GPU", style="dim")
     return line
@@ -64,6 +67,21 @@ def loan_text(answer: Mapping[str, Any]) -> str:
     return text
 
 
+def policy_lines(answer: Mapping[str, Any]) -> list[Text]:
+    """Why a teacher decides in place of a learned policy, and what a shadow would have done."""
+    lines = []
+    learned, shadow = answer.get("learned") or {}, answer.get("shadow")
+    if learned.get("fallback"):
+        lines.append(Text(f"{learned['learned']} does not decide: {learned['fallback']}"))
+    if shadow:
+        text = f"shadow {shadow['policy']} differs in {shadow['differing']} of {count_noun(shadow['cycles'], 'cycle')}"
+        if shadow["decided_trained"]:
+            text += f", its widths would have trained {1 + shadow['gain']:.2f} times as much"
+        text += f"; it fails: {shadow['failure']}" if shadow["failure"] else ""
+        lines.append(Text(text))
+    return lines
+
+
 def promise_line(answer: Mapping[str, Any]) -> Text:
     """What became of the promises given; empty before the first one."""
     counts = answer.get("promises") or {}
@@ -72,6 +90,18 @@ def promise_line(answer: Mapping[str, Any]) -> Text:
         return Text()
     fates = [f"{counts[name]} {label}" for name, label in FATES.items() if counts.get(name)]
     return Text(f"{count_noun(promised, 'promise')} given: {', '.join(fates)}")
+
+
+def forecast_line(answer: Mapping[str, Any]) -> Text:
+    """How often inference needed no more than was forecast; empty before it could be seen."""
+    loans = answer.get("loans") or {}
+    if loans.get("forecast_coverage") is None:
+        return Text()
+    slots = count_noun(loans["forecast_slots"], "slot")
+    share, minutes = loans["forecast_coverage"], loans["forecast_slot_s"] / 60
+    return Text(
+        f"Inference needed no more than its forecast in {share:.0%} of {slots} of {minutes:g} minutes"
+    )
 
 
 def node_table(answer: Mapping[str, Any]) -> Table:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from laxity_k8s.observe.demand_history import DemandHistory
 from laxity_scheduler.loans.demand_forecast import DAY_S
+from laxity_scheduler.loans.demand_history import DemandHistory
 
 SLOT_S = 600.0
 BEGAN = 1_000 * SLOT_S
@@ -60,3 +60,43 @@ def test_a_clock_that_goes_back_loses_nothing() -> None:
 def test_the_forecast_reaches_half_an_hour_beyond_the_running_slot() -> None:
     history = after((1.0, 10.0))
     assert (history.slot_end_at, history.horizon_at) == (BEGAN + SLOT_S, BEGAN + 4 * SLOT_S)
+
+
+def test_a_history_that_was_kept_goes_on_where_it_ended() -> None:
+    night_s = DAY_S - 12 * SLOT_S
+    changes = [(2.0, 0.0), (8.0, SLOT_S), (8.0, 3 * SLOT_S), (2.0, 4 * SLOT_S), (2.0, night_s)]
+    before, restored = after(*changes), DemandHistory()
+    restored.restore(before.find_unsaved())
+    assert restored.find_unsaved() == []
+    for history in (before, restored):
+        history.add(2.0, BEGAN + DAY_S + SLOT_S)
+    assert before.forecast_gpus(1) == restored.forecast_gpus(1) == pytest.approx(8.0 * 1.05)
+
+
+def test_only_slots_that_are_new_or_have_changed_are_saved_again() -> None:
+    history = after((1.0, 0.0), (2.0, SLOT_S))
+    assert [row.needed_gpus for row in history.find_unsaved()] == [1.0, 2.0]
+    history.mark_saved()
+    history.add(2.0, BEGAN + SLOT_S + 1.0)
+    assert history.find_unsaved() == []
+    history.add(3.0, BEGAN + SLOT_S + 2.0)
+    history.add(1.0, BEGAN + 2 * SLOT_S)
+    assert [row.needed_gpus for row in history.find_unsaved()] == [3.0, 3.0]
+
+
+def test_slots_older_than_eight_days_are_kept_no_longer() -> None:
+    history = after((1.0, 0.0))
+    history.mark_saved()
+    history.add(1.0, BEGAN + 9 * DAY_S)
+    rows = history.find_unsaved()
+    assert (rows[0].slot, len(rows)) == (history.first_slot, round(8 * DAY_S / SLOT_S))
+
+
+def test_slots_in_which_nobody_could_forecast_do_not_count_for_its_coverage() -> None:
+    history = DemandHistory()
+    assert history.coverage()[1] == 0
+    for slot, gpus in ((0, 1.0), (1, 2.0), (5, 9.0), (6, 9.0), (7, 99.0), (8, 0.0)):
+        history.add(gpus, BEGAN + slot * SLOT_S)
+        history.forecast_gpus(1)
+    share, slots = history.coverage()
+    assert (share, slots) == (2 / 3, 3), "slots 1, 6 and 7"

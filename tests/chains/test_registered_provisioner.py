@@ -12,19 +12,20 @@ from tests.chains.test_provisioner import run_laxity, waves
 
 
 @pytest.mark.slow
-def test_a_registered_provisioner_has_its_errors_and_the_bench_reads_it(tmp_path: Path) -> None:
+def test_a_registered_provisioner_has_its_errors_and_the_bench_reads_it(
+    tmp_path: Path, mlflow_uri: str
+) -> None:
     log, model = tmp_path / "waves.swf", tmp_path / "model.npz"
     log.write_text(as_swf(waves(), nodes=8))
-    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    pair = ("--trace", str(log), "--limit", "24h", "--tracking-uri", store)
+    pair = ("--trace", str(log), "--limit", "24h", "--tracking-uri", mlflow_uri)
     train = (
         *("train", "provisioner", *pair, "--model", "boosting", "--out", str(model)),
         *("--starts", "48", "--until", str(60 * DAY_S), "--register", "queue"),
     )
     versions = [run_laxity(*train)[2] for _ in range(2)]
     assert all("registered as queue version 1, the champion" in text for text in versions)
-    version = Registry(store).client.get_model_version_by_alias("queue", "champion")
-    run = Registry(store).client.get_run(str(version.run_id))
+    version = Registry(mlflow_uri).client.get_model_version_by_alias("queue", "champion")
+    run = Registry(mlflow_uri).client.get_run(str(version.run_id))
     assert run.data.metrics["held_out/mean_absolute_error_h"] > 0
     assert (run.data.params["kind"], run.data.params["pair_nodes"]) == ("boosting", "1")
     bench = ("chains", *pair, "--from", str(65 * DAY_S), "--starts", "24", "--json")

@@ -36,11 +36,11 @@ def test_a_flow_runs_and_the_api_remembers_it(prefect_api: str) -> None:
     assert run.parameters == {"number": 21}
 
 
-def test_metrics_logged_in_a_batch_are_read_back(tmp_path: Path) -> None:
+def test_metrics_logged_in_a_batch_are_read_back(tmp_path: Path, mlflow_uri: str) -> None:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/mlflow.db")
+    client = MlflowClient(tracking_uri=mlflow_uri)
     experiment = client.create_experiment("smoke", artifact_location=str(tmp_path / "artifacts"))
     run_id = client.create_run(experiment).info.run_id
 

@@ -19,6 +19,7 @@ from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.history.report_values import LONGEST_S
 from tests.support.builders import bearer
+from tests.support.mlflow_store import copy_store
 from tests.support.stage import LAXITY, Stage, stage, until
 
 pytestmark = pytest.mark.slow
@@ -29,8 +30,10 @@ GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("bad-input"), prefect_api="") as opened:
+def there(blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    home = tmp_path_factory.mktemp("bad-input")
+    copy_store(blank_mlflow, home)
+    with stage(home, prefect_api="") as opened:
         until(opened.client.alive, limit_s=60, what="the service")
         yield opened
 

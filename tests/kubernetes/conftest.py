@@ -16,14 +16,17 @@ __all__ = ["service", "there"]  # fixtures of tests in this folder
 
 
 @pytest.fixture(scope="session")
-def real_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodGround]:
+def real_ground(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[PodGround]:
     """A cluster whose node is this machine. Skips and says why where that cannot be."""
     assets = Path(os.environ.get("KUBEBUILDER_ASSETS", ""))
     if not (assets / "kube-apiserver").exists():
         pytest.skip(WHY_NOT)
     if reason := why_not(assets):
         pytest.skip(reason)
-    made = PodGround(assets, tmp_path_factory.mktemp("ground"))
+    blank: Path = request.getfixturevalue("blank_mlflow")  # only where there is a ground
+    made = PodGround(assets, tmp_path_factory.mktemp("ground"), blank)
     try:
         made.up()
         yield made

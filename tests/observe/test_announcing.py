@@ -217,16 +217,17 @@ def test_the_error_of_a_prediction_is_that_of_the_run_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -> None:
+def test_mlflow_shows_promise_and_prediction_beside_the_epochs(
+    tmp_path: Path, mlflow_uri: str
+) -> None:
     from mlflow import MlflowClient
 
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
     world = MemoryWorld(1)
 
     def on_run(job_id: str, uid: str, experiment: str, run_id: str) -> None:
         world.annotate(job_id, {names.RUN_ID: f"{experiment}/{run_id}"})
 
-    listener = MlflowSink(uri, on_run)
+    listener = MlflowSink(mlflow_uri, on_run)
     with staged(tmp_path, world, listeners=[listener], predictor=Curve(epoch_s=2.0)) as stage:
         stage.submit("a", deadline="1h", widths="1", epochs=10)
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
@@ -237,7 +238,7 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -
         view = stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
         courier = stage.service.notifications._outboxes["mlflow"]  # type: ignore[union-attr]
         assert courier.wait_until_empty(at_most_s=120.0)
-    client = MlflowClient(uri)
+    client = MlflowClient(mlflow_uri)
     run = client.get_run(view["run_id"])
     steps = [point.step for point in client.get_metric_history(view["run_id"], names.FINISH_P90)]
     tags = run.data.tags  # spelled out, for what people filter by stays from version to version
@@ -258,12 +259,11 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_refused_job_makes_no_run_before_it_is_accepted(tmp_path: Path) -> None:
+def test_a_refused_job_makes_no_run_before_it_is_accepted(tmp_path: Path, mlflow_uri: str) -> None:
     from mlflow import MlflowClient
 
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
     made: list[str] = []
-    listener = MlflowSink(uri, lambda job, *_: made.append(job))
+    listener = MlflowSink(mlflow_uri, lambda job, *_: made.append(job))
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
         stage.submit("a", deadline="1m", widths="1", epochs=10)
         refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
@@ -275,21 +275,21 @@ def test_a_refused_job_makes_no_run_before_it_is_accepted(tmp_path: Path) -> Non
         stage.http.post("/v1/jobs/default/a/accept", json={"offer": 1})
         promised = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
         listener.deliver(Message(promised, ("promised",)))
-    (run,) = MlflowClient(uri).search_runs(["1"])
+    (run,) = MlflowClient(mlflow_uri).search_runs(["1"])
     assert (before, made) == ([], ["default/a"])
     assert (run.info.status, run.data.tags[names.TAG_VERDICT]) == ("RUNNING", "promised")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path, mlflow_uri: str) -> None:
     """Somebody wrote another's run on his Job: it gets a run of its own."""
     from mlflow import MlflowClient
 
-    uri, told = f"sqlite:///{tmp_path}/mlflow.db", []
-    client = MlflowClient(uri)
+    told: list[tuple[str, ...]] = []
+    client = MlflowClient(mlflow_uri)
     theirs = client.create_run(client.create_experiment("theirs")).info.run_id
-    listener = MlflowSink(uri, lambda *run: told.append(run))
+    listener = MlflowSink(mlflow_uri, lambda *run: told.append(run))
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=2.0)) as stage:
         stage.submit("a", deadline="1h", widths="1")
         view = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
@@ -329,11 +329,16 @@ def test_epochs_that_no_chart_can_show_are_not_told() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_run_that_the_training_code_ended_goes_on_with_its_job(tmp_path: Path) -> None:
+def test_a_run_that_the_training_code_ended_goes_on_with_its_job(
+    tmp_path: Path, mlflow_uri: str
+) -> None:
     from mlflow import MlflowClient
 
-    uri, made = f"sqlite:///{tmp_path}/mlflow.db", list[str]()
-    listener, client = MlflowSink(uri, lambda *run: made.append(run[-1])), MlflowClient(uri)
+    made = list[str]()
+    listener, client = (
+        MlflowSink(mlflow_uri, lambda *run: made.append(run[-1])),
+        MlflowClient(mlflow_uri),
+    )
     with staged(tmp_path, MemoryWorld(1)) as stage:
         stage.submit("a", deadline="1h", widths="1")
         view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
@@ -350,19 +355,21 @@ def test_a_run_that_the_training_code_ended_goes_on_with_its_job(tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_run_shows_where_its_training_comes_from_and_what_it_was_given(tmp_path: Path) -> None:
+def test_a_run_shows_where_its_training_comes_from_and_what_it_was_given(
+    tmp_path: Path, mlflow_uri: str
+) -> None:
     from mlflow import MlflowClient
 
-    uri, made = f"sqlite:///{tmp_path}/mlflow.db", list[str]()
+    made = list[str]()
     page = "http://127.0.0.1:4200/runs/flow-run/1b4e28ba-2fa1-11d2-883f-0016d3cca427"
-    client = MlflowClient(uri)
+    client = MlflowClient(mlflow_uri)
     with staged(tmp_path, MemoryWorld(1)) as stage:
         stage.submit(
             "a", deadline="1h", widths="1", parameters='{"alpha": 0.001, "layers": [8, 8]}',
             followed_by=page,
         )  # fmt: skip
         view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
-        listener = MlflowSink(uri, lambda *run: made.append(run[-1]), stage.world.job)
+        listener = MlflowSink(mlflow_uri, lambda *run: made.append(run[-1]), stage.world.job)
         listener.deliver(Message(view))
         client.log_param(made[0], "layers", "(8, 8)")  # by the code, in its own words
         ended = view | {"state": "finished", "outcome": "kept", "width_history": []}

@@ -21,6 +21,7 @@ from laxity_profiler.registry.refit import refit
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.mlflow_sink import MlflowSink
 from tests.support.browser import Page, browser
+from tests.support.mlflow_store import copy_store
 from tests.support.runs import history_in, trained
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
@@ -68,10 +69,10 @@ def answers(url: str) -> bool:
 class Shown:
     """A store after a refit, its server, and the ids that addresses need."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, blank: Path) -> None:
         from mlflow import MlflowClient
 
-        uri = f"sqlite:///{folder}/mlflow.db"
+        uri = copy_store(blank, folder)
         history = history_in(folder)
         for run in range(8):
             pace = 1.0 + 0.03 * (run % 5)
@@ -122,9 +123,11 @@ def log_series(client: Any, run_id: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shown, str, Page]]:
+def shown(
+    blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Shown, str, Page]]:
     folder = tmp_path_factory.mktemp("pages")
-    there = Shown(folder)
+    there = Shown(folder, blank_mlflow)
     with mlflow_server(folder) as url, browser(folder) as page:
         yield there, url, page
 

@@ -43,12 +43,13 @@ def test_without_an_mlflow_there_is_nothing_to_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_from_elsewhere_is_known_to_the_predictor(tmp_path: Path) -> None:
+def test_a_run_from_elsewhere_is_known_to_the_predictor(tmp_path: Path, mlflow_uri: str) -> None:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
     settings = Settings(home=tmp_path)
-    client = MlflowClient(tracking_uri=settings.tracking_url)
+    assert settings.tracking_url == mlflow_uri
+    client = MlflowClient(tracking_uri=mlflow_uri)
     experiment = client.create_experiment("notebook", artifact_location=str(tmp_path))
     run_id = client.create_run(experiment, tags={names.TAG_MODEL: "elsewhere"}).info.run_id
     epochs = [Metric(names.EPOCH_ACTUAL, 40.0, 1_000 * (40 * n), n) for n in range(1, 7)]

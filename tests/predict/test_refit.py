@@ -78,8 +78,8 @@ def test_the_view_holds_both_pictures_and_coverage_in_time(place: Place) -> None
     assert "| live, start | 4 |" in run.data.tags["mlflow.note.content"]
 
 
-def test_only_what_changed_gets_a_new_version(blank: Path, tmp_path: Path) -> None:
-    place = Place(tmp_path, blank)
+def test_only_what_changed_gets_a_new_version(blank_mlflow: Path, tmp_path: Path) -> None:
+    place = Place(tmp_path, blank_mlflow)
     place.refit()
     log_a_run(place, "rnn")
     trained(place.history, "a9", "mlp", epoch_s=[1.3] * 8)
@@ -97,9 +97,9 @@ def test_only_what_changed_gets_a_new_version(blank: Path, tmp_path: Path) -> No
 
 
 def test_a_version_that_an_older_laxity_serves_gets_a_successor(
-    blank: Path, tmp_path: Path
+    blank_mlflow: Path, tmp_path: Path
 ) -> None:
-    place = Place(tmp_path, blank)
+    place = Place(tmp_path, blank_mlflow)
     place.refit()
     (old,) = place.versions("laxity.mlp")
     place.client.set_model_version_tag("laxity.mlp", old.version, TAG_PAGE, "older")
@@ -116,12 +116,12 @@ def test_a_version_that_an_older_laxity_serves_gets_a_successor(
 
 
 def test_a_refit_that_died_is_finished_by_the_next_one(
-    blank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    blank_mlflow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed before the model, its files, the version, the alias, the pictures."""
     from mlflow import MlflowClient
 
-    place = Place(tmp_path, blank)
+    place = Place(tmp_path, blank_mlflow)
 
     def dies(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

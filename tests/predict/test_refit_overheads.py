@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def costly(blank: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def costly(blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Two models that were stopped and started eight times each."""
-    place = Place(tmp_path_factory.mktemp("costly"), blank)
+    place = Place(tmp_path_factory.mktemp("costly"), blank_mlflow)
     place.stopped(*(40.0 + 0.3 * number for number in range(8)))
     place.stopped(*(4.0 + 0.03 * number for number in range(8)), model="rnn")
     place.refit()
@@ -73,8 +73,10 @@ def test_where_nothing_was_stopped_no_overheads_are_registered(place: Place) -> 
     assert place.versions(OVERHEAD) == []
 
 
-def test_a_refit_assumes_what_the_world_that_is_served_costs(blank: Path, tmp_path: Path) -> None:
-    place = Place(tmp_path, blank)
+def test_a_refit_assumes_what_the_world_that_is_served_costs(
+    blank_mlflow: Path, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, blank_mlflow)
     Learner(place.history, priors="cluster")
     place.stopped(50.0, model="new")
 

@@ -8,6 +8,7 @@ import pytest
 from laxity import names
 from laxity_profiler.history.history import History
 from laxity_profiler.history.mlflow_runs import MlflowRuns
+from tests.support.mlflow_store import copy_store
 from tests.support.runs import epoch_line, history_in, workload
 
 pytestmark = pytest.mark.slow
@@ -17,10 +18,10 @@ MODEL = {names.TAG_MODEL: "mlp", names.TAG_JOB: "default/a"}
 class Store:
     """A real MLflow store, and runs as a worker's tracker writes them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, blank: Path) -> None:
         from mlflow import MlflowClient
 
-        self.uri = f"sqlite:///{folder}/mlflow.db"
+        self.uri = copy_store(blank, folder)
         self.client = MlflowClient(tracking_uri=self.uri)
         self.experiment = self.client.create_experiment(
             "laxity", artifact_location=str(folder / "artifacts")
@@ -59,8 +60,8 @@ class Store:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("mlflow"))
+def store(blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("mlflow"), blank_mlflow)
 
 
 def seen(history: History, model: str) -> list[list[int]]:

@@ -1,6 +1,5 @@
 """A store with runs and a real MLflow beside it, and the command that refits them."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from typer.testing import CliRunner, Result
 from laxity_profiler.cli.commands import register
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.registry.refit import RefitResult, refit
+from tests.support.mlflow_store import copy_store
 from tests.support.runs import START_AT, history_in, trained, workload
 
 
@@ -18,8 +18,7 @@ class Place:
 
     def __init__(self, folder: Path, blank: Path) -> None:
         self.folder = folder
-        self.uri = f"sqlite:///{folder}/mlflow.db"
-        shutil.copy(blank, folder / "mlflow.db")
+        self.uri = copy_store(blank, folder)
         self.history = history_in(folder)
         for run in range(6):
             pace = 1.0 + 0.02 * run

@@ -15,16 +15,16 @@ import pytest
 from mlflow import MlflowClient
 
 from tests.support.crew import Crew
+from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A local store; making one takes seconds."""
+def uri(blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("mlflow")
-    found = f"sqlite:///{folder}/mlflow.db"
+    found = copy_store(blank_mlflow, folder)
     MlflowClient(found).create_experiment("laxity", artifact_location=str(folder / "artifacts"))
     return found
 

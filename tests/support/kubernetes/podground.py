@@ -31,6 +31,7 @@ from tests.support.kubernetes.cluster import DIES_WITH_US, MUTATES, Cluster
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.realnode import IMAGE, Host, RealNode
 from tests.support.kubernetes.service import Service
+from tests.support.mlflow_store import copy_store
 from tests.support.programs import podtrainings
 
 MANIFESTS: Final = Path(__file__).parents[3] / "k8s" / "manifests"
@@ -44,8 +45,8 @@ Json = dict[str, Any]
 class PodGround:
     """One cluster, one service, one MLflow server."""
 
-    def __init__(self, binaries: Path, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, binaries: Path, folder: Path, blank_mlflow: Path) -> None:
+        self.folder, self._blank_mlflow = folder, blank_mlflow
         self.cluster = Cluster(binaries, folder / "cluster")
         self.node = RealNode(self.cluster, gpus=GPUS)
         self.tracking_uri = f"http://127.0.0.1:{free_ports(1)[0]}"
@@ -120,11 +121,12 @@ class PodGround:
     def _start_mlflow(self) -> "subprocess.Popen[bytes]":
         store = self.folder / "mlflow"
         store.mkdir(parents=True)
+        uri = copy_store(self._blank_mlflow, store)
         with (store / "server.log").open("ab") as log:
             return subprocess.Popen(
                 [
                     *DIES_WITH_US, str(Path(sys.executable).with_name("mlflow")), "server",
-                    "--backend-store-uri", f"sqlite:///{store}/mlflow.db",
+                    "--backend-store-uri", uri,
                     "--default-artifact-root", str(store / "artifacts"),
                     "--host", "127.0.0.1", "--port", self.tracking_uri.rpartition(":")[2],
                     "--workers", "1",

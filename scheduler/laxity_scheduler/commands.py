@@ -293,20 +293,25 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
 ) -> None:
     """Decide every journalled cycle again, and compare byte for byte."""
-    from laxity_scheduler.process.replay_report import report_gain, report_replay
+    from laxity_scheduler.process.learned_models import LearnedModels
+    from laxity_scheduler.process.replay_report import ReplayRange, report_gain, report_replay
     from laxity_scheduler.service.settings import Settings, SettingsError
 
     if gain and not policy:
         raise CommandError("--gain is of a policy: name it with --policy", code=USAGE)
     if last is not None and last < first:
         raise CommandError(f"--until {last} comes before --from {first}", code=USAGE)
-    url = Settings(**_home_setting(home), store=store).store_url
+    settings = Settings(
+        **_home_setting(home), store=store, tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", "")
+    )
+    url = settings.store_url
     path = Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and not path.exists():
         raise CommandError(f"there is no journal at {path}", code=NOT_FOUND)
     try:
         report = report_gain if gain else report_replay
-        code = report(url, first=first, last=last, policy=policy, as_json=as_json)
+        cycles = ReplayRange(url, LearnedModels.of(settings), first, last)
+        code = report(cycles, policy=policy, as_json=as_json)
     except SettingsError as error:
         raise CommandError(str(error), code=USAGE) from error
     except RuntimeError as error:

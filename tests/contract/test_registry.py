@@ -8,7 +8,7 @@ from laxity_scheduler import policies
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.policies.registry import REGISTRY, UnknownPolicyError, find
-from laxity_scheduler.process.start import find_policy
+from laxity_scheduler.process.open_policies import find_policy
 from laxity_scheduler.simulate import run
 from laxity_scheduler.store import codec
 from tests.support.random_states import cases

@@ -12,7 +12,7 @@ import pytest
 from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import TrainedPolicy, save_policy
-from laxity_scheduler.process.start import open_policy
+from laxity_scheduler.process.open_policies import open_policy
 from laxity_scheduler.service import reward_guard
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store

@@ -18,6 +18,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.process import replay_report
+from laxity_scheduler.process.learned_models import LearnedModels
 from laxity_scheduler.service.settings import SettingsError
 from laxity_scheduler.service.settled_widths import reward_rate, settle_widths
 from laxity_scheduler.service.shadow import Shadow
@@ -130,17 +131,16 @@ def test_a_journal_is_asked_what_another_policy_would_have_gained(
     monkeypatch.setattr(replay_report, "load_predictor", journal.load)
     url = f"sqlite:///{tmp_path}/laxity.db"
     store = Store.open(url)
-    cycles = journal.lived(store)
+    number = journal.lived(store)
     store.close()
+    cycles = replay_report.ReplayRange(url, LearnedModels(tmp_path / "policies"))
     answers = {}
     for policy in ("qos", "optimus"):
-        replay_report.report_gain(url, first=0, last=None, policy=policy, as_json=True)
+        replay_report.report_gain(cycles, policy=policy, as_json=True)
         answers[policy] = json.loads(capsys.readouterr().out)
-    assert answers["qos"]["cycles"] == cycles
+    assert answers["qos"]["cycles"] == number
     assert answers["qos"]["gain"] == pytest.approx(0.0)
     assert answers["optimus"]["differing"] > 0
     assert answers["optimus"]["gain"] != pytest.approx(0.0)
     with pytest.raises(SettingsError, match=r"absent.npz cannot be used: .*No such file"):
-        replay_report.report_gain(
-            url, first=0, last=None, policy="learned:absent.npz", as_json=True
-        )
+        replay_report.report_gain(cycles, policy="learned:absent.npz", as_json=True)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from laxity.cli.exit_codes import CommandError
 from laxity_scheduler.commands import register
 from laxity_scheduler.process.instance_dir import InstanceDir
-from laxity_scheduler.process.start import find_policy
+from laxity_scheduler.process.open_policies import find_policy
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store, StoreError
 

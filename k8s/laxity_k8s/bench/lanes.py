@@ -135,7 +135,7 @@ def open_service(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Nar
     from laxity_profiler.history.history import History
     from laxity_profiler.history.history_database import open_engine
     from laxity_profiler.learning.learner import Learner
-    from laxity_scheduler.process.start import find_policy
+    from laxity_scheduler.process.open_policies import find_policy
     from laxity_scheduler.service.feedback import Feedback
     from laxity_scheduler.service.settings import NO_TRACKING, Settings
     from laxity_scheduler.store.store import Store

@@ -1,16 +1,17 @@
 """Model files of laxity's own form in MLflow's registry: what was trained on, errors, and an alias.
 
 Such a file is an artifact of a run, not a model that MLflow serves: laxity alone reads it. A version
-is made only if no other has the same bytes; the alias `champion` names the one registered last.
+is made only if no other has the same bytes; an alias, `champion` unless another is named, is moved to
+the one registered last. To roll back is to move it again.
 """
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from laxity_profiler.registry.entry import mlflow_params
 from laxity_profiler.registry.mlflow_errors import check_answers, translate_mlflow_errors
@@ -29,6 +30,16 @@ class ModelFile:
     about: str
     params: Mapping[str, object] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    alias: str = ALIAS
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredVersion:
+    """One version with the figures of its run, and the aliases that name it."""
+
+    version: str
+    aliases: Sequence[str]
+    metrics: Mapping[str, float]
 
 
 def register_file(tracking_uri: str, file: ModelFile) -> Published:
@@ -48,7 +59,7 @@ def register_file(tracking_uri: str, file: ModelFile) -> Published:
         )
         is_new = version is None
         version = version or create_version(registry, file, digest)
-        client.set_registered_model_alias(file.name, ALIAS, version)
+        client.set_registered_model_alias(file.name, file.alias, version)
         return Published(file.name, version, is_new=is_new)
 
 
@@ -65,7 +76,9 @@ def create_version(registry: Registry, file: ModelFile, digest: str) -> str:
     client.log_artifact(run_id, str(file.path), FOLDER)
     client.set_terminated(run_id)
     source = f"{run.info.artifact_uri}/{FOLDER}"
-    made = client.create_model_version(file.name, source, run_id, tags={TAG_DIGEST: digest})
+    figures = {name: f"{value:.6g}" for name, value in file.metrics.items()}
+    tags = {TAG_DIGEST: digest, **mlflow_params(file.params), **figures}
+    made = client.create_model_version(file.name, source, run_id, tags=tags)
     return str(made.version)
 
 
@@ -74,19 +87,54 @@ def fetch_file(tracking_uri: str, address: str) -> Path:
 
     ValueError if the address is none; MlflowAwayError where MLflow fails or has no such version.
     """
-    name, alias, version = read_address(address)
-    check_answers(tracking_uri)
     client = Registry(tracking_uri).client
+    there = _version_at(tracking_uri, address)
     with translate_mlflow_errors(tracking_uri):
-        there = (
-            client.get_model_version_by_alias(name, alias)
-            if alias
-            else client.get_model_version(name, version)
-        )
         folder = tempfile.mkdtemp(prefix="laxity-model-")
         place = Path(client.download_artifacts(str(there.run_id), FOLDER, folder))
     (file,) = place.iterdir()
     return file
+
+
+def find_version(tracking_uri: str, address: str) -> str:
+    """The number of the version that an address names now; errors as of `fetch_file`."""
+    return str(_version_at(tracking_uri, address).version)
+
+
+def move_alias(tracking_uri: str, name: str, alias: str, version: str) -> None:
+    """Let an alias name this version. MlflowAwayError where MLflow fails or has no such version."""
+    check_answers(tracking_uri)
+    client = Registry(tracking_uri).client
+    with translate_mlflow_errors(tracking_uri):
+        client.get_model_version(name, version)
+        client.set_registered_model_alias(name, alias, version)
+
+
+def list_versions(tracking_uri: str, name: str) -> list[RegisteredVersion]:
+    """All versions, oldest first. MlflowAwayError where MLflow fails or has no such model."""
+    check_answers(tracking_uri)
+    client = Registry(tracking_uri).client
+    with translate_mlflow_errors(tracking_uri):
+        aliases = client.get_registered_model(name).aliases
+        versions = [
+            RegisteredVersion(
+                str(there.version),
+                sorted(alias for alias, at in aliases.items() if str(at) == str(there.version)),
+                dict(client.get_run(str(there.run_id)).data.metrics),
+            )
+            for there in client.search_model_versions(f"name = '{name}'")
+        ]
+    return sorted(versions, key=lambda each: int(each.version))
+
+
+def _version_at(tracking_uri: str, address: str) -> Any:
+    name, alias, version = read_address(address)
+    check_answers(tracking_uri)
+    client = Registry(tracking_uri).client
+    with translate_mlflow_errors(tracking_uri):
+        if alias:
+            return client.get_model_version_by_alias(name, alias)
+        return client.get_model_version(name, version)
 
 
 def read_address(address: str) -> tuple[str, str, str]:

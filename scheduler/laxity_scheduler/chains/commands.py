@@ -1,7 +1,6 @@
 """`laxity bench chains`: what simple users of a batch cluster lose between two links of a chain."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -178,21 +177,12 @@ def model_at(path: Path, tracking_uri: str) -> Path:
         return path
     from laxity_profiler.registry.mlflow_errors import MlflowAwayError
     from laxity_profiler.registry.registered_files import fetch_file
+    from laxity_scheduler.policy_training.registry_commands import tracking_store
 
     try:
         return fetch_file(tracking_store(tracking_uri), str(path))
     except MlflowAwayError as error:
         raise CommandError(str(error), code=AWAY) from error
-
-
-def tracking_store(tracking_uri: str) -> str:
-    """The user's MLflow, else the home's; it says nothing on the way."""
-    from laxity.api.client import home_folder
-    from laxity_profiler.cli.refit_command import MLFLOW_ENV
-
-    for name, value in MLFLOW_ENV.items():
-        os.environ.setdefault(name, value)
-    return tracking_uri or f"sqlite:///{home_folder() / 'mlflow.db'}"
 
 
 def learned_methods(paths: list[Path], prices: str, settings: Any) -> dict[str, Any]:

@@ -24,7 +24,11 @@ from laxity_scheduler.chains.commands import (
     pair_settings,
     read_log,
     say_log,
+)
+from laxity_scheduler.policy_training.registry_commands import (
+    promote,
     tracking_store,
+    versions,
 )
 from laxity_scheduler.policy_training.train_command import policy
 
@@ -65,6 +69,8 @@ def register(app: typer.Typer) -> None:
     group.callback()(lambda: None)
     group.command("provisioner")(provisioner)
     group.command("policy")(policy)
+    group.command("promote")(promote)
+    group.command("versions")(versions)
     app.add_typer(group, name="train")
 
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from laxity.cli.exit_codes import FAILED, USAGE, CommandError
+from laxity.cli.exit_codes import AWAY, FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
+from laxity_scheduler.policy_training.registry_commands import tracking_store
 
 TEACHER_NAMES = ("optimus", "drf")
 IMPROVEMENTS = ("evolution", "gradients", "none")
@@ -37,6 +38,15 @@ ImproveOption = Annotated[
 RoundsOption = Annotated[
     int, typer.Option(min=1, help="Steps of evolution, or episodes of policy gradients.")
 ]
+RegisterOption = Annotated[
+    str, typer.Option("--register", help="Also register it in MLflow under this name.")
+]
+AliasOption = Annotated[
+    str, typer.Option(help="The alias that names it there; --policy models:/NAME@ALIAS follows.")
+]
+TrackingOption = Annotated[
+    str, typer.Option(envvar="MLFLOW_TRACKING_URI", help="MLflow store. [HOME/mlflow.db]")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
@@ -50,6 +60,9 @@ def policy(
     worlds: WorldsOption = 2,
     improve: ImproveOption = "evolution",
     rounds: RoundsOption = 60,
+    register_as: RegisterOption = "",
+    alias: AliasOption = "champion",
+    tracking_uri: TrackingOption = "",
     json_: JsonOption = False,
 ) -> None:
     """Learn a policy in simulated clusters; `--policy learned:FILE` schedules by it."""
@@ -66,6 +79,9 @@ def policy(
         net, more = improve_in_slots(known, net, improve, seed=seed, rounds=rounds)
         figures |= more
     write_policy(net, about | figures, out)
+    if register_as:
+        version = register_policy(register_as, out, about, figures, (alias, tracking_uri))
+        typer.echo(f"registered as {register_as} version {version}, the {alias}", err=True)
     lines = [f"{name:<26} {value:>12,.4g}" for name, value in figures.items()]
     typer.echo(json.dumps(figures) if json_ else "\n".join(lines))
 
@@ -104,6 +120,26 @@ def write_policy(net: Any, about: dict[str, Any], out: Path) -> None:
         save_policy(TrainedPolicy(net, about), out)
     except OSError as error:
         raise CommandError(f"{out}: {error.strerror or error}", code=FAILED) from error
+
+
+def register_policy(
+    name: str,
+    out: Path,
+    about: dict[str, Any],
+    figures: dict[str, float],
+    place: tuple[str, str],
+) -> str:
+    """The version in MLflow; `place` is the alias and the store. CommandError if MLflow fails."""
+    from laxity_profiler.registry.mlflow_errors import MlflowAwayError
+    from laxity_profiler.registry.registered_files import ModelFile, register_file
+
+    alias, uri = place
+    text = "How wide jobs train: a scheduling policy, laxity serve --policy models:/NAME@ALIAS."
+    file = ModelFile(name, out, text, about, figures, alias)
+    try:
+        return register_file(tracking_store(uri), file).version
+    except MlflowAwayError as error:
+        raise CommandError(str(error), code=AWAY) from error
 
 
 def read_tables(folder: Path) -> Any:

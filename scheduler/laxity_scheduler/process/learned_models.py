@@ -1,22 +1,102 @@
-"""Learned policies by name: what stands in their files, and why one cannot be used."""
+"""Learned policies by name: shipped, in files, or in MLflow's registry; and why one cannot be used.
 
+A version of the registry is fetched once and kept in the service's folder, so that what decided can be
+decided again when MLflow is away. Its name is then `models:/NAME/VERSION`, whatever alias led to it:
+an alias is moved, and the journal says what decided.
+"""
+
+import shutil
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from laxity_scheduler.allocation.surplus import TEACHERS
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.service.policy_in_force import TEACHER, LearnedModel
+from laxity_scheduler.service.settings import Settings
 
 LEARNED: Final = "learned"
+SCHEME: Final = "models:/"
 
 
-def read_model(name: str) -> LearnedModel | None:
-    """The model of `learned` or `learned:FILE`; None for other policies."""
-    page, _, file = name.partition(":")
-    if page != LEARNED:
-        return None
-    return read_file(name, Path(file) if file else SHIPPED)
+class ModelAwayError(RuntimeError):
+    """MLflow is away, or has no such version: nothing is known of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedModels:
+    """Reads models. `folder` keeps those fetched from the MLflow at `tracking_url` ("": none)."""
+
+    folder: Path
+    tracking_url: str = ""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "LearnedModels":
+        return cls(settings.home / "policies", settings.tracking_url)
+
+    def read(self, name: str) -> LearnedModel | None:
+        """The model of `learned`, `learned:FILE` or `models:/NAME@ALIAS`; None for other policies.
+
+        One that cannot be used says why. ModelAwayError if MLflow cannot be asked.
+        """
+        address = registered_address(name)
+        if address:
+            address = self._with_version(address)
+            return read_file(address, self.fetch(address))
+        page, _, file = name.partition(":")
+        if page != LEARNED:
+            return None
+        return read_file(name, Path(file) if file else SHIPPED)
+
+    def policy_name(self, name: str) -> str:
+        """The name as the registry of policies knows it; other names stay as they are."""
+        address = registered_address(name)
+        return f"{LEARNED}:{self.fetch(self._with_version(address))}" if address else name
+
+    def fetch(self, address: str) -> Path:
+        """The file of `models:/NAME/VERSION`, from the folder or from MLflow. ModelAwayError."""
+        from laxity_profiler.registry.mlflow_errors import MlflowAwayError
+        from laxity_profiler.registry.registered_files import fetch_file
+
+        path = self.folder / f"{quote(address.removeprefix(SCHEME), safe='')}.npz"
+        if path.exists():
+            return path
+        try:
+            fetched = fetch_file(self._checked_url(), address)
+        except (MlflowAwayError, ValueError) as error:
+            raise ModelAwayError(str(error)) from error
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(".part")
+        shutil.copyfile(fetched, aside)
+        aside.replace(path)
+        shutil.rmtree(fetched.parent, ignore_errors=True)
+        return path
+
+    def _with_version(self, address: str) -> str:
+        """`models:/NAME/VERSION` for what an alias names now."""
+        from laxity_profiler.registry.mlflow_errors import MlflowAwayError
+        from laxity_profiler.registry.registered_files import find_version, read_address
+
+        try:
+            name, alias, _ = read_address(address)
+            if not alias:
+                return address
+            return f"{SCHEME}{name}/{find_version(self._checked_url(), address)}"
+        except (MlflowAwayError, ValueError) as error:
+            raise ModelAwayError(str(error)) from error
+
+    def _checked_url(self) -> str:
+        if not self.tracking_url:
+            raise ValueError("models:/ needs MLflow: the service has none (--tracking-uri none)")
+        return self.tracking_url
+
+
+def registered_address(name: str) -> str:
+    """`models:/...` of a policy's name, which may begin with `learned:`; "" for other names."""
+    address = name.removeprefix(f"{LEARNED}:")
+    return address if address.startswith(SCHEME) else ""
 
 
 def read_file(name: str, path: Path) -> LearnedModel:

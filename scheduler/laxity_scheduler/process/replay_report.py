@@ -11,7 +11,10 @@ import typer
 from laxity.cli.exit_codes import FAILED, OK
 from laxity.human_time import count_noun
 from laxity.safe_text import printable
-from laxity_scheduler.process.start import find_policy, find_shadow, load_predictor
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.process.learned_models import LearnedModels
+from laxity_scheduler.process.open_policies import find_policy, find_usable_policy
+from laxity_scheduler.process.start import load_predictor
 from laxity_scheduler.service.shadow import DecidedCycle, ShadowTotals, compare_widths
 from laxity_scheduler.store.codec import load_plan
 from laxity_scheduler.store.journal import (
@@ -46,14 +49,27 @@ class ReplaySummary:
         return kind
 
 
-def report_replay(url: str, *, first: int, last: int | None, policy: str, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class ReplayRange:
+    """Cycles of a journal, and where learned policies that decided them are."""
+
+    url: str
+    models: LearnedModels
+    first: int = 0
+    last: int | None = None
+
+    def find_policy(self, name: str) -> Policy:
+        return find_policy(name, self.models)
+
+
+def report_replay(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:
     """Print what differs; 1 if a cycle of this laxity is decided otherwise by its own policy."""
-    store = Store.open(url)
+    store = Store.open(cycles.url)
     summary = ReplaySummary(policy)
     try:
         for replayed in replay_cycles(
-            store, find_policy, load_predictor,
-            first=min(first, MAX_CYCLES), last=last, policy=policy,
+            store, cycles.find_policy, load_predictor,
+            first=min(cycles.first, MAX_CYCLES), last=cycles.last, policy=policy,
         ):  # fmt: skip
             kind = summary.add_cycle(replayed)
             if kind and not as_json and len(kind) <= SHOWN_CYCLES:
@@ -66,13 +82,13 @@ def report_replay(url: str, *, first: int, last: int | None, policy: str, as_jso
     return FAILED if summary.differing and not policy else OK
 
 
-def report_gain(url: str, *, first: int, last: int | None, policy: str, as_json: bool) -> int:
+def report_gain(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:
     """Print how much more or less this policy's widths would have trained than those decided."""
-    store = Store.open(url)
+    store = Store.open(cycles.url)
     totals, memory = ShadowTotals(), dict[str, Any]()
     try:
-        decide = find_shadow(policy)
-        for cycle in _iter_decided(store, min(first, MAX_CYCLES), last):
+        decide = find_usable_policy(policy, cycles.models)
+        for cycle in _iter_decided(store, cycles):
             totals.add(cycle.state.now, compare_widths(decide, cycle, memory))
     finally:
         store.close()
@@ -80,10 +96,10 @@ def report_gain(url: str, *, first: int, last: int | None, policy: str, as_json:
     return OK
 
 
-def _iter_decided(store: Store, first: int, last: int | None) -> Iterator[DecidedCycle]:
+def _iter_decided(store: Store, cycles: ReplayRange) -> Iterator[DecidedCycle]:
     """Journalled cycles with their predictors and policies; the last predictor is kept."""
     name, predictor = "", None
-    for entry in iter_entries(store, first, last):
+    for entry in iter_entries(store, min(cycles.first, MAX_CYCLES), cycles.last):
         if predictor is None or entry.predictor != name:
             name = entry.predictor
             predictor = load_journalled_predictor(store, name, load_predictor)

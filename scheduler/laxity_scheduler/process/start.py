@@ -15,19 +15,15 @@ from typing import Any, Final, cast
 
 from laxity import names
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.live import LiveWorld, Report, WorldModule
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
-from laxity_scheduler.policies.registry import UnknownPolicyError, find
-from laxity_scheduler.process.learned_models import read_model
+from laxity_scheduler.process.open_policies import alias_poller, open_policy, open_shadow
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
-from laxity_scheduler.service.shadow import Shadow
 from laxity_scheduler.store.store import Store
 
 LOG: Final = logging.getLogger(__name__)
@@ -74,10 +70,10 @@ def open_service(
             if store.is_exclusive
             else catching_up_first(leads, learner.reload_outcomes),
         )
-        if settings.shadow:
-            service.watch.shadow = Shadow(settings.shadow, find_shadow(settings.shadow), store)
-            stack.callback(service.watch.shadow.close)
-            service.watch.shadow.start()
+        shadow = service.watch.shadow = open_shadow(settings, store)
+        if shadow is not None:
+            stack.callback(shadow.close)
+            shadow.start()
         service.leader = elected.holder if elected else service.leader
         world.adopt(service.view_cache.shows_verdict)
         teller = Dispatcher(service.view_cache, service.metrics, create_sinks(settings, world))
@@ -86,6 +82,7 @@ def open_service(
         for reader in (
             mlflow_poller(settings, history, due=lambda: service.leading),
             prefect_poller(settings, service),
+            alias_poller(settings, service.policies, shadow, due=lambda: True),
         ):
             if reader is not None:
                 stack.callback(reader.close)
@@ -225,33 +222,6 @@ def world_module(name: str) -> WorldModule:
     if name not in worlds:
         raise SettingsError(f"world {name!r} is not installed; known: {', '.join(sorted(worlds))}")
     return cast("WorldModule", import_module(worlds[name].module))
-
-
-def open_policy(settings: Settings, store: Store) -> PolicyInForce:
-    """The policy of the settings; a learned one is guarded by its teacher."""
-    in_force = PolicyInForce(
-        settings.policy, find_policy(settings.policy), find_policy=find_policy, store=store
-    )
-    model = read_model(settings.policy)
-    if model is not None:
-        in_force.offer(model)
-    return in_force
-
-
-def find_shadow(name: str) -> Policy:
-    """SettingsError where there is none of this name, or its file cannot be used."""
-    model = read_model(name)
-    if model is not None and model.refusal:
-        raise SettingsError(f"{name} cannot be used: {model.refusal}")
-    return find_policy(name)
-
-
-def find_policy(name: str) -> Policy:
-    """The policy of this name; SettingsError lists the names that exist."""
-    try:
-        return find(name).policy()
-    except UnknownPolicyError as error:
-        raise SettingsError(str(error)) from error
 
 
 def load_predictor(parameters: dict[str, Any]) -> Predictor:

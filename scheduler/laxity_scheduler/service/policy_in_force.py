@@ -14,6 +14,7 @@ from typing import Any, Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.service.job_faults import error_text
 from laxity_scheduler.service.reward_guard import RewardComparison, RewardGuard
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.store.store import Store, StoreError
@@ -60,20 +61,18 @@ class PolicyInForce:
         self._next = model
 
     def begin_cycle(self) -> None:
-        """Adopt what was offered."""
-        model, self._next = self._next, None
+        """Adopt what was offered; StoreError leaves it for the next cycle."""
+        model = self._next
         if model is None or model == self.model:
             return
-        before, self.model, self._guard = self.model, model, None
-        self.comparison = RewardComparison(0, 0.0, 0.0)
         problem = model.refusal or self._kept_fallback(model)
+        before, self.model, self._guard, self.fallback = self.model, model, None, ""
+        self.comparison = RewardComparison(0, 0.0, 0.0)
+        if not problem:
+            problem = self._let_model_decide(model)
         if problem:
             self._let_teacher_decide(problem)
-            return
-        self.fallback = ""
-        self._decide_by(model.name)
-        self._guard = RewardGuard(model.teacher)
-        if before is not None:
+        elif before is not None:
             LOG.info("%s decides from now on, in place of %s", model.name, before.name)
 
     def observe(self, state: ClusterState, predictor: Predictor) -> None:
@@ -104,6 +103,15 @@ class PolicyInForce:
             "reward": comparison.measured,
             "teacher_reward": comparison.teacher,
         }
+
+    def _let_model_decide(self, model: LearnedModel) -> str:
+        """What is wrong with it, if it cannot be put in force; "" if it decides now."""
+        try:
+            self._decide_by(model.name)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its teacher decides
+            return error_text(error)
+        self._guard = RewardGuard(model.teacher)
+        return ""
 
     def _let_teacher_decide(self, problem: str) -> None:
         assert self.model is not None  # noqa: S101 - a fallback is of a learned policy

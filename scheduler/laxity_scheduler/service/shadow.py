@@ -116,6 +116,11 @@ class Shadow:
             self._box.append(cycle)
             self._wake.notify_all()
 
+    def replace_policy(self, name: str, decide: Policy) -> None:
+        """Go on with another policy; what was counted is of the one before, and begins anew."""
+        LOG.info("%s decides in shadow from now on, in place of %s", name, self.name)
+        self.name, self.decide, self.totals = name, decide, ShadowTotals()
+
     def close(self) -> None:
         """Take no more cycles. A decision that hangs is left to itself."""
         self._stopping.set()

@@ -1,0 +1,106 @@
+"""Opens the policies of a service: the one in force, its shadow, and who follows aliases of both."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.notifications.poller import Poller
+from laxity_scheduler.policies.registry import UnknownPolicyError, find
+from laxity_scheduler.process.learned_models import (
+    LearnedModels,
+    ModelAwayError,
+    registered_address,
+)
+from laxity_scheduler.service.policy_in_force import LearnedModel, PolicyInForce
+from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.service.shadow import Shadow
+from laxity_scheduler.store.store import Store
+
+LOG: Final = logging.getLogger(__name__)
+ALIAS_S: Final = 15.0  # how often it is asked what an alias names
+
+
+def find_policy(name: str, models: LearnedModels | None = None) -> Policy:
+    """The policy of this name; SettingsError lists the names that exist, or says what is away."""
+    try:
+        return find(models.policy_name(name) if models else name).policy()
+    except (UnknownPolicyError, ModelAwayError) as error:
+        raise SettingsError(str(error)) from error
+
+
+def find_usable_policy(name: str, models: LearnedModels) -> Policy:
+    """The same; SettingsError also where another rule would decide, as its file is refused."""
+    try:
+        model = models.read(name)
+    except ModelAwayError as error:
+        raise SettingsError(str(error)) from error
+    if model is not None and model.refusal:
+        raise SettingsError(f"{name} cannot be used: {model.refusal}")
+    return find_policy(name, models)
+
+
+def open_policy(settings: Settings, store: Store) -> PolicyInForce:
+    """The policy of the settings; a learned one is guarded by its teacher, who decides where it is away."""
+    models, name = LearnedModels.of(settings), settings.policy
+    finder = partial(find_policy, models=models)
+    try:
+        model = models.read(name)
+    except ModelAwayError as error:
+        model = LearnedModel(name, refusal=str(error))
+    first = name if model is None else model.teacher
+    in_force = PolicyInForce(first, finder(first), find_policy=finder, store=store)
+    if model is not None:
+        in_force.offer(model)
+    return in_force
+
+
+def open_shadow(settings: Settings, store: Store) -> Shadow | None:
+    """The shadow of the settings, if they name one. SettingsError if it cannot be used."""
+    name = settings.shadow
+    if not name:
+        return None
+    models = LearnedModels.of(settings)
+    decide = find_usable_policy(name, models)
+    model = models.read(name)
+    return Shadow(name if model is None else model.name, decide, store)
+
+
+@dataclass(slots=True)
+class AliasFollower:
+    """Puts in force what an alias names now. While MLflow is away what decides goes on."""
+
+    settings: Settings
+    policies: PolicyInForce
+    shadow: Shadow | None
+
+    def read(self) -> int:
+        """Ask once; ModelAwayError if that fails."""
+        models, asked = LearnedModels.of(self.settings), 0
+        if registered_address(self.settings.policy):
+            model = models.read(self.settings.policy)
+            if model is not None:
+                self.policies.offer(model)
+            asked += 1
+        if self.shadow is not None and registered_address(self.settings.shadow):
+            model = models.read(self.settings.shadow)
+            if model is not None and not model.refusal and model.name != self.shadow.name:
+                self.shadow.replace_policy(model.name, find_policy(model.name, models))
+            asked += 1
+        return asked
+
+
+def alias_poller(
+    settings: Settings,
+    policies: PolicyInForce,
+    shadow: Shadow | None,
+    *,
+    due: Callable[[], bool],
+) -> Poller | None:
+    """None where no policy is one of MLflow's registry."""
+    if not (registered_address(settings.policy) or registered_address(settings.shadow)):
+        return None
+    follower = AliasFollower(settings, policies, shadow)
+    return Poller(follower.read, due=due, interval_s=ALIAS_S, source="MLflow's registry")

@@ -1,0 +1,140 @@
+"""Learned policies in MLflow's registry: put in force by an alias, followed, refused, rolled back."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from laxity.cli.exit_codes import AWAY, CommandError
+from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
+from laxity_scheduler.chains.train_command import register
+from laxity_scheduler.process.learned_models import LearnedModels, ModelAwayError
+from laxity_scheduler.process.open_policies import AliasFollower, open_policy
+from laxity_scheduler.service.policy_in_force import PolicyInForce
+from laxity_scheduler.service.settings import Settings
+from laxity_scheduler.store.store import Store
+from tests.learn.test_policy_in_force import save
+
+pytestmark = pytest.mark.slow  # each MLflow store takes seconds to make
+ADDRESS = "models:/widths@champion"
+
+
+def store_of(home: Path) -> str:
+    return f"sqlite:///{home / 'mlflow.db'}"
+
+
+def add(home: Path, file: Path, *, slowdown: float) -> str:
+    figures = {"slowdown": slowdown}
+    model = ModelFile("widths", file, "A policy.", {"teacher": "drf"}, figures)
+    return register_file(store_of(home), model).version
+
+
+def test_an_alias_puts_versions_in_force_and_rolls_them_back_while_the_service_runs(
+    tmp_path: Path,
+) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True, teacher="drf"), slowdown=0.9)
+    settings = Settings(home=tmp_path, policy=ADDRESS)
+    store = Store.open(settings.store_url)
+    policies = open_policy(settings, store)
+    follower = AliasFollower(settings, policies, None)
+    policies.begin_cycle()
+    names = [policies.name]
+    add(tmp_path, save(tmp_path / "two.npz", lazy=False), slowdown=0.8)
+    for version in ("2", "1"):
+        move_alias(store_of(tmp_path), "widths", "champion", version)
+        assert follower.read() == 1
+        policies.begin_cycle()
+        names.append(policies.name)
+    store.close()
+    assert names == ["models:/widths/1", "models:/widths/2", "models:/widths/1"]
+    assert policies.model is not None
+    assert policies.model.teacher == "drf"
+
+
+def test_where_mlflow_is_away_the_teacher_decides_until_it_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(home=tmp_path, policy=ADDRESS, tracking_uri="http://127.0.0.1:9")
+    store = Store.open(settings.store_url)
+    policies = open_policy(settings, store)
+    with caplog.at_level(logging.WARNING):
+        policies.begin_cycle()
+    assert policies.name == "optimus"
+    assert "does not answer" in policies.fallback
+    assert any("does not answer" in text for text in caplog.messages)
+    add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
+    here = Settings(home=tmp_path, policy=ADDRESS)
+    AliasFollower(here, policies, None).read()
+    policies.begin_cycle()
+    store.close()
+    assert (policies.name, policies.fallback) == ("models:/widths/1", "")
+
+
+def test_while_mlflow_is_away_the_version_that_decides_goes_on(tmp_path: Path) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    policies = open_policy(Settings(home=tmp_path, policy=ADDRESS), store)
+    policies.begin_cycle()
+    away = Settings(home=tmp_path, policy=ADDRESS, tracking_uri="http://127.0.0.1:9")
+    with pytest.raises(ModelAwayError):
+        AliasFollower(away, policies, None).read()
+    policies.begin_cycle()
+    store.close()
+    assert policies.name == "models:/widths/1"
+
+
+def test_a_version_that_is_no_policy_is_refused_with_the_reason_and_the_teacher_decides(
+    tmp_path: Path,
+) -> None:
+    bad = tmp_path / "bad.npz"
+    bad.write_text("no weights")
+    add(tmp_path, bad, slowdown=0.9)
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    policies = open_policy(Settings(home=tmp_path, policy=f"learned:{ADDRESS}"), store)
+    policies.begin_cycle()
+    store.close()
+    assert policies.name == "optimus"
+    assert "is no policy of version 1" in policies.fallback
+
+
+def test_a_version_that_was_fetched_decides_again_without_mlflow(tmp_path: Path) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
+    models = LearnedModels(tmp_path / "policies", store_of(tmp_path))
+    model = models.read(ADDRESS)
+    assert model is not None
+    (tmp_path / "mlflow.db").unlink()
+    shutil.rmtree(tmp_path / "mlartifacts")
+    offline = LearnedModels(tmp_path / "policies")
+    assert offline.read(model.name) == model
+    with pytest.raises(ModelAwayError, match="models:/ needs MLflow"):
+        offline.read(ADDRESS)
+
+
+def test_versions_are_listed_with_figures_and_promoted_by_commands(tmp_path: Path) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
+    add(tmp_path, save(tmp_path / "two.npz", lazy=False), slowdown=0.8)
+    app = typer.Typer()
+    register(app)
+    place = ("--tracking-uri", store_of(tmp_path))
+    answer = CliRunner().invoke(app, ["train", "promote", "widths", "1", *place])
+    assert answer.exit_code == 0, answer.output
+    listed = CliRunner().invoke(app, ["train", "versions", "widths", "--json", *place])
+    assert json.loads(listed.stdout) == [
+        {"version": "1", "aliases": ["champion"], "figures": {"slowdown": 0.9}},
+        {"version": "2", "aliases": [], "figures": {"slowdown": 0.8}},
+    ]
+    absent = CliRunner().invoke(app, ["train", "promote", "widths", "7", *place])
+    assert isinstance(absent.exception, CommandError)
+    assert absent.exception.code == AWAY
+    assert "version=7" in str(absent.exception)
+
+
+def test_other_policies_are_no_models(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    policies: PolicyInForce = open_policy(Settings(home=tmp_path, policy="fifo"), store)
+    store.close()
+    assert (policies.name, policies.model) == ("fifo", None)

@@ -11,8 +11,9 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 PYTHON ?= python3
-JOBS ?= 2
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
+# Files with servers side by side: they wait more than they compute. Each has a cluster of its own.
+JOBS ?= $(shell echo $$(($(CORES) + 1)))
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.laxity-setup

@@ -216,10 +216,7 @@ def test_the_error_of_a_prediction_is_that_of_the_run_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_mlflow_shows_promise_and_prediction_beside_the_epochs(
-    tmp_path: Path, mlflow_uri: str
-) -> None:
+def test_mlflow_shows_promise_and_prediction_by_epoch(tmp_path: Path, mlflow_uri: str) -> None:
     from mlflow import MlflowClient
 
     world = MemoryWorld(1)
@@ -258,7 +255,6 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_refused_job_makes_no_run_before_it_is_accepted(tmp_path: Path, mlflow_uri: str) -> None:
     from mlflow import MlflowClient
 
@@ -281,7 +277,6 @@ def test_a_refused_job_makes_no_run_before_it_is_accepted(tmp_path: Path, mlflow
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path, mlflow_uri: str) -> None:
     """Somebody wrote another's run on his Job: it gets a run of its own."""
     from mlflow import MlflowClient
@@ -328,10 +323,7 @@ def test_epochs_that_no_chart_can_show_are_not_told() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_run_that_the_training_code_ended_goes_on_with_its_job(
-    tmp_path: Path, mlflow_uri: str
-) -> None:
+def test_a_run_that_its_code_ended_goes_on_with_its_job(tmp_path: Path, mlflow_uri: str) -> None:
     from mlflow import MlflowClient
 
     made = list[str]()
@@ -354,7 +346,6 @@ def test_a_run_that_the_training_code_ended_goes_on_with_its_job(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_run_shows_where_its_training_comes_from_and_what_it_was_given(
     tmp_path: Path, mlflow_uri: str
 ) -> None:

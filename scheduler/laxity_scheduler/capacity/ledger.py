@@ -205,7 +205,7 @@ class Ledger:
 
     def grow(self, jobs: Growers, rules: Rules) -> list[tuple[int, int, tuple[str, ...]]]:
         """Widen these jobs while GPUs are free: who has grown, to which level, by which nodes."""
-        steps = len(jobs.width) + 1
+        steps = min(len(jobs.width), self.total_free) + 1  # each takes a GPU at least
         grown = Grown([0] * self.total_free, [0] * steps, [0] * steps)
         args = (self.nodes, rules, jobs, grown)
         step_count = run(growing.grow, len(jobs.level), *args, most_bits=len(self._sizes))

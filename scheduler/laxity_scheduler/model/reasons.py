@@ -191,10 +191,11 @@ class Reason:
 
     def on_workers(self, workers: int) -> "Reason":
         """The reason with this width, if it names one."""
-        if self.fact("workers") is None:
-            return self
-        facts = tuple((name, workers if name == "workers" else old) for name, old in self.facts)
-        return Reason(self.code, facts)
+        for place, (name, _) in enumerate(self.facts):
+            if name == "workers":
+                facts = (*self.facts[:place], (name, workers), *self.facts[place + 1 :])
+                return Reason(self.code, facts)
+        return self
 
     def fact(self, name: str) -> Fact:
         return dict(self.facts).get(name)

@@ -164,11 +164,8 @@ def _fits(p90_at: Sequence[float], due_at: Sequence[float], workers: Sequence[in
 
 def runs_of(share: Share, now: float) -> Runs:
     ends = [now + at_s for at_s, _ in share.steps[1:]] + [now + share.finish_s]
-    return tuple(
-        (until_at, workers)
-        for until_at, (_, workers) in zip(ends, share.steps, strict=True)
-        if until_at > now
-    )
+    runs = zip(ends, share.steps, strict=True)
+    return tuple([(until_at, workers) for until_at, (_, workers) in runs if until_at > now])
 
 
 def reservation_gpu_s(job: Job, runs: Runs, now: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.growing import Growers
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.fields import EXTRA, RESUMED_AT, WIDTH, WORKERS
+from laxity_scheduler.frame.fields import EXTRA, RESUMED_AT, SIZE, WIDTH, WORKERS
 from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
@@ -31,11 +31,14 @@ def grow_into_idle(context: DecisionContext) -> None:
     if not context.reservations.roomy:
         rest = context.reservations.profile()
         held_s = [_hold_s(context, job) for job in jobs]
-    pairs = [pair for pair in zip(jobs, held_s, strict=True) if pair[1] < FOREVER]
-    if pairs:
-        pairs.sort(key=lambda pair: pair[0].id)
-        jobs, held_s = [job for job, _ in pairs], [job_s for _, job_s in pairs]
-        growers = _growers(context, jobs, _levels(context, jobs), rest, held_s)
+    mine = [row for row, job_s in enumerate(held_s) if job_s < FOREVER]
+    if mine:
+        frame = context.forecasts.frame
+        rows = frame.row_numbers(jobs)
+        mine.sort(key=frame.ranks[rows].tolist().__getitem__)  # by id
+        jobs, held_s = [jobs[row] for row in mine], [held_s[row] for row in mine]
+        rows = rows[mine]
+        growers = _growers(context, jobs, rows, rest, held_s)
         rules = context.placement.rules(context.ledger, jobs, held_s, claimed=False, without=taken)
         for row, level, more in context.ledger.grow(growers, rules):
             _widen(context, jobs[row], growers.width[row * growers.levels + level], more)
@@ -70,44 +73,47 @@ def _hold_s(context: DecisionContext, job: Job) -> float:
     return curve.start_s(curve.least, "p90") + 2.0 * curve.epoch_s(curve.least, "p90")
 
 
-def _levels(context: DecisionContext, jobs: Sequence[Job]) -> Levels:
+def _levels(context: DecisionContext, jobs: Sequence[Job], rows: Ints) -> Levels:
     """What each has first, then all levels that are worth having; of running jobs, those that pay."""
     frame, forecasts = context.forecasts.frame, context.forecasts
-    rows = frame.row_numbers(jobs)
     width = frame.levels("mean")[rows, WIDTH, :-EXTRA]
     width = np.where(np.isfinite(width), width, 0.0).astype(np.int64)
     ends_s = frame.by_level_s(rows, "mean")
-    held = [job.workers or context.starts[job.id].workers for job in jobs]
-    own = (width == np.array(held, dtype=np.int64)[:, None]).argmax(axis=1)
+    held, starts = frame.column(WORKERS)[rows].astype(np.int64), context.starts
+    running = np.flatnonzero(held).tolist()
+    starting = np.flatnonzero(held == 0)
+    held[starting] = [starts[jobs[row].id].workers for row in starting.tolist()]
+    own = (width == held[:, None]).argmax(axis=1)
     own_s = ends_s[np.arange(len(jobs)), own]
-    for row, job in enumerate(jobs):
-        if job.workers:
-            own_s[row] = forecasts.rest_s(job, job.workers, "mean")
-            paying = [
-                wider > job.workers and pays(context, job, wider)
-                for wider in forecasts.curve(job).widths
-            ]
-            width[row, : len(paying)] *= paying
+    for row in running:
+        job = jobs[row]
+        own_s[row] = forecasts.rest_s(job, job.workers, "mean")
+        paying = [
+            wider > job.workers and pays(context, job, wider)
+            for wider in forecasts.curve(job).widths
+        ]
+        width[row, : len(paying)] *= paying
     return np.column_stack([held, width]), np.column_stack([own_s, ends_s])
 
 
 def _growers(
     context: DecisionContext,
     jobs: Sequence[Job],
-    levels: Levels,
+    rows: Ints,
     rest: Profile | None,
     held_s: Sequence[float],
 ) -> Growers:
-    width, ends_s = levels
+    column, (width, ends_s) = context.forecasts.frame.column, _levels(context, jobs, rows)
+    anywhere: list[int] = []
     own = [
-        context.ledger.numbers(job.nodes) if job.workers and not context.grows else []
+        context.ledger.numbers(job.nodes) if job.workers and not context.grows else anywhere
         for job in jobs
     ]
     return Growers(
         level=[0] * len(jobs),
         base=[0] * len(jobs),
-        runs=[int(job.workers > 0) for job in jobs],
-        gpus=[job.gpus_per_worker for job in jobs],
+        runs=(column(WORKERS)[rows] > 0.0).astype(np.int64).tolist(),
+        gpus=column(SIZE)[rows].astype(np.int64).tolist(),
         width=width.ravel().tolist(),
         rest=ends_s.ravel(),
         tied=[0, *accumulate(map(len, own))],

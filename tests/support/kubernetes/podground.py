@@ -95,6 +95,7 @@ class PodGround:
         """What a user's workers are told."""
         return {
             "PATH": self.host.path,
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),  # of this checkout, if so it is run
             "PYTHONDONTWRITEBYTECODE": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "MLFLOW_TRACKING_URI": self.tracking_uri,

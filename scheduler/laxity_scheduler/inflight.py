@@ -41,14 +41,26 @@ ACTING: Final = (Preempt, Resize, Continue)
 
 def follow_ups(state: ClusterState) -> tuple[Preempt | Resize, ...]:
     """The decisions that need no policy: at most one per job."""
-    pools = {node.id: node.pool for node in state.nodes}
+    nodes = state.node_pools
+    is_open = nodes.open.issuperset
     decisions = [
         decision
         for job in state.running
+        if not (_is_left_alone(job) and is_open(job.nodes))
         if not job.pinned
-        for decision in _follow_up_of(job, state, pools)
+        for decision in _follow_up_of(job, state, nodes.by_name)
     ]
     return tuple(decisions)
+
+
+def _is_left_alone(job: Job) -> bool:
+    """Whether nothing was asked of it, and all of its pods run: nearly always."""
+    return (
+        job.stop_requested_at is None
+        and job.parked_epoch is None
+        and job.fitting_workers is None
+        and not job.resize_to
+    )
 
 
 def overdue_at(job: Job) -> float:
@@ -79,7 +91,8 @@ def with_follow_ups(policy: Policy) -> Policy:
         about_failed = tuple(d for d in rest if _is_about(d, failed))
         rest = tuple(d for d in rest if not _is_about(d, failed))
         in_time = tuple(d for d in about_failed + first + rest if not _is_too_soon(d, state))
-        overdue = (overdue_at(job) for job in state.running if not job.pinned)
+        asked = [job for job in state.running if job.stop_requested_at is not None]
+        overdue = (overdue_at(job) for job in asked if not job.pinned)
         wake_at = min((instant for instant in overdue if instant > state.now), default=FOREVER)
         return Plan(in_time, min(plan.wake_at, wake_at, next_at, link_at))
 

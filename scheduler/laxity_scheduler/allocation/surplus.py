@@ -14,12 +14,16 @@ from laxity_scheduler.promising.regions import Purse
 Gain = Callable[[Job, int, int], float]  # (job, from workers, to workers), larger is better
 
 
-def resizable_jobs(state: ClusterState) -> list[Job]:
-    """Jobs whose width a policy may change now, in order of submission."""
+def resizable_jobs(state: ClusterState, *, open_only: bool = False) -> list[Job]:
+    """Jobs whose width a policy may change now, in order of submission.
+
+    `open_only`: not the running ones that know no other width.
+    """
     jobs = [
         job
         for job in state.jobs
-        if is_movable(job)
+        if not (open_only and job.workers and len(job.widths) == 1)
+        and is_movable(job)
         and not job.resize_to
         and (not job.workers or job.workers in job.widths)
         and (not job.eligible or job.workers or may_ever_start(state, job))

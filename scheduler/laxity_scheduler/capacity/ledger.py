@@ -275,6 +275,14 @@ class Ledger:
         placement.change_free(self.nodes, number, gpus)
 
 
+def count_free_gpus(state: ClusterState) -> int:
+    """GPUs that a `Ledger` of the snapshot has free in all."""
+    if state.holds:
+        return Ledger.of(state).total_free
+    gpus = [node.free_gpus for node in state.nodes if node.pool in USABLE]
+    return sum([free for free in gpus if free > 0])
+
+
 def may_ever_start(state: ClusterState, job: Job) -> bool:
     """Whether the nodes that it may use would hold its least width if they were empty."""
     if not job.eligible:

@@ -7,6 +7,7 @@ be stopped (Aryl, 4.6).
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from laxity_scheduler.capacity.ledger import Among, Ledger
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
@@ -19,20 +20,24 @@ class PoolLedger:
     """A ledger that tells training nodes, lent nodes with base workers, and other lent ones apart."""
 
     def __init__(self, state: ClusterState) -> None:
-        based = {name for job in state.running for name in job.nodes[: job.widths[0]]}
-        lent = frozenset(node.id for node in state.nodes if node.pool == "loaned")
-        self._training = frozenset(node.id for node in state.nodes if node.pool == "training")
+        lent = state.node_pools.lent
+        on_lent = (
+            [] if not lent else [job for job in state.running if not lent.isdisjoint(job.nodes)]
+        )
+        based = {name for job in on_lent for name in job.nodes[: job.widths[0]]}
+        self._training = state.node_pools.names_by_pool["training"]
         self._based, self._unbased = lent & based, lent - based
         self._base_order = (self._training, self._based, self._unbased)
         if _is_training_short(state, lent):
             self._base_order = (self._based, self._unbased, self._training)
         self._parts: dict[tuple[Nodes, Nodes], Nodes] = {}
         parts = {f"part {number}": NodeSet(part) for number, part in enumerate(self._base_order)}
-        self._ledger = Ledger.of(replace(state, sets={**(state.sets or {}), **parts}))
+        self._state = replace(state, sets={**(state.sets or {}), **parts})
 
-    @property
-    def total_free(self) -> int:
-        return self._ledger.total_free
+    @cached_property
+    def _ledger(self) -> Ledger:
+        """Counted where something is to be placed."""
+        return Ledger.of(self._state)
 
     def open_holds(self, job: str) -> None:
         self._ledger.open_holds(job)
@@ -85,8 +90,8 @@ def _is_training_short(state: ClusterState, lent: Nodes) -> bool:
     restricted = {name for name, some in (state.sets or {}).items() if lent.isdisjoint(some.nodes)}
     if not lent or not restricted:
         return False
+    waiting = [job for job in state.queued if job.eligible in restricted]
+    if not waiting:
+        return False
     free = sum(node.free_gpus for node in state.nodes if node.pool == "training")
-    wanted = sum(
-        job.widths[0] * job.gpus_per_worker for job in state.queued if job.eligible in restricted
-    )
-    return wanted > free
+    return sum(job.widths[0] * job.gpus_per_worker for job in waiting) > free

@@ -101,6 +101,7 @@ class CurveMemory:
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
         self.known: dict[str, tuple[Job, Curve]] = {}
+        self._last: tuple[Sequence[Job], frozenset[int]] = ((), frozenset())  # with their ids
         self._costs: dict[tuple[Workload, tuple[int, ...]], tuple[Costs, Costs]] = {}
 
     def curve(self, job: Job) -> Curve:
@@ -115,13 +116,19 @@ class CurveMemory:
         return self._ask_curves({key: None})[key]
 
     def learn(self, jobs: Sequence[Job]) -> None:
+        """Ask for the curves of the rows that are other objects than last time."""
+        last_jobs, last = self._last
+        if jobs is last_jobs:
+            return
         entries = self.known
         if len(entries) > 2 * len(jobs) + 1_000:
             entries.clear()
+            last = frozenset()
         if len(self._costs) > 100_000:
             self._costs.clear()
-        none: tuple[Job | None, Curve | None] = (None, None)
-        self._add([job for job in jobs if entries.get(job.id, none)[0] is not job])
+        rows = dict(zip(map(id, jobs), jobs, strict=True))
+        self._add([rows[row] for row in rows if row not in last])
+        self._last = jobs, frozenset(rows)
 
     def _add(self, jobs: Sequence[Job]) -> dict[str, Curve]:
         """One batched question for all new rows; rows of equal workload and progress share it."""

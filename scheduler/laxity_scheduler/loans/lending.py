@@ -75,21 +75,27 @@ def start_on_lent_nodes(
     Policies that promise see their own nodes only; this is how their other jobs use loans. Jobs of
     a quota wait for the policy, which counts it.
     """
-    ledger = Ledger.of(state, pools=LENT)
+    if not any(node.pool == "loaned" and node.free_gpus > 0 for node in state.nodes):
+        return ()
     acted = {d.job for d in decisions if isinstance(d, DROPPED)} | set(leavers)
+    waiting = [
+        job
+        for job in state.queued
+        if job.service_class == "best_effort"
+        and job.preemptible
+        and not (job.quota or job.promise or job.id in acted)
+    ]
+    if not waiting:
+        return ()
+    ledger = Ledger.of(state, pools=LENT)
     for decision in decisions:
         if isinstance(decision, Admit | Resize):
             job = state.by_id[decision.job]
             new = [name for name in decision.nodes[job.workers :] if ledger.knows(name)]
             ledger.take(new, job.gpus_per_worker)
-    starts = []
-    waiting = [
-        job
-        for job in (state.queued if ledger.total_free else ())
-        if job.service_class == "best_effort"
-        and job.preemptible
-        and not (job.quota or job.promise or job.id in acted)
-    ]
+    starts: list[Admit] = []
+    if not ledger.total_free:
+        return ()
     for job in sorted(waiting, key=lambda job: (job.submitted_at, job.id)):
         ledger.open_holds(job.id)
         nodes = ledger.place(job.widths[0], job.gpus_per_worker, state.eligible_nodes(job))
@@ -112,8 +118,9 @@ class LoanStep:
 
 def plan_loans(state: ClusterState, demand: InferenceDemand, forecasts: Forecasts) -> LoanStep:
     """Lend idle nodes as long as the forecast allows, or take lent ones back."""
-    lent = [node for node in state.nodes if node.pool == "loaned"]
-    fleet = [node for node in state.nodes if node.pool == "inference"]
+    pooled = list(zip(state.node_pools.pools, state.nodes, strict=True))
+    lent = [node for pool, node in pooled if pool == "loaned"]
+    fleet = [node for pool, node in pooled if pool == "inference"]
     lent_gpus = _count_gpus(lent)
     pool_gpus = lent_gpus + _count_gpus(fleet)
     more_gpus = demand.lendable_gpus(pool_gpus) - lent_gpus
@@ -191,16 +198,18 @@ def _hide(state: ClusterState, nodes: frozenset[str]) -> ClusterState:
 
 def keep_promises_off_loans(state: ClusterState) -> ClusterState:
     """The snapshot where jobs that rest on nothing lent may use training nodes only."""
-    lent = frozenset(node.id for node in state.nodes if node.pool == "loaned")
-    if not lent or not any(_needs_own_nodes(job, state.now) for job in state.jobs):
+    lent, due = (
+        state.node_pools.lent,
+        [job for job in state.jobs if _needs_own_nodes(job, state.now)],
+    )
+    if not lent or not due:
         return state
     known: dict[str, tuple[Job, Job]] = state.memory.get("off_loans", {})
     rows: dict[str, tuple[Job, Job]] = {}
-    for job in state.jobs:
-        if _needs_own_nodes(job, state.now):
-            row = known.get(job.id)
-            name = f"{job.eligible}|{OWN_NODES}"
-            rows[job.id] = row if row and row[0] is job else (job, replace(job, eligible=name))
+    for job in due:
+        row = known.get(job.id)
+        name = f"{job.eligible}|{OWN_NODES}"
+        rows[job.id] = row if row and row[0] is job else (job, replace(job, eligible=name))
     state.memory["off_loans"] = rows
     names = {row[0].eligible for row in rows.values()}
     every = frozenset(node.id for node in state.nodes)
@@ -223,9 +232,10 @@ def without_loans(state: ClusterState) -> ClusterState:
 
     The same snapshot where no job has a deadline to keep.
     """
-    lent = frozenset(node.id for node in state.nodes if node.pool == "loaned")
-    is_due = any(_needs_own_nodes(job, state.now) for job in state.jobs)
-    if state.inference is None or not lent or not is_due:
+    lent = state.node_pools.lent
+    if state.inference is None or not lent:
+        return state
+    if not any(_needs_own_nodes(job, state.now) for job in state.jobs):
         return state
     rows: dict[str, tuple[Job, Job]] = state.memory.get("off_loans", {})
     suffix = f"|{OWN_NODES}"
@@ -245,6 +255,8 @@ def without_loans(state: ClusterState) -> ClusterState:
 
 def _needs_own_nodes(job: Job, now: float) -> bool:
     """Whether it must not be on a node that may go back before its deadline, or at all."""
+    if job.service_class == "best_effort" and job.verdict is None:
+        return not job.preemptible
     if not job.preemptible:
         return True
     is_due = job.service_class == "hard" or job.promise is not None

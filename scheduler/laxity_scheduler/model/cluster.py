@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter, gt
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER, Job
@@ -63,6 +63,36 @@ class Hold:
 
 
 @dataclass(frozen=True)
+class NodePools:
+    """n nodes by name, and the pool of each."""
+
+    names: tuple[str, ...]
+    pools: tuple[Pool, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Pool]:
+        return dict(zip(self.names, self.pools, strict=True))
+
+    @cached_property
+    def names_by_pool(self) -> Mapping[Pool, frozenset[str]]:
+        """The nodes of each pool; every pool has its entry."""
+        pairs = list(zip(self.names, self.pools, strict=True))
+        return {
+            pool: frozenset([name for name, mine in pairs if mine == pool])
+            for pool in get_args(Pool)
+        }
+
+    @property
+    def lent(self) -> frozenset[str]:
+        return self.names_by_pool["loaned"]
+
+    @cached_property
+    def open(self) -> frozenset[str]:
+        """Nodes that take new workers."""
+        return self.names_by_pool["training"] | self.lent
+
+
+@dataclass(frozen=True)
 class ClusterState:
     """A snapshot. Jobs are the unfinished ones, in order of submission, then id.
 
@@ -82,6 +112,15 @@ class ClusterState:
     quotas: Mapping[str, int] | None = None
     inference: InferenceDemand | None = None
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def node_pools(self) -> "NodePools":
+        """Which node is in which pool; the same object as long as no node changes its pool."""
+        names, pools = tuple([node.id for node in self.nodes]), tuple([n.pool for n in self.nodes])
+        last: NodePools | None = self.memory.get("pools")
+        if last is None or last.names != names or last.pools != pools:
+            last = self.memory["pools"] = NodePools(names, pools)
+        return last
 
     @cached_property
     def quota_left(self) -> Mapping[str, int]:
@@ -151,15 +190,12 @@ class ClusterState:
     @cached_property
     def queued(self) -> tuple[Job, ...]:
         """Jobs that may be started: suspended, all pods gone, not refused, not pinned."""
-        return tuple(
-            job
-            for job in self.jobs
-            if not (job.workers or job.terminating_workers or job.refused or job.pinned)
-        )
+        idle = [job for job in self.jobs if not (job.workers or job.terminating_workers)]
+        return tuple([job for job in idle if not (job.refused or job.pinned)])
 
     @cached_property
     def running(self) -> tuple[Job, ...]:
-        return tuple(job for job in self.jobs if job.workers)
+        return tuple([job for job in self.jobs if job.workers])
 
     @cached_property
     def total_gpus(self) -> int:

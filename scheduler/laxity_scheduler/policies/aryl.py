@@ -16,6 +16,7 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.surplus import resizable_jobs
 from laxity_scheduler.allocation.transition import plan_transition
+from laxity_scheduler.capacity.ledger import count_free_gpus
 from laxity_scheduler.capacity.pools import PoolLedger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.loans.knapsack import NOTHING, Item, solve_knapsack
@@ -29,13 +30,34 @@ WORTH_CHANGING: Final = 1.05  # so much more must other widths be worth
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
     forecasts = Forecasts(state, predictor)
-    jobs = sorted(resizable_jobs(state), key=lambda job: _phase_one_rank(job, forecasts))
-    ledger = PoolLedger(state)
-    purse = Purse(state, jobs, ledger.total_free + sum(job.gpus for job in jobs))
+    jobs, purse = _share_out(state, forecasts)
+    if not jobs:
+        return Plan()
+    jobs = sorted(jobs, key=lambda job: _phase_one_rank(job, forecasts))
     base = [job for job in jobs if purse.take(job, 0, job.widths[0])]
     width = {job.id: job.widths[0] for job in base} | _widen(base, purse, forecasts)
     jobs.sort(key=lambda job: job.workers > 0)  # base demand before growth
-    return plan_transition(state, jobs, width, policy="aryl", ledger=ledger)
+    return plan_transition(state, jobs, width, policy="aryl", ledger=PoolLedger(state))
+
+
+def _share_out(state: ClusterState, forecasts: Forecasts) -> tuple[list[Job], Purse]:
+    """The jobs whose width is open, and the GPUs that they share.
+
+    A running job of one width keeps what it holds, whoever the others are, and so do those on their
+    widest one where all others can have their widest as well. They are left out, which spares most of
+    the work; but not where more is held than there is.
+    """
+    free = count_free_gpus(state)
+    jobs = resizable_jobs(state, open_only=True)
+    curves = forecasts.curves(jobs)
+    widest = {job.id: max(curve.widths) for job, curve in zip(jobs, curves, strict=True)}
+    small = [job for job in jobs if job.workers != widest[job.id]]
+    purse = Purse(state, small, free + sum(job.gpus for job in small))
+    if purse.is_overdrawn:
+        jobs = resizable_jobs(state)
+    elif purse.covers(small, widest):
+        return small, purse
+    return jobs, Purse(state, jobs, free + sum(job.gpus for job in jobs))
 
 
 def _phase_one_rank(job: Job, forecasts: Forecasts) -> tuple[bool, float, float, str]:

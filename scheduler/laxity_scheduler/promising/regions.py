@@ -25,7 +25,6 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.capacity.ledger import USABLE
 from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.cluster import NO_NODES, ClusterState, NodeSet
@@ -99,17 +98,17 @@ def regions_of(state: ClusterState) -> tuple[Region, ...]:
 def _of_nodes(state: ClusterState) -> tuple[Region, ...]:
     if not state.sets:
         return ()
-    usable = tuple([node.id for node in state.nodes if node.pool in USABLE])
+    usable = state.node_pools.open
     cached = _LAST[0] if _LAST else None
     if cached is None or cached[:2] != (usable, state.sets):
-        _LAST[:] = [(usable, state.sets, _cut(frozenset(usable), state.sets))]
+        _LAST[:] = [(usable, state.sets, _cut(usable, state.sets))]
     regions, awaited = _LAST[0][2], _count_awaited_gpus(state)
     if not awaited:
         return regions
     return tuple([replace(region, awaited=_within(awaited, region.nodes)) for region in regions])
 
 
-_LAST: list[tuple[tuple[str, ...], Mapping[str, NodeSet], tuple[Region, ...]]] = []
+_LAST: list[tuple[frozenset[str], Mapping[str, NodeSet], tuple[Region, ...]]] = []
 
 
 def _cut(usable: frozenset[str], sets: Mapping[str, NodeSet]) -> tuple[Region, ...]:
@@ -167,15 +166,20 @@ class Purse:
     """GPUs that jobs share anew, on the cluster and on each region, as one after the other takes."""
 
     def __init__(self, state: ClusterState, jobs: Iterable[Job], whole: int) -> None:
-        """`whole` GPUs; on regions the free ones and those that these jobs hold."""
+        """`whole` GPUs; on regions the free ones and those that these jobs hold.
+
+        It `is_overdrawn` where others hold more of a region than there is, as of a quota that was lowered.
+        """
         self.whole = whole
         self._regions = regions_of(state)
+        free = {node.id: node.free_gpus for node in state.nodes} if self._regions else {}
         self._left = [
             state.quota_left[region.quota]
             if region.quota
-            else sum(n.free_gpus for n in state.nodes if n.id in region.nodes and n.pool in USABLE)
+            else sum(map(free.__getitem__, region.nodes))
             for region in self._regions
         ]
+        self.is_overdrawn = any(left < 0 for left in self._left)
         if self._regions:
             for job in jobs:
                 self._spend(job, job.workers, 0)
@@ -192,6 +196,13 @@ class Purse:
         self.whole -= gpus
         self._spend(job, before, workers)
         return True
+
+    def covers(self, jobs: Sequence[Job], workers: Mapping[str, int]) -> bool:
+        """Whether each could take so many workers, by its id; nothing is taken."""
+        whole, left = self.whole, list(self._left)
+        covers = all(self.take(job, 0, workers[job.id]) for job in jobs)
+        self.whole, self._left = whole, left
+        return covers
 
     def _spend(self, job: Job, before: int, workers: int) -> None:
         for place, region in enumerate(self._regions):

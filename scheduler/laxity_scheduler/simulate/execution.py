@@ -8,6 +8,7 @@ nothing waits.
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from heapq import heappop, heappush
 from typing import Final
 
 from laxity_scheduler.model.job import FOREVER, Job
@@ -17,6 +18,7 @@ from laxity_scheduler.simulate.job import TINY, SimJob, row_of
 from laxity_scheduler.simulate.nodes import SimNodes
 
 SEEN_EPOCHS: Final = 20
+EARLY: Final = 1e-6  # share of an epoch, and seconds: no row is looked at too late
 
 
 class JobExecution:
@@ -31,6 +33,8 @@ class JobExecution:
         self.finished: dict[str, tuple[SimJob, float]] = {}
         self._leaving: dict[int, tuple[SimJob, str]] = {}  # stopped workers whose pods still go
         self._left = 0
+        self._touched: list[SimJob] = []
+        self._due: list[tuple[float, int, SimJob]] = []  # when rows will have changed, as a heap
 
     @property
     def now(self) -> float:
@@ -65,7 +69,7 @@ class JobExecution:
 
     def _went(self, live: SimJob, node: str) -> None:
         live.going -= 1
-        live.dirty = True
+        self.touch(live)
         self.give(live, (node,))
 
     def plan_next(self, live: SimJob) -> None:
@@ -117,7 +121,7 @@ class JobExecution:
             self._reform(live, live.workers, cost_s)
         if live.formed != width:
             live.resizes += 1
-        live.dirty = True
+        self.touch(live)
         self.plan_next(live)
 
     def _reform(self, live: SimJob, width: int, cost_s: float) -> None:
@@ -180,7 +184,7 @@ class JobExecution:
             self.move(live)
             live.ready_at = max(self.now, live.ready_at) + cost_s
             self.lose(live, cost_s)
-            live.dirty = True
+            self.touch(live)
             self.plan_next(live)
 
     def change_now(self, live: SimJob) -> None:
@@ -219,8 +223,46 @@ class JobExecution:
             stop_requested_at=None,
             stop_for="",
         )
-        live.dirty = True
+        self.touch(live)
         self.fleet.count(self.now)
+
+    def add(self, live: SimJob) -> None:
+        """A job that was submitted now."""
+        self.live[live.truth.id] = live
+        self.touch(live)
+
+    def touch(self, live: SimJob) -> None:
+        """Something happened to it: its row is built anew."""
+        live.dirty = True
+        self._touched.append(live)
+
+    def rows(self) -> tuple[Job, ...]:
+        """The rows of unfinished jobs; those that cannot have changed are not looked at."""
+        looked_at, self._touched = self._touched, []
+        while self._due and self._due[0][0] <= self.now:
+            due_at, _, live = heappop(self._due)
+            if due_at == live.row_due_at:
+                live.row_due_at = FOREVER
+                looked_at.append(live)
+        for live in looked_at:
+            if self.live.get(live.truth.id) is live:
+                self._refresh(live)
+        return tuple([live.row for live in self.live.values()])
+
+    def _refresh(self, live: SimJob) -> None:
+        self.row(live)
+        due_at = self._row_changes_at(live)
+        if due_at != live.row_due_at:
+            live.row_due_at = due_at
+            heappush(self._due, (due_at, live.truth.number, live))
+
+    def _row_changes_at(self, live: SimJob) -> float:
+        """When its row will be another one if nothing happens to it, or a little before."""
+        if self.now < live.ready_at:
+            return live.ready_at
+        if not live.formed or live.parked:
+            return FOREVER
+        return self._epoch_ends_at(live) - EARLY * (1.0 + live.epoch_s)
 
     def row(self, live: SimJob) -> Job:
         """Its row; the same object as long as nothing happened to it."""

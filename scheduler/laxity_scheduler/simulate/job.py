@@ -34,6 +34,7 @@ class SimJob:
     charged_at: float = -1.0
     version: int = 0
     dirty: bool = True
+    row_due_at: float = FOREVER  # when its row is looked at again
     seen: tuple[tuple[float, int], ...] = ()
     fresh_at: int = 0  # epochs done when it last started or re-formed: the next one is a warm-up
     shown: tuple[int, bool] = (-1, False)

@@ -42,6 +42,8 @@ class SimNodes:
                 reclaim_at=self._reclaim_at if pool == "loaned" else FOREVER,
             )
         self._stale.clear()
+        if not self._down:
+            return tuple(self._nodes.values())
         return tuple([node for name, node in self._nodes.items() if name not in self._down])
 
     def set_pools(

@@ -88,7 +88,7 @@ class PlanExecutor:
         live = self.passage.live[decision.job]
         verdict = verdict_after(live.row, decision, self.now)
         live.row = replace(live.row, verdict=verdict, asked=False)
-        live.dirty = True
+        self.passage.touch(live)
         if isinstance(verdict, Promise):
             self.promised_at.setdefault(decision.job, verdict.p90_at)
         if isinstance(verdict, Refusal):  # its flow ends: nothing more will come of it
@@ -111,7 +111,7 @@ class PlanExecutor:
         live.ready_at, live.starting = now + cost_s, True
         self.passage.lose(live, cost_s)
         live.row = replace(live.row, resumed_at=now, width_changed_at=now)
-        live.dirty = True
+        self.passage.touch(live)
         self.passage.plan_next(live)
         self.fleet.count(self.now)
 
@@ -124,7 +124,7 @@ class PlanExecutor:
         else:
             self._shrink(live, decision)
         live.row = replace(live.row, width_changed_at=now)
-        live.dirty = True
+        self.passage.touch(live)
         self.passage.plan_next(live)
         self.fleet.count(self.now)
 
@@ -167,7 +167,7 @@ class PlanExecutor:
         if decision.at == "epoch":
             live.stop_at_boundary = True
             live.row = replace(live.row, stop_requested_at=now, stop_for=decision.beneficiary)
-            live.dirty = True
+            self.passage.touch(live)
             self.passage.plan_next(live)
             return
         if decision.beneficiary:
@@ -197,7 +197,7 @@ class PlanExecutor:
         self.passage.move(live)  # as long as it waited it has not trained
         live.stop_at_boundary = live.parked = False
         live.row = replace(live.row, stop_requested_at=None, stop_for="")
-        live.dirty = True
+        self.passage.touch(live)
         self.passage.plan_next(live)
 
     def _end_holds(self, plan: Plan) -> None:

@@ -88,7 +88,7 @@ class SimWorld:
         passage = self._passage
         return ClusterState(
             now=self.now,
-            jobs=tuple([passage.row(live) for live in passage.live.values()]),
+            jobs=passage.rows(),
             nodes=self._fleet.observe_nodes(),
             holds=self._carrier.open_holds(),
             cycle=self._carrier.rounds,
@@ -155,8 +155,7 @@ class SimWorld:
     def _arrive(self) -> None:
         truth = self.jobs[self._arrived]
         self._arrived += 1
-        live = SimJob(truth, truth.row(), since=self.now, accounted_at=self.now)
-        self._passage.live[truth.id] = live
+        self._passage.add(SimJob(truth, truth.row(), since=self.now, accounted_at=self.now))
 
     def _begin_inference_slot(self) -> None:
         if self.inference is not None:

@@ -91,8 +91,8 @@ def with_follow_ups(policy: Policy) -> Policy:
         about_failed = tuple(d for d in rest if _is_about(d, failed))
         rest = tuple(d for d in rest if not _is_about(d, failed))
         in_time = tuple(d for d in about_failed + first + rest if not _is_too_soon(d, state))
-        asked = [job for job in state.running if job.stop_requested_at is not None]
-        overdue = (overdue_at(job) for job in asked if not job.pinned)
+        stopping = [job for job in state.running if job.stop_requested_at is not None]
+        overdue = (overdue_at(job) for job in stopping if not job.pinned)
         wake_at = min((instant for instant in overdue if instant > state.now), default=FOREVER)
         return Plan(in_time, min(plan.wake_at, wake_at, next_at, link_at))
 
@@ -103,8 +103,8 @@ def _one_of_each(decisions: Sequence[Preempt | Resize]) -> tuple[Preempt | Resiz
     """The stop of a job among them, if there is one; else the first decision about it."""
     by_job: dict[str, Preempt | Resize] = {}
     for decision in decisions:
-        known = by_job.setdefault(decision.job, decision)
-        if isinstance(decision, Preempt) and isinstance(known, Resize):
+        earlier = by_job.setdefault(decision.job, decision)
+        if isinstance(decision, Preempt) and isinstance(earlier, Resize):
             by_job[decision.job] = decision
     return tuple(by_job.values())
 
@@ -133,7 +133,7 @@ def _follow_up_of(
     if lost is not None:
         return (_stop_now(job, state, reason("node_lost", node=lost)),)
     if job.parked_epoch is not None and job.stop_requested_at is not None:
-        return (_stop_now(job, state, _parked_reason(job, pools)),)
+        return (_stop_now(job, state, _parking_reason(job, pools)),)
     if state.now >= overdue_at(job):
         return (_stop_now(job, state, reason("stop_overdue", asked_at=job.stop_requested_at)),)
     if job.fitting_workers is not None and job.fitting_workers < job.workers:
@@ -198,7 +198,7 @@ def _current_beneficiary(job: Job, state: ClusterState) -> str:
     return "" if was_served(other, job) else other.id
 
 
-def _parked_reason(job: Job, pools: Mapping[str, Pool]) -> Reason:
+def _parking_reason(job: Job, pools: Mapping[str, Pool]) -> Reason:
     leaves = any(pools[node] in CLOSED_POOLS for node in job.nodes)
     if job.stop_for == job.id and job.wall_limit_s < FOREVER and not leaves:
         return reason("link_ended", epoch=job.parked_epoch, limit_s=job.wall_limit_s)

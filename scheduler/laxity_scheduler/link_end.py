@@ -48,12 +48,14 @@ def end_links(state: ClusterState, predictor: Predictor) -> tuple[tuple[Preempt,
             continue
         cut, asks = cut_at(job), asks_at(job, predictor)
         if state.now >= cut:
-            why = reason("link_cut", limit_s=job.wall_limit_s)
-            stops.append(Preempt(job.id, "now", job.id, why))
+            cause = reason("link_cut", limit_s=job.wall_limit_s)
+            stops.append(Preempt(job.id, "now", job.id, cause))
         elif job.stop_requested_at is None and (state.now >= asks or was_set_back(job, state.now)):
-            why = reason("link_ends", limit_s=job.wall_limit_s, ends_at=link_ends_at(job))
-            stops.append(Preempt(job.id, "epoch", job.id, why))
-        look_at = min(look_at, *(at for at in (asks, cut) if at > state.now), FOREVER)
+            cause = reason("link_ends", limit_s=job.wall_limit_s, ends_at=link_ends_at(job))
+            stops.append(Preempt(job.id, "epoch", job.id, cause))
+        look_at = min(
+            look_at, *(instant for instant in (asks, cut) if instant > state.now), FOREVER
+        )
     return tuple(stops), look_at
 
 
@@ -76,5 +78,5 @@ def asks_at(job: Job, predictor: Predictor) -> float:
 
 def _lately(job: Job, width: int) -> tuple[float, ...]:
     """What its latest epochs took on so many workers."""
-    seen = zip(job.progress.epoch_s, job.progress.widths, strict=True)
-    return tuple(seconds for seconds, workers in seen if workers == width)
+    epochs = zip(job.progress.epoch_s, job.progress.widths, strict=True)
+    return tuple(seconds for seconds, workers in epochs if workers == width)

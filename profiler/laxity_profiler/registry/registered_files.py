@@ -119,7 +119,11 @@ def list_versions(tracking_uri: str, name: str) -> list[RegisteredVersion]:
         versions = [
             RegisteredVersion(
                 str(there.version),
-                sorted(alias for alias, at in aliases.items() if str(at) == str(there.version)),
+                sorted(
+                    alias
+                    for alias, version in aliases.items()
+                    if str(version) == str(there.version)
+                ),
                 dict(client.get_run(str(there.run_id)).data.metrics),
             )
             for there in client.search_model_versions(f"name = '{name}'")

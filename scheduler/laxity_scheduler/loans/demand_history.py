@@ -33,9 +33,9 @@ class DemandHistory:
 
     def __init__(self, method: SeasonalForecast | None = None) -> None:
         self.method = method or SeasonalForecast()
-        kept = round((DAY_S + WEEK_S) / self.method.slot_s)
-        self._needs: deque[float] = deque(maxlen=kept)
-        self._forecasts: deque[float] = deque(maxlen=kept)
+        slots = round((DAY_S + WEEK_S) / self.method.slot_s)
+        self._needs: deque[float] = deque(maxlen=slots)
+        self._forecasts: deque[float] = deque(maxlen=slots)
         self._slot = 0  # number of the running one since the epoch
         self._last_gpus = 0.0
         self._last_forecast = nan  # made in the running slot

@@ -41,7 +41,7 @@ class LearnedModels:
 
         One that cannot be used says why. ModelAwayError if MLflow cannot be asked.
         """
-        address = registered_address(name)
+        address = model_address(name)
         if address:
             address = self._with_version(address)
             return read_file(address, self.fetch(address))
@@ -52,7 +52,7 @@ class LearnedModels:
 
     def policy_name(self, name: str) -> str:
         """The name as the registry of policies knows it; other names stay as they are."""
-        address = registered_address(name)
+        address = model_address(name)
         return f"{LEARNED}:{self.fetch(self._with_version(address))}" if address else name
 
     def fetch(self, address: str) -> Path:
@@ -64,7 +64,7 @@ class LearnedModels:
         if path.exists():
             return path
         try:
-            fetched = fetch_file(self._checked_url(), address)
+            fetched = fetch_file(self._require_url(), address)
         except (MlflowAwayError, ValueError) as error:
             raise ModelAwayError(str(error)) from error
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -83,17 +83,17 @@ class LearnedModels:
             name, alias, _ = read_address(address)
             if not alias:
                 return address
-            return f"{SCHEME}{name}/{find_version(self._checked_url(), address)}"
+            return f"{SCHEME}{name}/{find_version(self._require_url(), address)}"
         except (MlflowAwayError, ValueError) as error:
             raise ModelAwayError(str(error)) from error
 
-    def _checked_url(self) -> str:
+    def _require_url(self) -> str:
         if not self.tracking_url:
             raise ValueError("models:/ needs MLflow: the service has none (--tracking-uri none)")
         return self.tracking_url
 
 
-def registered_address(name: str) -> str:
+def model_address(name: str) -> str:
     """`models:/...` of a policy's name, which may begin with `learned:`; "" for other names."""
     address = name.removeprefix(f"{LEARNED}:")
     return address if address.startswith(SCHEME) else ""

@@ -12,7 +12,7 @@ from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.process.learned_models import (
     LearnedModels,
     ModelAwayError,
-    registered_address,
+    model_address,
 )
 from laxity_scheduler.service.policy_in_force import LearnedModel, PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
@@ -78,18 +78,18 @@ class AliasFollower:
 
     def read(self) -> int:
         """Ask once; ModelAwayError if that fails."""
-        models, asked = LearnedModels.of(self.settings), 0
-        if registered_address(self.settings.policy):
+        models, questions = LearnedModels.of(self.settings), 0
+        if model_address(self.settings.policy):
             model = models.read(self.settings.policy)
             if model is not None:
                 self.policies.offer(model)
-            asked += 1
-        if self.shadow is not None and registered_address(self.settings.shadow):
+            questions += 1
+        if self.shadow is not None and model_address(self.settings.shadow):
             model = models.read(self.settings.shadow)
             if model is not None and not model.refusal and model.name != self.shadow.name:
                 self.shadow.replace_policy(model.name, find_policy(model.name, models))
-            asked += 1
-        return asked
+            questions += 1
+        return questions
 
 
 def alias_poller(
@@ -100,7 +100,7 @@ def alias_poller(
     due: Callable[[], bool],
 ) -> Poller | None:
     """None where no policy is one of MLflow's registry."""
-    if not (registered_address(settings.policy) or registered_address(settings.shadow)):
+    if not (model_address(settings.policy) or model_address(settings.shadow)):
         return None
     follower = AliasFollower(settings, policies, shadow)
     return Poller(follower.read, due=due, interval_s=ALIAS_S, source="MLflow's registry")

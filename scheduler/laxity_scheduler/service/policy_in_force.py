@@ -65,7 +65,7 @@ class PolicyInForce:
         model = self._next
         if model is None or model == self.model:
             return
-        problem = model.refusal or self._kept_fallback(model)
+        problem = model.refusal or self._read_fallback(model)
         before, self.model, self._guard, self.fallback = self.model, model, None, ""
         self.comparison = RewardComparison(0, 0.0, 0.0)
         if not problem:
@@ -123,7 +123,7 @@ class PolicyInForce:
         if self._find_policy is not None:
             self.name, self.decide = name, self._find_policy(name)
 
-    def _kept_fallback(self, model: LearnedModel) -> str:
+    def _read_fallback(self, model: LearnedModel) -> str:
         """Why these weights fell back before; "" if they did not."""
         if self._store is None:
             return ""

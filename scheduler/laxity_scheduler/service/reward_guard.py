@@ -124,13 +124,13 @@ def read_paces(
 ) -> dict[str, JobPace]:
     """Each job's progress and rates; jobs whose width nobody may change keep the teacher's last."""
     jobs = resizable_jobs(state)
-    asked = {job.id for job in jobs}
+    resizable = {job.id for job in jobs}
     widths = TEACHERS[teacher](jobs, budget_of_jobs(state, jobs), forecasts)
     paces = {}
     for job in state.jobs:
         last = before.get(job.id)
-        kept = job.workers if last is None else last.teacher_width
-        width = widths.get(job.id, 0) if job.id in asked else kept
+        held = job.workers if last is None else last.teacher_width
+        width = widths.get(job.id, 0) if job.id in resizable else held
         paces[job.id] = _read_pace(job, state.now, forecasts, width, last)
     return paces
 

@@ -27,13 +27,13 @@ def read_shape(directives: Iterable[str], environ: Mapping[str, str]) -> ScriptS
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-N", "--nodes", default="")
     parser.add_argument("-t", "--time", default="")
-    words = [word for line in directives for word in _words_of(line)]
+    tokens = [word for line in directives for word in _words_of(line)]
     try:
-        given, _ = parser.parse_known_args(words)
+        options, _ = parser.parse_known_args(tokens)
     except argparse.ArgumentError:  # an option without its value: sbatch says so itself
         return ScriptShape(None, None)
-    limit = environ.get(ENV_LIMIT) or given.time
-    return ScriptShape(int(given.nodes) if given.nodes.isdecimal() else None, _limit_s(limit))
+    limit = environ.get(ENV_LIMIT) or options.time
+    return ScriptShape(int(options.nodes) if options.nodes.isdecimal() else None, _limit_s(limit))
 
 
 def _words_of(line: str) -> list[str]:

@@ -289,9 +289,9 @@ class LiveCluster:
         released, refused = release_jobs(self.api, jobs)
         for job in released:
             self._mirror.put_object("jobs", job)
-        self._loans.give_back_all()
+        nodes_refused = self._loans.give_back_all()
         waiting = [json_tree.object_id(job) for job in released if not objects.current_width(job)]
-        return Released(len(released), tuple(sorted(waiting)), refused)
+        return Released(len(released), tuple(sorted(waiting)), refused, nodes_refused)
 
     def collect(self) -> None:
         """Remove what ended long ago by a clock to believe, with what it left on this machine."""

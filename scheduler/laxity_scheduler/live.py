@@ -24,12 +24,14 @@ Reports = Callable[[str], Report]  # by the Job's uid
 class Released(NamedTuple):
     """The number of released Jobs, the ids of those that stay suspended.
 
-    `refused` says of each Job that could not be released why.
+    `refused` says of each Job that could not be released why, `nodes_refused` of each lent node that
+    could not be given back.
     """
 
     jobs: int
     suspended: tuple[str, ...] = ()
     refused: Mapping[str, str] = MappingProxyType({})
+    nodes_refused: Mapping[str, str] = MappingProxyType({})
 
 
 class Preview(NamedTuple):

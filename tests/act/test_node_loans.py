@@ -88,9 +88,18 @@ def test_without_the_right_nothing_is_lent_for_a_while_and_it_is_told_once(seen:
 
 def test_a_release_gives_all_lent_nodes_back_and_ends_lending(seen: Seen) -> None:
     api = Answers(seen)
-    api.loans.give_back_all()
+    assert api.loans.give_back_all() == {}
     assert [patch.id for patch in api.sent] == ["lent"]
     assert api.stops == [FOREVER]
+
+
+@pytest.mark.parametrize("status", [403, 409, 500])
+def test_a_release_names_lent_nodes_that_could_not_be_given_back(seen: Seen, status: int) -> None:
+    assert Answers(seen, status=status).loans.give_back_all() == {"lent": "no"}
+
+
+def test_a_lent_node_that_is_gone_is_given_back(seen: Seen) -> None:
+    assert Answers(seen, status=404).loans.give_back_all() == {}
 
 
 def test_an_event_about_a_node_stands_in_the_namespace_that_kubernetes_takes() -> None:

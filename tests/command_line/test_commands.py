@@ -38,6 +38,19 @@ def test_jobs_that_could_not_be_released_are_named_with_the_cause(
     assert err.splitlines()[1:] == ["  b/one, b/two: no rights in b", "  c/three: denied"]
 
 
+def test_lent_nodes_that_could_not_be_given_back_are_named_with_the_cause(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["POST /v1/release"] = (
+        200,
+        {"released": 1, "suspended": [], "refused": {}, "nodes_refused": {"gpu-2": "forbidden"}},
+    )
+    assert laxity(monkeypatch, "release", "--all") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert "not given back, and still labelled as lent: 1 node" in lines[0]
+    assert lines[1:] == ["  gpu-2: forbidden"]
+
+
 def test_a_pinned_job_is_listed_and_shown_as_pinned_until_it_ends(
     answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

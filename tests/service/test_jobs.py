@@ -309,7 +309,7 @@ def test_letting_everything_go_ends_every_job_for_the_service(tmp_path: Path) ->
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
         answer = stage.http.post("/v1/release", json={})
         view = stage.until("default/a", lambda view: view["state"] == "cancelled", "let go")
-    assert answer.json() == {"released": 1, "suspended": [], "refused": {}}
+    assert answer.json() == {"released": 1, "suspended": [], "refused": {}, "nodes_refused": {}}
     assert view["error"].startswith("released")
 
 

@@ -194,8 +194,8 @@ def release(
         raise CommandError("--all cannot be undone: submit those jobs again", code=USAGE)
     answer, message = release_one_or_all(job, undo=undo)
     typer.echo(json.dumps(answer) if as_json else message)
-    if refused := answer.get("refused"):
-        raise CommandError(_describe_refused(refused), code=FAILED)
+    if refusals := _describe_refusals(answer):
+        raise CommandError(refusals, code=FAILED)
 
 
 def release_one_or_all(job: str | None, *, undo: bool) -> tuple[dict[str, Any], str]:
@@ -226,20 +226,31 @@ def _all_released(answer: Mapping[str, Any]) -> str:
     return "\n".join([f"{message}; {stay}", *(f"  {name}" for name in _first_names(waiting))])
 
 
-def _describe_refused(refused: Mapping[str, str]) -> str:
-    """Each cause once, and the jobs below it: in a namespace without rights all have the same."""
-    jobs_by_cause: dict[str, list[str]] = {}
-    for job, cause in sorted(refused.items()):
-        jobs_by_cause.setdefault(cause, []).append(job)
-    lines = [f"not released, and managed as before: {count_noun(len(refused), 'job')}"]
-    for cause, jobs in jobs_by_cause.items():
-        lines += [f"  {', '.join(_first_names(jobs))}: {cause}"]
+def _describe_refusals(answer: Mapping[str, Any]) -> str:
+    """What was not let go; "" if all was."""
+    lines = []
+    if jobs := answer.get("refused"):
+        lines += [f"not released, and managed as before: {count_noun(len(jobs), 'job')}"]
+        lines += _list_by_cause(jobs)
+    if nodes := answer.get("nodes_refused"):
+        lines += [f"not given back, and still labelled as lent: {count_noun(len(nodes), 'node')}"]
+        lines += _list_by_cause(nodes)
     return "\n".join(lines)
 
 
-def _first_names(jobs: Sequence[str]) -> list[str]:
-    more = len(jobs) - MOST_LISTED
-    return [*jobs[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
+def _list_by_cause(refused: Mapping[str, str]) -> list[str]:
+    """Each cause once, after all that have it: in a namespace without rights all have the same."""
+    names_by_cause: dict[str, list[str]] = {}
+    for name, cause in sorted(refused.items()):
+        names_by_cause.setdefault(cause, []).append(name)
+    return [
+        f"  {', '.join(_first_names(those))}: {cause}" for cause, those in names_by_cause.items()
+    ]
+
+
+def _first_names(names: Sequence[str]) -> list[str]:
+    more = len(names) - MOST_LISTED
+    return [*names[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _await_verdict(client: "Client", job_id: str) -> "JobView":

@@ -14,7 +14,7 @@ from typing import Final
 
 from laxity_k8s import json_tree
 from laxity_k8s.act.event_writer import EventWriter, own_pod
-from laxity_k8s.cluster_api import FORBIDDEN, ClusterApi, Json, Patch
+from laxity_k8s.cluster_api import FORBIDDEN, NOT_FOUND, ClusterApi, Patch, PatchResult
 from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_k8s.objects.nodes import POOL
 from laxity_k8s.observe.cluster_cache import Mirror
@@ -51,31 +51,42 @@ class NodeLoans:
         for decision in decisions:
             if isinstance(decision, Loan | Reclaim):
                 code, words = decision.reason.code, decision.reason.text
-                for node in self._label(decision.nodes, lends=isinstance(decision, Loan)):
-                    self._events.add_event(node, code, words)
+                for outcome in self._label(decision.nodes, lends=isinstance(decision, Loan)):
+                    if outcome.object is not None:
+                        self._events.add_event(outcome.object, code, words)
 
-    def give_back_all(self) -> None:
-        """Label all lent nodes as they were; none is lent again as long as this service runs."""
+    def give_back_all(self) -> dict[str, str]:
+        """Label all lent nodes as they were; none is lent again as long as this service runs.
+
+        Why the others, by name, stay labelled as lent.
+        """
         self._stop_lending(FOREVER)
         with self._mirror.lock:
             nodes = list(self._mirror.nodes.items())
         lent = [name for name, node in nodes if json_tree.labels_of(node).get(POOL) == "loaned"]
-        for node in self._label(lent, lends=False):
-            self._events.add_event(node, "released", "laxity was told to let go of all it manages")
+        refused = {}
+        for outcome in self._label(lent, lends=False):
+            if outcome.object is not None:
+                self._events.add_event(
+                    outcome.object, "released", "laxity was told to let go of all it manages"
+                )
+            elif outcome.status != NOT_FOUND:
+                refused[outcome.patch.id] = outcome.message
+        return refused
 
-    def _label(self, sites: Iterable[str], *, lends: bool) -> Iterator[Json]:
-        """The nodes that were labelled."""
+    def _label(self, sites: Iterable[str], *, lends: bool) -> Iterator[PatchResult]:
+        """What became of the patches; those that went well have the node."""
         machines = sorted({*map(machine_name, sites)})
         patches = [self._build_patch(name, lends=lends) for name in machines]
         for outcome in self._api.patch_many([patch for patch in patches if patch]):
             if outcome.ok and outcome.object is not None:
                 self._mirror.put_object("nodes", outcome.object)
                 self._note_outcome(refused=False)
-                yield outcome.object
             elif outcome.status == FORBIDDEN:
                 self._note_outcome(refused=True)
             else:
                 LOG.info("node %s keeps its pool: %s", outcome.patch.id, outcome.message)
+            yield outcome
 
     def _build_patch(self, name: str, *, lends: bool) -> Patch | None:
         """None if the node is gone, or is by now labelled by somebody else."""

@@ -35,7 +35,8 @@ from sqlmodel import Field, SQLModel, create_engine
 
 from laxity.private_files import private_file
 
-DATABASE_ERRORS: Final = (SQLAlchemyError,)  # what MLflow on a database raises, too
+# What MLflow on a database raises, too. The driver of SQLite cannot read its own words about a damaged file.
+DATABASE_ERRORS: Final = (SQLAlchemyError, UnicodeDecodeError)
 ROWS_PER_INSERT: Final = 10_000
 TABLES_LOCK: Final = 0x6C617868  # not that of a leader (0x6C617870), who holds it while he leads
 _RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER keys
@@ -205,7 +206,7 @@ def open_transaction(engine: Engine) -> Iterator[Connection]:
     try:
         with engine.begin() as connection:
             yield connection
-    except SQLAlchemyError as error:
+    except DATABASE_ERRORS as error:
         where = engine.url.render_as_string()
         cause = getattr(error, "orig", None) or error
         raise HistoryError(f"the history at {where} did not do it: {cause}") from error

@@ -26,12 +26,17 @@ async def release(job_service: Jobs, caller: TheCaller) -> Response:
     """Let every Job go: laxity's label and annotations are dropped, and it touches none again.
 
     Those that wait are started by nobody: they stay suspended, and are listed. `refused` names those
-    that could not be released, and why: they are managed as before.
+    that could not be released, and why: they are managed as before. `nodes_refused` names the lent
+    nodes that could not be given back, and why: they stay labelled as lent.
     """
     require_full_access(caller)
     released = await run_in_threadpool(job_service.release_all)
     answer = {"released": released.jobs, "suspended": released.suspended}
-    return JsonResponse(answer | {"refused": dict(released.refused)})
+    refused = {
+        "refused": dict(released.refused),
+        "nodes_refused": dict(released.nodes_refused),
+    }
+    return JsonResponse(answer | refused)
 
 
 @router.get("/v1/cluster")

@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, col, delete, select
 
-from laxity_profiler.history.history_database import create_database_engine
+from laxity_profiler.history.history_database import DATABASE_ERRORS, create_database_engine
 from laxity_scheduler.store.database import migrate_schema, set_checkpoint
 from laxity_scheduler.store.tables import (
     CycleRow,
@@ -79,7 +79,7 @@ class Store:
             where = make_url(url).render_as_string()
             message = f"the store at {where} is of another laxity, a newer one ({error})"
             raise StoreError(message) from error
-        except SQLAlchemyError as error:
+        except DATABASE_ERRORS as error:
             engine.dispose()
             cause = getattr(error, "orig", None) or error
             message = f"the store at {make_url(url).render_as_string()} cannot be opened: {cause}"
@@ -114,7 +114,7 @@ class Store:
                 self._holds = bool(self._leader.execute(query).scalar_one())
             else:
                 self._leader.execute(text("select 1"))
-        except SQLAlchemyError as error:
+        except DATABASE_ERRORS as error:
             self._release_leadership()
             raise StoreError(f"the store cannot say who leads: {error}") from error
         return self._holds
@@ -295,7 +295,7 @@ class Store:
         try:
             with Session(self.engine, expire_on_commit=False) as session:
                 yield session
-        except SQLAlchemyError as error:
+        except DATABASE_ERRORS as error:
             message = f"the store did not do it: {error}"
             raise StoreError(message) from error
 

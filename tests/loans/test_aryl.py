@@ -1,9 +1,18 @@
 """Aryl: base demand shortest first, the rest by a knapsack with hysteresis."""
 
+import pytest
+
+from laxity_scheduler.allocation.surplus import resizable_jobs
+from laxity_scheduler.capacity.ledger import count_free_gpus
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.policies import aryl
 from laxity_scheduler.policies.aryl import decide
+from laxity_scheduler.promising.regions import Purse
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job
+from tests.support.random_states import cases, restricted_cases
 
 
 def widths(state: ClusterState, predictor: Curve = MINUTE_EPOCHS) -> dict[str, int]:
@@ -65,3 +74,17 @@ def test_idle_gpus_are_dealt_out_even_where_present_widths_stay() -> None:
 def test_running_jobs_keep_their_least_width() -> None:
     runs = job("runs", epochs=1_000, workers=(2,), running=2)
     assert widths(cluster(gpus=2, jobs=[runs, job("new", epochs=1, workers=(2,))])) == {}
+
+
+def test_who_is_left_out_changes_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of one width, and on their widest where all can have theirs; also beyond quotas."""
+
+    def share_out_all(state: ClusterState, _: Forecasts) -> tuple[list[Job], Purse]:
+        jobs = resizable_jobs(state)
+        return jobs, Purse(state, jobs, count_free_gpus(state) + sum(job.gpus for job in jobs))
+
+    states = [*cases(300), *restricted_cases(150)]
+    plans = [decide(case.state, case.predictor) for case in states]
+    monkeypatch.setattr(aryl, "_share_out", share_out_all)
+    for case, plan in zip(states, plans, strict=True):
+        assert decide(case.state, case.predictor) == plan, case.seed

@@ -10,10 +10,12 @@ from laxity_scheduler.engine import run_cycle
 from laxity_scheduler.inflight import follow_ups, with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import CostName, costs
+from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.ground_truth import error_factor, ground_truths
 from laxity_scheduler.simulate.job import SimJob
@@ -212,3 +214,22 @@ def test_no_gpu_is_lost_or_given_twice_while_pods_go_and_nodes_fail(policy: str)
                 assert used + node.free_gpus == node.gpus
     assert len(sim.finished) == len(jobs.jobs)
     assert going > 0
+
+
+@pytest.mark.parametrize("policy", ["aryl", "qos"])
+def test_rows_that_are_not_looked_at_have_not_changed(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = JobExecution.rows
+    seen = []
+
+    def look_at_all(execution: JobExecution) -> tuple[Job, ...]:
+        shown = look(execution)
+        for live, row in zip(execution.live.values(), shown, strict=True):
+            assert execution.row(live) is row, f"{row.id} at {execution.now}"
+        seen.append(len(shown))
+        return shown
+
+    monkeypatch.setattr(JobExecution, "rows", look_at_all)
+    simulate(random_trace(3, jobs=40), Setting(policy, 4, 8, literal_cycle=True))
+    assert sum(seen) > 100

@@ -115,7 +115,7 @@ class Sender:
             outcome = self._guard(first.patch.id, self._send_again, first)
             if outcome is not None and outcome.ok and outcome.object is not None:
                 done.append(outcome)
-            elif outcome is not None and self._is_refused(outcome):
+            elif outcome is not None and _is_refused(outcome):
                 if refused is not None:
                     refused.append(outcome)
             else:
@@ -137,15 +137,19 @@ class Sender:
         with self._mirror.lock:
             return self._seal.seal_patch(patch, self._mirror.jobs.get(patch.id))
 
-    def _send_again(self, first: PatchResult) -> PatchResult:
-        """What became of a patch in the end; the mirror knows it."""
+    def _send_again(self, first: PatchResult) -> PatchResult | None:
+        """What became of a patch in the end; the mirror knows it. None if it has to be seen again."""
         outcome = self._once_more(first) if first.status == CONFLICT else first
-        if self._is_refused(outcome):
-            # Of the very object that was decided on: it would be refused in each cycle.
-            self._put_off(outcome.patch.id, refusal_text(outcome), time.time())
-        if outcome.patch.kind == "jobs" and (outcome.ok or self._is_refused(outcome)):
-            self._rights.note_outcome(outcome)
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
+        if _is_refused(outcome):
+            now = time.time()
+            if self._rights.is_settling(outcome, now):
+                self.again_at = now + TRY_AGAIN_S
+                return None
+            # Of the very object that was decided on: it would be refused in each cycle.
+            self._put_off(outcome.patch.id, refusal_text(outcome), now)
+        if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
+            self._rights.note_outcome(outcome)
         if outcome.ok and outcome.object is not None:
             self._mirror.put_object(outcome.patch.kind, outcome.object)
         else:
@@ -176,12 +180,7 @@ class Sender:
         self._mirror.put_object(lost.kind, latest)
         return latest
 
-    def _is_refused(self, outcome: PatchResult) -> bool:
-        """Refused for what the Job is, or by who is asked about its changes."""
-        if outcome.patch.kind != "jobs" or outcome.status not in REFUSED:
-            return False
-        now = time.time()
-        if self._rights.is_settling(outcome, now):
-            self.again_at = now + TRY_AGAIN_S
-            return False
-        return True
+
+def _is_refused(outcome: PatchResult) -> bool:
+    """Refused for what the Job is, or by who is asked about its changes."""
+    return outcome.patch.kind == "jobs" and outcome.status in REFUSED

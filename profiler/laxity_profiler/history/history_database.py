@@ -35,7 +35,8 @@ from sqlmodel import Field, SQLModel, create_engine
 
 from laxity.private_files import private_file
 
-# What MLflow on a database raises, too. The driver of SQLite cannot read its own words about a damaged file.
+# What MLflow on a database raises, too. SQLite's driver cannot decode its own words about a damaged
+# file where they quote it.
 DATABASE_ERRORS: Final = (SQLAlchemyError, UnicodeDecodeError)
 ROWS_PER_INSERT: Final = 10_000
 TABLES_LOCK: Final = 0x6C617868  # not that of a leader (0x6C617870), who holds it while he leads

@@ -29,7 +29,8 @@ class Curve:
     """One job's remaining whole epochs by width, in seconds; and what starts and stops cost.
 
     `widths` are those worth having: none is slower (mean) than a smaller one, and each ends an
-    epoch within the wall-clock limit, if any does. The least of these is always among them. `totals`, `starts` and `stops` also know the widths it runs at.
+    epoch within the wall-clock limit, if any does. The least of these is always among them. `totals`,
+    `starts` and `stops` also know the widths it runs at.
     """
 
     widths: tuple[int, ...]

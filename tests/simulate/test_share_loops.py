@@ -15,6 +15,7 @@ import pytest
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity import growing, placement
 from laxity_scheduler.frame import compiled, loops
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.promising import planning
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import ThroughputTable
@@ -124,6 +125,17 @@ def test_only_loops_that_make_and_answer_no_array_leave_references_uncounted() -
         {"claimant", "nothing_known"},
     )
     assert borrowing.isdisjoint(makes | answers)
+
+
+def test_a_loop_that_slices_an_array_makes_one() -> None:
+    def reads(values: Ints) -> int:
+        return int(values[0])
+
+    def slices(values: Ints) -> int:
+        return int(values[1:][0])
+
+    assert compiled.borrows(reads)
+    assert not compiled.borrows(slices)
 
 
 def test_arrays_are_nobody_elses_after_a_loop_that_only_borrows_them() -> None:

@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FLOORS = {
     "flows/laxity": ("flow", "torch"),
     "profiler/laxity_profiler": ("service", "report"),
-    "scheduler/laxity_scheduler": ("service", "report", "compiled", "torch", "xgboost"),
+    "scheduler/laxity_scheduler": ("service", "report", "compiled", "torch", "xgboost", "gym"),
     "k8s/laxity_k8s": ("service", "kubernetes"),
 }
 # Declared, and imported by no line of ours.
@@ -71,7 +71,7 @@ def test_whatever_a_floor_imports_is_declared_for_it(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "extra", ["", "flow", "service", "kubernetes", "compiled", "report", "torch", "xgboost"]
+    "extra", ["", "flow", "service", "kubernetes", "compiled", "report", "torch", "xgboost", "gym"]
 )
 def test_whatever_is_declared_is_imported(extra: str) -> None:
     used = {name for folder in FLOORS for module, _ in imported(folder) for name in brought(module)}

@@ -29,6 +29,7 @@ EXTRAS: Final = {
     "report": ("matplotlib", "numba"),
     "torch": ("torch",),
     "xgboost": ("xgboost",),
+    "gym": ("gymnasium", "sb3_contrib"),
 }  # top-level modules
 
 

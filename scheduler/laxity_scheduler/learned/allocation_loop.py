@@ -63,12 +63,21 @@ def allocate(
 
     `free_gpus` are for all of them together. Where a net is trained, `widen` draws steps instead.
     """
-    widths = [0] * len(jobs)
-    for number, job in enumerate(jobs):
-        if take(number, 0, job.widths[0]):
-            widths[number] = job.widths[0]
-            free_gpus -= job.widths[0] * job.gpus_per_worker
+    widths = give_least_widths(jobs, take)
+    free_gpus -= count_gpus(jobs, widths)
     steps = describe_steps(jobs, cluster_gpus=cluster_gpus, free_gpus=free_gpus)
     if len(steps.job):
         widen(widths, steps, net, take, free_gpus)
     return widths
+
+
+def give_least_widths(jobs: Sequence[JobNumbers], take: Take) -> list[int]:
+    """The least width of each job, in their order; 0 where there is no room for it."""
+    return [
+        job.widths[0] if take(number, 0, job.widths[0]) else 0 for number, job in enumerate(jobs)
+    ]
+
+
+def count_gpus(jobs: Sequence[JobNumbers], widths: Sequence[int]) -> int:
+    """GPUs that these jobs hold at these widths."""
+    return sum(job.gpus_per_worker * width for job, width in zip(jobs, widths, strict=True))

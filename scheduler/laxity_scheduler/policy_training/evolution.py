@@ -16,9 +16,8 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.slot_environment import mean_jct_in_slots
-from laxity_scheduler.policy_training.training_worlds import draw_world, validate
+from laxity_scheduler.policy_training.training_worlds import World, draw_world, validate
 from laxity_scheduler.simulate.tables import Tables
-from laxity_scheduler.simulate.traces import TraceJob
 
 PAIRS: Final = 12
 WORLDS: Final = 3
@@ -27,8 +26,6 @@ RATE: Final = 0.05  # of a layer's spread, in a step
 LEAST_SPREAD: Final = 0.01
 MOMENTUM, SQUARES = 0.9, 0.99
 ROUNDS_BETWEEN_TRIALS: Final = 10
-
-World = tuple[Sequence[TraceJob], int]
 
 
 def evolve(

@@ -24,6 +24,7 @@ from laxity_scheduler.learned.job_features import (
 )
 from laxity_scheduler.learned.scoring_net import ScoringNet, masked_softmax
 from laxity_scheduler.policy_training.slot_environment import MOST_SLOTS, SlotCluster
+from laxity_scheduler.policy_training.step_walk import StepWalk
 from laxity_scheduler.policy_training.training_worlds import draw_world, validate
 from laxity_scheduler.simulate.tables import Tables
 
@@ -51,27 +52,17 @@ class StepSampler:
         self, widths: list[int], steps: JobSteps, net: ScoringNet, take: Take, free_gpus: int
     ) -> None:
         scores, ends = net.score(steps.features), stop_rows(steps)
-        stops = net.score(ends)
-        heads = [
-            begin
-            for begin, end, width in zip(steps.first, steps.first[1:], widths, strict=False)
-            if width and begin < end
-        ]
-        while heads := [row for row in heads if steps.more_gpus[row] <= free_gpus]:
-            level = free_level(free_gpus, steps.cluster_gpus)
-            options = np.append(scores[heads], stops[level])
+        stops, walk = net.score(ends), StepWalk(steps, widths, free_gpus)
+        while rows := walk.fitting():
+            level = free_level(walk.free_gpus, steps.cluster_gpus)
+            options = np.append(scores[rows], stops[level])
             shares = masked_softmax(options, np.ones(len(options), dtype=np.bool_))
             place = int(self.draw.choice(len(options), p=shares))
-            self.drawn.append((np.vstack([steps.features[heads], ends[level]]), place))
-            if place == len(heads):
+            self.drawn.append((np.vstack([steps.features[rows], ends[level]]), place))
+            if place == len(rows):
                 return
-            row = heads.pop(place)
-            number = int(steps.job[row])
-            take(number, widths[number], int(steps.after[row]))
-            widths[number] = int(steps.after[row])
-            free_gpus -= int(steps.more_gpus[row])
-            if row + 1 < steps.first[number + 1]:
-                heads.append(row + 1)
+            job = int(steps.job[rows[place]])
+            take(job, widths[job], walk.take(rows[place]))
 
 
 def run_episode(

@@ -8,9 +8,17 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Final
 
-from laxity_scheduler.learned.allocation_loop import Take, Widen, allocate, widen_best
-from laxity_scheduler.learned.job_features import JobNumbers
+from laxity_scheduler.learned.allocation_loop import (
+    Take,
+    Widen,
+    allocate,
+    count_gpus,
+    give_least_widths,
+    widen_best,
+)
+from laxity_scheduler.learned.job_features import JobNumbers, describe_steps
 from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.policy_training.step_walk import StepWalk
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.traces import TraceJob
 
@@ -66,6 +74,14 @@ class SlotCluster:
             cluster_gpus=self.gpus,
             widen=widen,
         )
+
+    def begin_walk(self) -> StepWalk:
+        """All steps that jobs can take in this slot, once each job has its least width."""
+        jobs = self.observe()
+        widths = give_least_widths(jobs, _make_take(self.gpus))
+        free_gpus = self.gpus - count_gpus(jobs, widths)
+        steps = describe_steps(jobs, cluster_gpus=self.gpus, free_gpus=free_gpus)
+        return StepWalk(steps, widths, free_gpus)
 
     def train(self, widths: Sequence[int]) -> float:
         """One slot. The reward (6.6): the sum of the shares of their iterations that jobs trained."""

@@ -4,7 +4,7 @@ Curves are varied as well (our own): a net that has seen one kind of hardware on
 the law. The speeds of a varied curve are the measured ones, relative to the least width, to the power e.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -24,8 +24,10 @@ VALIDATION_LOADS: Final = (0.5, 0.8, 1.1)
 VALIDATION_EXPONENTS: Final = (0.75, 1.0, 1.15)
 VALIDATION_GPUS: Final = 16
 
+World = tuple[Sequence[TraceJob], int]  # jobs, and the GPUs of their cluster
 
-def draw_world(tables: Tables, draw: np.random.Generator) -> tuple[Sequence[TraceJob], int]:
+
+def draw_world(tables: Tables, draw: np.random.Generator) -> World:
     """Jobs with varied curves, and the GPUs of their cluster."""
     varied = {
         key: vary_curve(table, float(draw.uniform(*EXPONENTS))) for key, table in tables.items()
@@ -42,14 +44,24 @@ def vary_curve(table: ThroughputTable, exponent: float) -> ThroughputTable:
 
 
 def validate(tables: Tables, net: ScoringNet) -> float:
-    """Mean JCT over exponents, loads and seeds, each relative to the run time at the width asked for."""
+    """The net's mean slowdown on the validation worlds."""
+    return mean_slowdown(tables, lambda jobs, gpus: mean_jct_in_slots(jobs, gpus, net))
+
+
+def mean_slowdown(tables: Tables, mean_jct_s: Callable[[Sequence[TraceJob], int], float]) -> float:
+    """Mean JCT over the validation worlds, each relative to the run time at the width asked for."""
     ratios = []
+    for jobs, gpus in make_validation_worlds(tables):
+        asked_s = float(np.mean([job.duration_s for job in jobs]))
+        ratios.append(mean_jct_s(jobs, gpus) / asked_s)
+    return float(np.mean(ratios))
+
+
+def make_validation_worlds(tables: Tables) -> Iterator[World]:
+    """A world for each exponent, seed and load."""
     for exponent in VALIDATION_EXPONENTS:
         varied = {key: vary_curve(table, exponent) for key, table in tables.items()}
         for seed in VALIDATION_SEEDS:
             for load in VALIDATION_LOADS:
                 mix = ArrivalMix(JOBS, VALIDATION_GPUS, load)
-                jobs = make_trace(varied, mix, seed=seed).jobs
-                asked_s = float(np.mean([job.duration_s for job in jobs]))
-                ratios.append(mean_jct_in_slots(jobs, mix.gpus, net) / asked_s)
-    return float(np.mean(ratios))
+                yield make_trace(varied, mix, seed=seed).jobs, mix.gpus

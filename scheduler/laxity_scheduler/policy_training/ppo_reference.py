@@ -1,0 +1,56 @@
+"""MaskablePPO of sb3-contrib, which this module alone imports, on the cluster of slots: a reference.
+
+It learns from nothing, at a fixed number of jobs, with a net that sees all of them at once, as in DL2
+(algorithms.md 6.4). What it learns is measured and not kept: laxity decides by a `ScoringNet`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from sb3_contrib import MaskablePPO
+
+from laxity_scheduler.policy_training.gym_environment import AllocationEnv
+from laxity_scheduler.policy_training.training_worlds import mean_slowdown
+from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.traces import TraceJob
+
+STEPS_PER_UPDATE: Final = 2_048
+BATCH: Final = 256
+DISCOUNT: Final = (
+    0.99  # per action; rewards of an episode sum to its jobs, so sooner must be better
+)
+
+
+def train_ppo(
+    tables: Tables, *, seed: int, steps: int, tell: Callable[[int], None] = lambda _: None
+) -> list[float]:
+    """The slowdown on the validation worlds at the start and after every tenth of the actions."""
+    model = MaskablePPO(
+        "MlpPolicy",
+        AllocationEnv.from_tables(tables),
+        seed=seed,
+        n_steps=STEPS_PER_UPDATE,
+        batch_size=BATCH,
+        gamma=DISCOUNT,
+        device="cpu",
+    )
+    tried = [_slowdown(tables, model)]
+    for _ in range(10):
+        model.learn(steps // 10, reset_num_timesteps=False)
+        tried.append(_slowdown(tables, model))
+        tell(1)
+    return tried
+
+
+def _slowdown(tables: Tables, model: Any) -> float:
+    def mean_jct_s(jobs: Sequence[TraceJob], gpus: int) -> float:
+        env = AllocationEnv(lambda _: (jobs, gpus))
+        seen, _ = env.reset()
+        while True:
+            action, _ = model.predict(seen, action_masks=env.action_masks(), deterministic=True)
+            seen, _, ended, cut, info = env.step(int(action))
+            if ended or cut:
+                jct_s = info.get("jct_s", [float("inf")])
+                return float(sum(jct_s) / len(jct_s))
+
+    return mean_slowdown(tables, mean_jct_s)

@@ -13,7 +13,7 @@
 The loop, what-ifs and replay all decide by `with_follow_ups`, so they cannot come apart.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
@@ -71,7 +71,7 @@ def overdue_at(job: Job) -> float:
     return job.stop_requested_at + max(LEAST_WAIT_S, EPOCHS_WAITED * known_s)
 
 
-def with_follow_ups(policy: Policy) -> Policy:
+def with_follow_ups(policy: Policy, lend: Callable[[Policy], Policy] = with_loans) -> Policy:
     """The policy, with follow-ups first; the policy's own acts on jobs that have one are dropped.
 
     No job is suspended before its start was seen; that is decided again once it was.
@@ -79,7 +79,7 @@ def with_follow_ups(policy: Policy) -> Policy:
 
     def decide_with_follow_ups(state: ClusterState, predictor: Predictor) -> Plan:
         visible_state, next_at = hide_backed_off_jobs(state)
-        plan = with_loans(policy)(visible_state, predictor)
+        plan = lend(policy)(visible_state, predictor)
         spared = {d.job for d in plan.decisions if isinstance(d, Continue)}
         links, link_at = end_links(state, predictor)
         ahead = (d for d in follow_ups(state) if not (d.job in spared and _is_requested_stop(d)))

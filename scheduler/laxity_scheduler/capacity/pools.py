@@ -5,9 +5,10 @@ first. Where jobs wait that may not use lent nodes, all leave the training nodes
 be stopped (Aryl, 4.6).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from laxity_scheduler.capacity.ledger import Among, Ledger
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
@@ -16,22 +17,34 @@ from laxity_scheduler.model.job import Job
 Nodes = frozenset[str]
 
 
-class PoolLedger:
-    """A ledger that tells training nodes, lent nodes with base workers, and other lent ones apart."""
+class WorkerOrder(NamedTuple):
+    """Parts of the cluster, in the order in which they are filled by base and by flexible workers."""
 
-    def __init__(self, state: ClusterState) -> None:
-        lent = state.node_pools.lent
-        on_lent = (
-            [] if not lent else [job for job in state.running if not lent.isdisjoint(job.nodes)]
-        )
-        based = {name for job in on_lent for name in job.nodes[: job.widths[0]]}
-        self._training = state.node_pools.names_by_pool["training"]
-        self._based, self._unbased = lent & based, lent - based
-        self._base_order = (self._training, self._based, self._unbased)
-        if _is_training_short(state, lent):
-            self._base_order = (self._based, self._unbased, self._training)
+    base: tuple[Nodes, ...]
+    flexible: tuple[Nodes, ...]
+
+
+def keep_apart(state: ClusterState) -> WorkerOrder:
+    """Training nodes, lent nodes with base workers, and other lent ones."""
+    lent = state.node_pools.lent
+    on_lent = [] if not lent else [job for job in state.running if not lent.isdisjoint(job.nodes)]
+    with_base = {name for job in on_lent for name in job.nodes[: job.widths[0]]}
+    training = state.node_pools.names_by_pool["training"]
+    based, unbased = lent & with_base, lent - with_base
+    short = is_training_short(state, lent)
+    base = (based, unbased, training) if short else (training, based, unbased)
+    return WorkerOrder(base, (unbased, based, training))
+
+
+class PoolLedger:
+    """A ledger whose parts are filled in an order: another one for base than for flexible workers."""
+
+    def __init__(
+        self, state: ClusterState, order: Callable[[ClusterState], WorkerOrder] = keep_apart
+    ) -> None:
+        self._order = order(state)
         self._parts: dict[tuple[Nodes, Nodes], Nodes] = {}
-        parts = {f"part {number}": NodeSet(part) for number, part in enumerate(self._base_order)}
+        parts = {f"part {number}": NodeSet(part) for number, part in enumerate(self._order.base)}
         self._state = replace(state, sets={**(state.sets or {}), **parts})
 
     @cached_property
@@ -48,12 +61,11 @@ class PoolLedger:
     def place_for(self, job: Job, workers: int, among: Among = None) -> tuple[str, ...] | None:
         """Nodes, taken, for what the job needs more to have so many workers; None if no fit."""
         base = max(0, min(workers, job.widths[0]) - job.workers)
-        nodes = self._place_in_order(self._base_order, base, job.gpus_per_worker, among)
+        nodes = self._place_in_order(self._order.base, base, job.gpus_per_worker, among)
         if nodes is None:
             return None
         flexible = workers - job.workers - base
-        order = (self._unbased, self._based, self._training)
-        more = self._place_in_order(order, flexible, job.gpus_per_worker, among)
+        more = self._place_in_order(self._order.flexible, flexible, job.gpus_per_worker, among)
         if more is None:
             self._ledger.give(nodes, job.gpus_per_worker)
             return None
@@ -85,7 +97,7 @@ class PoolLedger:
         return self._parts[key]
 
 
-def _is_training_short(state: ClusterState, lent: Nodes) -> bool:
+def is_training_short(state: ClusterState, lent: Nodes) -> bool:
     """Whether jobs wait that may use no lent node, for more than is free elsewhere."""
     restricted = {name for name, some in (state.sets or {}).items() if lent.isdisjoint(some.nodes)}
     if not lent or not restricted:

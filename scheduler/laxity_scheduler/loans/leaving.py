@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.loans.server_choice import LentServer, StopCost, choose_servers
+from laxity_scheduler.loans.server_choice import (
+    LentServer,
+    ServerChoice,
+    StopCost,
+    choose_servers,
+)
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Preempt, Resize, When
 from laxity_scheduler.model.job import FOREVER, Job
@@ -57,7 +62,12 @@ def servers_of(state: ClusterState) -> list[LentServer]:
     ]
 
 
-def choose_nodes(state: ClusterState, order: ReclaimOrder, forecasts: Forecasts) -> list[str]:
+def choose_nodes(
+    state: ClusterState,
+    order: ReclaimOrder,
+    forecasts: Forecasts,
+    choose: ServerChoice = choose_servers,
+) -> list[str]:
     """The lent nodes that go back: empty ones first, then by how few jobs they stop."""
     servers = servers_of(state)
     busy = {name for job in state.running for name in job.nodes}
@@ -69,7 +79,7 @@ def choose_nodes(state: ClusterState, order: ReclaimOrder, forecasts: Forecasts)
             names.append(server.id)
             gpus -= server.gpus
     counts = {job.id: len(set(job.nodes)) for job in state.running}
-    chosen = choose_servers(
+    chosen = choose(
         servers[len(idle) :], gpus, server_counts=counts, stop_cost=_stop_cost(state, forecasts)
     )
     return names + [server.id for server in chosen]

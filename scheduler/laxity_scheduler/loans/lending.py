@@ -20,6 +20,7 @@ from laxity_scheduler.loans.leaving import (
     leave_nodes,
     was_changed_now,
 )
+from laxity_scheduler.loans.server_choice import ServerChoice, choose_servers
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet, Pool
 from laxity_scheduler.model.decision import (
     Admit,
@@ -44,14 +45,14 @@ SOON_S: Final = 1.0
 DROPPED: Final = (Admit, Continue, Preempt, Refuse, Resize)
 
 
-def with_loans(policy: Policy) -> Policy:
+def with_loans(policy: Policy, choose: ServerChoice = choose_servers) -> Policy:
     """The policy, with loans and reclaims; the same where the snapshot has no inference demand."""
 
     def decide_with_loans(state: ClusterState, predictor: Predictor) -> Plan:
         demand = state.inference
         if demand is None:
             return policy(state, predictor)
-        step = plan_loans(state, demand, Forecasts(state, predictor))
+        step = plan_loans(state, demand, Forecasts(state, predictor), choose)
         plan = policy(step.visible, predictor)
         leavers = {decision.job for decision in step.leave}
         rest = tuple(
@@ -116,7 +117,12 @@ class LoanStep:
     wake_at: float = FOREVER
 
 
-def plan_loans(state: ClusterState, demand: InferenceDemand, forecasts: Forecasts) -> LoanStep:
+def plan_loans(
+    state: ClusterState,
+    demand: InferenceDemand,
+    forecasts: Forecasts,
+    choose: ServerChoice = choose_servers,
+) -> LoanStep:
     """Lend idle nodes as long as the forecast allows, or take lent ones back."""
     pooled = list(zip(state.node_pools.pools, state.nodes, strict=True))
     lent = [node for pool, node in pooled if pool == "loaned"]
@@ -128,7 +134,7 @@ def plan_loans(state: ClusterState, demand: InferenceDemand, forecasts: Forecast
     if more_gpus >= 0:
         return LoanStep(visible, moves=_lend(fleet, more_gpus, pool_gpus, state))
     order = ReclaimOrder(-more_gpus, demand.due_at(state.now))
-    nodes = choose_nodes(state, order, forecasts)
+    nodes = choose_nodes(state, order, forecasts, choose)
     leave = tuple(leave_nodes(state, nodes, order, forecasts))
     users = [job for job in state.running if not set(nodes).isdisjoint(job.nodes)]
     look_at = order.due_at if order.due_at > state.now else FOREVER

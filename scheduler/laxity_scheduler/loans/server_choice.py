@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
-from typing import Final
+from typing import Final, Protocol
 
 MOST_WAYS: Final = 5_000  # ways to choose servers that are all tried
 
@@ -45,17 +45,31 @@ class StopCost:
 NO_DIFFERENCE: Final = StopCost({}, {})
 
 
+class ServerChoice(Protocol):
+    """Whatever chooses servers as `choose_servers` does."""
+
+    def __call__(
+        self,
+        servers: Sequence[LentServer],
+        gpus: float,
+        *,
+        server_counts: Mapping[str, int],
+        stop_cost: StopCost = ...,
+    ) -> list[LentServer]: ...
+
+
 def choose_servers(
     servers: Sequence[LentServer],
     gpus: float,
     *,
     server_counts: Mapping[str, int],
     stop_cost: StopCost = NO_DIFFERENCE,
+    most_ways: int = MOST_WAYS,
 ) -> list[LentServer]:
     """Servers that together have so many GPUs, those to be given back first in front.
 
     `server_counts`: on how many servers each job runs, lent or not. All servers if they do not
-    suffice.
+    suffice. `most_ways`: up to so many ways to choose are all tried.
     """
     free = [server for server in servers if not server.base_jobs]
     picked: list[LentServer] = []
@@ -65,18 +79,16 @@ def choose_servers(
         picked.append(server)
         gpus -= server.gpus
     busy = [server for server in servers if server.base_jobs]
-    return picked + _choose_busy(busy, gpus, server_counts, stop_cost)
+    chosen = _choose_greedily(busy, gpus, server_counts, stop_cost)
+    if len(chosen) < 2 or comb(len(busy), len(chosen)) > most_ways:
+        return picked + chosen
+    return picked + _improve(chosen, busy, gpus, stop_cost)
 
 
-def _choose_busy(
-    servers: Sequence[LentServer],
-    gpus: float,
-    server_counts: Mapping[str, int],
-    stop_cost: StopCost,
+def _improve(
+    chosen: list[LentServer], servers: Sequence[LentServer], gpus: float, stop_cost: StopCost
 ) -> list[LentServer]:
-    chosen = _choose_greedily(servers, gpus, server_counts, stop_cost)
-    if len(chosen) < 2 or comb(len(servers), len(chosen)) > MOST_WAYS:
-        return chosen
+    """The best of all choices of as many servers; the one given, if none is better."""
     jobs = sorted(set().union(*(server.base_jobs for server in servers)))
     bits = {job: 1 << place for place, job in enumerate(jobs)}
     masks = {server.id: sum(bits[job] for job in server.base_jobs) for server in servers}

@@ -10,12 +10,12 @@ more; then only idle GPUs are dealt out (our own, as are measured curves: the pa
 Loans and reclaims are decided around every policy: see `loans`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.surplus import resizable_jobs
-from laxity_scheduler.allocation.transition import plan_transition
+from laxity_scheduler.allocation.surplus import WidthRule, resizable_jobs
+from laxity_scheduler.allocation.transition import WorkerLedger, plan_transition
 from laxity_scheduler.capacity.ledger import count_free_gpus
 from laxity_scheduler.capacity.pools import PoolLedger
 from laxity_scheduler.frame.remaining import Forecasts
@@ -29,15 +29,30 @@ WORTH_CHANGING: Final = 1.05  # so much more must other widths be worth
 
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
+    return decide_by(state, predictor, widths_by_knapsack, PoolLedger)
+
+
+def decide_by(
+    state: ClusterState,
+    predictor: Predictor,
+    choose_widths: WidthRule,
+    open_ledger: Callable[[ClusterState], WorkerLedger],
+) -> Plan:
+    """The policy with another rule for widths, which gets the jobs in order, or for places."""
     forecasts = Forecasts(state, predictor)
     jobs, purse = _share_out(state, forecasts)
     if not jobs:
         return Plan()
     jobs = sorted(jobs, key=lambda job: _phase_one_rank(job, forecasts))
-    base = [job for job in jobs if purse.take(job, 0, job.widths[0])]
-    width = {job.id: job.widths[0] for job in base} | _widen(base, purse, forecasts)
+    width = choose_widths(jobs, purse, forecasts)
     jobs.sort(key=lambda job: job.workers > 0)  # base demand before growth
-    return plan_transition(state, jobs, width, policy="aryl", ledger=PoolLedger(state))
+    return plan_transition(state, jobs, width, policy="aryl", ledger=open_ledger(state))
+
+
+def widths_by_knapsack(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts) -> dict[str, int]:
+    """Least widths as long as there is room, in this order; what is left by the knapsack."""
+    base = [job for job in jobs if purse.take(job, 0, job.widths[0])]
+    return {job.id: job.widths[0] for job in base} | _widen(base, purse, forecasts)
 
 
 def _share_out(state: ClusterState, forecasts: Forecasts) -> tuple[list[Job], Purse]:

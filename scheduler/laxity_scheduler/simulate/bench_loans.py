@@ -15,8 +15,10 @@ from typing import Final
 import numpy as np
 
 from laxity.bench_results import Metric, figure
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
-from laxity_scheduler.policies.registry import find
+from laxity_scheduler.policies.aryl import decide
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.inference_fleet import InferenceFleet
@@ -176,8 +178,15 @@ def _make_elastic(job: GroundTruth, table: ThroughputTable) -> GroundTruth:
     )
 
 
-def run_world(world: LoanWorld, *, lends: bool, scales: bool) -> Run:
-    """By the very `decide` that runs live."""
+def run_world(
+    world: LoanWorld,
+    *,
+    lends: bool,
+    scales: bool,
+    policy: Policy = decide,
+    finish: Callable[[Policy], Policy] = with_follow_ups,
+) -> Run:
+    """By the very `decide` that runs live, if by no other."""
     jobs = world.jobs if scales else [replace(job, widths=job.widths[:1]) for job in world.jobs]
     training = [(f"node-{number}", GPUS_PER_NODE) for number in range(world.training_nodes)]
     names = [f"inference-{number}" for number in range(world.inference_nodes)]
@@ -189,8 +198,9 @@ def run_world(world: LoanWorld, *, lends: bool, scales: bool) -> Run:
         "philly",
         jobs,
         world=SimWorld(jobs, training, model, sets=sets, inference=fleet),
-        policy=find("aryl").policy(),
+        policy=policy,
         predictor=NoisyPredictor(jobs, model, error=0.0, seed=0),
+        finish=finish,
     )
 
 

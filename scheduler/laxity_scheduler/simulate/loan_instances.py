@@ -9,7 +9,12 @@ from random import Random
 from typing import Final
 
 from laxity_scheduler.loans.knapsack import Item, solve_knapsack
-from laxity_scheduler.loans.server_choice import LentServer, choose_servers, count_stops
+from laxity_scheduler.loans.server_choice import (
+    LentServer,
+    ServerChoice,
+    choose_servers,
+    count_stops,
+)
 
 SERVERS, MOST_JOBS, SERVERS_BACK = 14, 3, 5
 JOB_SERVERS: Final = (1, 1, 1, 2, 2, 4, 4, 8)
@@ -46,12 +51,14 @@ def fewest_stops(servers: Sequence[LentServer], back: int) -> int:
     )
 
 
-def compare_with_optimum(seeds: Iterable[int]) -> tuple[int, int]:
+def compare_with_optimum(
+    seeds: Iterable[int], choose: ServerChoice = choose_servers
+) -> tuple[int, int]:
     """Jobs stopped, and the fewest that could be, over these instances."""
     chosen = optimum = 0
     for seed in seeds:
         servers = draw_servers(seed)
-        picked = choose_servers(servers, SERVERS_BACK, server_counts=count_servers(servers))
+        picked = choose(servers, SERVERS_BACK, server_counts=count_servers(servers))
         chosen += count_stops(picked)
         optimum += fewest_stops(servers, SERVERS_BACK)
     return chosen, optimum

@@ -1,7 +1,7 @@
 """The literal way: one cycle per event, with the very code that runs live."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -27,14 +27,19 @@ class UnsettledError(RuntimeError):
 
 
 def replay(
-    world: SimWorld, policy: Policy, predictor: Predictor, *, ended: Ended = nobody
+    world: SimWorld,
+    policy: Policy,
+    predictor: Predictor,
+    *,
+    ended: Ended = nobody,
+    finish: Callable[[Policy], Policy] = with_follow_ups,
 ) -> list[float]:
-    """Run to the end; seconds of each decision."""
+    """Run to the end; seconds of each decision. `finish`: what is added to every policy."""
     took: list[float] = []
 
     def decide(state: ClusterState, beliefs: Predictor) -> Plan:
         began = time.perf_counter()
-        plan = with_follow_ups(policy)(state, beliefs)
+        plan = finish(policy)(state, beliefs)
         took.append(time.perf_counter() - began)
         return plan
 
@@ -118,10 +123,11 @@ def literal(
     policy: Policy,
     predictor: Predictor,
     ended: Ended = nobody,
+    finish: Callable[[Policy], Policy] = with_follow_ups,
 ) -> Run:
     """A Run by the literal cycle."""
     began = time.process_time()
-    took = replay(world, policy, predictor, ended=ended)
+    took = replay(world, policy, predictor, ended=ended, finish=finish)
     cpu_s = time.process_time() - began
     columns, refused = columns_of(world, jobs)
     return Run(

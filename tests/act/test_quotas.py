@@ -182,9 +182,12 @@ def test_jobs_wait_in_few_words_while_their_namespace_uses_up_its_quota() -> Non
     place.put(running, waiting)
     state = place.look(team)
     assert "default/first" in state.by_id
-    assert place.snapshot.bad["default/second"].problems[0] == (
-        "quota team of its namespace leaves no requests.nvidia.com/gpu: "
-        "it waits until another job of its namespace ends"
+    why = place.snapshot.bad["default/second"].refusal.reason
+    name = state.by_id["default/first"].quota
+    assert why == reason("quota_used_up", quota=name), "in the words of the policy that lets it wait"
+    assert why.text == (
+        "it waits until pods of its namespace leave more of "
+        "requests.nvidia.com/gpu in quota default/team"
     )
     assert state.by_id["default/elsewhere"].asked, "a new one is judged all the same"
     told = write_refusal(waiting, place.snapshot.bad)

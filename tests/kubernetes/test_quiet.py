@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.support.builders import bearer
-from tests.support.kubernetes.place import HARD, Place, complete
+from tests.support.kubernetes.place import Place, complete
 from tests.support.kubernetes.service import Json
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -42,8 +42,22 @@ def are_complete(there: Place, jobs: list[Json]) -> bool:
 def test_waiting_jobs_cost_few_patches_and_few_events(
     there: Place, jobs: int, run_s: float
 ) -> None:
+    run_quietly(there, jobs, run_s, {"deadline": "1h"})
+
+
+def test_jobs_that_wait_for_their_quota_cost_few_patches_and_few_events(there: Place) -> None:
+    there.kubectl("create", "quota", "team", "--hard=requests.nvidia.com/gpu=2")
+    waits = there.job("waits", {"class": "best_effort", "epochs": "1"})  # in each plan
+    container = waits["spec"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"limits": {"example.com/npu": "1"}}
+    there.apply(waits)
+    run_quietly(there, 24, 1.0, {"class": "best_effort"})
+
+
+def run_quietly(there: Place, jobs: int, run_s: float, asked: dict[str, str]) -> None:
+    """They all end, with few patches and Events for each."""
     before = patches(there)
-    asked = {**HARD, "epochs": "1", "epoch-estimate": f"{run_s:.0f}s", "deadline": "1h"}
+    asked = {"epochs": "1", "epoch-estimate": f"{run_s:.0f}s", "widths": "1", **asked}
     made = [there.job(f"many-{number}", asked, run_s=run_s) for number in range(jobs)]
     for first in range(0, jobs, BATCH):
         there.apply(*made[first : first + BATCH])

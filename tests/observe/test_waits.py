@@ -45,6 +45,15 @@ def test_jobs_that_are_gone_are_forgotten() -> None:
     assert waits.is_news("a/job", [FREE], 1.0)
 
 
+def test_a_job_that_was_left_out_or_met_another_service_is_not_told_again_what_it_shows() -> None:
+    waits, full = WaitFilter(), Wait("a/job", reason("quota_used_up", quota="gpus in quota a/team"))
+    assert not waits.is_news("a/job", [full], 1.0, shown=full.reason.text)
+    assert not waits.is_news("a/job", [full], 2.0, shown="something else since")
+    assert waits.is_news("a/job", [full], 1.0 + WAITS_AGAIN_S, shown=full.reason.text)
+    waits.keep_only({"a/other"})
+    assert waits.is_news("a/job", [full], 2.0, shown=HELD.reason.text)
+
+
 def test_a_repeated_wait_is_the_reason_again_and_no_event() -> None:
     made = job()
     row = job_row(made)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.act.growth_guard import jobs_to_postpone
 from laxity_k8s.act.neighbours import blame_neighbours
@@ -47,13 +48,21 @@ class WaitFilter:
     def __init__(self) -> None:
         self._written: dict[str, tuple[str, float]] = {}
 
-    def is_news(self, job_id: str, decisions: Sequence[Decision], now: float) -> bool:
-        """Whether the last decision about a Job is anything but the wait that it knows of."""
+    def is_news(
+        self, job_id: str, decisions: Sequence[Decision], now: float, *, shown: str = ""
+    ) -> bool:
+        """Whether the last decision about a Job is anything but the wait that it knows of.
+
+        `shown` is the reason that stands on the Job: of one that was left out for a while, and in
+        another service's time, that is all there is to know.
+        """
         last = decisions[-1]
         if not isinstance(last, Wait):
             self._written.pop(job_id, None)
             return True
-        code, since = self._written.get(job_id, ("", 0.0))
+        is_shown = last.reason.within(job_id.partition("/")[0]).text == shown
+        told = (last.reason.code, now) if is_shown else ("", 0.0)
+        code, since = self._written.setdefault(job_id, told)
         if code == last.reason.code and now < since + WAITS_AGAIN_S:
             return False
         self._written[job_id] = (last.reason.code, now)
@@ -171,7 +180,8 @@ def _build_update(
     if row is None or job is None or not mine:
         return None
     moved, now = snapshot.moved_promises, state.now
-    is_news, is_due = waits.is_news(job_id, mine, now), moved.is_due(job_id, now)
+    shown = json_tree.annotations_of(job).get(names.REASON, "")
+    is_news, is_due = waits.is_news(job_id, mine, now, shown=shown), moved.is_due(job_id, now)
     if not is_news and not is_due and (len(mine) == 1 or moved.hold_back(job, row, mine, now)):
         return None
     held_back, mine = moved.take_held(job, mine)

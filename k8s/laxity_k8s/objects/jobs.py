@@ -41,7 +41,7 @@ from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import HOLD_S, Hold
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Refusal
 
 NO_REPORT = Report()
@@ -56,18 +56,19 @@ NO_GPU = (
 class BadJob:
     """A labelled Job that cannot be decided on, and what is wrong with it, field by field.
 
-    It is `put_off` if the API server has refused what was decided: it keeps its verdict.
+    It is `put_off` if the API server has refused what was decided: it keeps its verdict. `why` is
+    the reason where it is no problem of the Job itself.
     """
 
     id: str
     problems: tuple[str, ...]
     put_off: bool = False
-    code: str = "invalid"
+    why: Reason | None = None
 
     @property
     def refusal(self) -> Refusal:
         """The verdict that the Job is given."""
-        return Refusal(reason(self.code, problem="; ".join(self.problems)[:1000]))
+        return Refusal(self.why or reason("invalid", problem="; ".join(self.problems)[:1000]))
 
 
 def is_managed(job: Json) -> bool:

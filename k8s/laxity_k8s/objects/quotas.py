@@ -62,18 +62,19 @@ class NamespaceLimits:
         """What bounds the accelerators of such pods with those of others there, by its name; or ""."""
         for kind in pods.accelerators_of(template):
             if f"requests.{kind}" in self.left:
-                return self._quota_name(namespace, f"requests.{kind}")
+                return self.name_quota(namespace, f"requests.{kind}")
         return ""
 
     def accelerators_left(self, namespace: str) -> dict[str, tuple[str, float]]:
         """(resource, what laxity's Jobs may use of it) by the name that `quota_of` gives."""
         return {
-            self._quota_name(namespace, resource): (resource, left)
+            self.name_quota(namespace, resource): (resource, left)
             for resource, (left, _, _) in self.left.items()
             if is_accelerator(resource.removeprefix("requests."))
         }
 
-    def _quota_name(self, namespace: str, resource: str) -> str:
+    def name_quota(self, namespace: str, resource: str) -> str:
+        """What bounds this resource there, as reasons name it."""
         return f"{resource} in quota {namespace}/{self.left[resource][2]}"
 
     def _too_large(self, template: Json) -> str:

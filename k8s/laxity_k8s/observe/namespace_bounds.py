@@ -20,9 +20,8 @@ from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import QuotaWatch, Specs
 from laxity_scheduler.model.decision import Admit, Decision, Resize
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Refusal
-
-CODE = "namespace_limits"
 
 
 class Bounds:
@@ -64,7 +63,7 @@ class Bounds:
         if not widths:
             workers = count_noun(row.widths[0], "worker")
             problem = f"{limit_text}, and it needs at least {workers}"
-            return BadJob(row.id, (problem,), put_off=True, code=CODE)
+            return _put_off(row, reason("namespace_limits", problem=problem))
         is_refused = isinstance(row.verdict, Refusal)  # for its own reason: it does not start
         if not (row.workers or row.terminating_workers or row.asked or is_refused):
             demand = demand_of(template)
@@ -76,11 +75,8 @@ class Bounds:
                 }
             room, resource = limits.find_room(demand, self._used.get(row.namespace, {}))
             if room < widths[0]:
-                problem = (
-                    f"quota {limits.left[resource][2]} of its namespace leaves no {resource}: "
-                    "it waits until another job of its namespace ends"
-                )
-                return BadJob(row.id, (problem,), put_off=True, code=CODE)
+                quota = limits.name_quota(row.namespace, resource)
+                return _put_off(row, reason("quota_used_up", quota=quota))
         return row if widths == row.widths else replace(row, widths=widths)
 
     def count_quotas(self, rows: Iterable[Job]) -> Mapping[str, int] | None:
@@ -150,6 +146,10 @@ class Bounds:
             if job and is_ours and awaited > 0:
                 add_to(used, demand_of(json_tree.mapping_at(job, "spec", "template")), awaited)
         return own, foreign
+
+
+def _put_off(row: Job, why: Reason) -> BadJob:
+    return BadJob(row.id, (why.text,), put_off=True, why=why)
 
 
 def _list_accelerators(template: Json) -> set[str]:

@@ -82,7 +82,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
-    "quota_used_up": "it needs {needed_gpus:GPU}; other jobs leave {free_gpus} of {quota}",
+    "quota_used_up": "it waits until pods of its namespace leave more of {quota}",
     "held_for_promises": "the free GPUs are reserved for promised jobs: {holders}",
     "waits_for_preempted": "it waits until {holders} reaches the end of its epoch",
     "hopeless": "it cannot meet its deadline any more: it runs after the jobs that can",

@@ -82,11 +82,9 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
     quota_left = _quota_left(context) if state.quotas else {}
 
     @cache
-    def within(quota: str, needed_gpus: int) -> Why:
+    def within(quota: str) -> Why:
         holders = (job.id for job in state.running if job.quota == quota)
-        left = max(0, quota_left[quota])
-        why = reason("quota_used_up", quota=quota, needed_gpus=needed_gpus, free_gpus=left)
-        return why, tuple(islice(holders, MOST_HOLDERS))
+        return reason("quota_used_up", quota=quota), tuple(islice(holders, MOST_HOLDERS))
 
     never = never_starts(state)
 
@@ -100,7 +98,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         size, eligible = one.job.gpus_per_worker, one.job.eligible
         needed = one.workers * size
         if one.job.quota in quota_left and needed > quota_left[one.job.quota]:
-            return within(one.job.quota, needed)
+            return within(one.job.quota)
         if held[1] and needed <= there(eligible)[0] and one.rank != "promised":
             return held
         return missing(needed, size, eligible)

@@ -184,7 +184,9 @@ def test_jobs_wait_in_few_words_while_their_namespace_uses_up_its_quota() -> Non
     assert "default/first" in state.by_id
     why = place.snapshot.bad["default/second"].refusal.reason
     name = state.by_id["default/first"].quota
-    assert why == reason("quota_used_up", quota=name), "in the words of the policy that lets it wait"
+    assert why == reason("quota_used_up", quota=name), (
+        "in the words of the policy that lets it wait"
+    )
     assert why.text == (
         "it waits until pods of its namespace leave more of "
         "requests.nvidia.com/gpu in quota default/team"

@@ -53,7 +53,9 @@ def misread(drawn: Drawn) -> list[str]:
     job = stored(drawn)
     row = jobs.job_row(job, now=1e10)
     if isinstance(row, BadJob):
-        return wrong_reason(drawn.job, drawn.wrong, row.code, "; ".join(row.problems))
+        return wrong_reason(
+            drawn.job, drawn.wrong, row.refusal.reason.code, "; ".join(row.problems)
+        )
     if wrong := invalid_words(drawn.job, drawn.wrong):
         return [f"nobody minds {', '.join(wrong)}"]
     if not is_elastic(job) and row.widths != (most_at_once(job["spec"]),):

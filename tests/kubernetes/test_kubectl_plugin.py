@@ -42,10 +42,13 @@ def laxity(there: Place, plugin: Path, *words: str, **env: str) -> tuple[int, st
 def test_kubectl_laxity_gets_explains_and_offers_without_the_service(
     there: Place, plugin: Path
 ) -> None:
+    there.apply(there.job("late", HARD))  # another Job has the name before
+    there.until(lambda: bool(there.events("late")), "an Event about it")
+    there.kubectl("delete", "job", "late", "--wait")
     there.apply(there.job("kept", HARD), there.job("late", {**HARD, "epoch-estimate": "1h"}))
     for name in ("kept", "late"):
         there.until_job(name, judged, "has a verdict")
-    there.until(lambda: len(there.events("late")) >= 2, "Events about it")
+    there.until(lambda: "offered" in str(there.events("late")).lower(), "Events about it")
     _, shown = laxity(there, plugin, "get")
     rows = {line.split()[0]: line.split()[1] for line in shown.splitlines()[1:]}
     assert rows == {"kept": "promised", "late": "refused"}
@@ -53,6 +56,7 @@ def test_kubectl_laxity_gets_explains_and_offers_without_the_service(
     assert "verdict:    refused" in why
     assert "after the deadline" in why
     assert "Offered" in why
+    assert "Fits" not in why, "that was the other one"
     _, offered = laxity(there, plugin, "offers", "late")
     command = offered.splitlines()[0].split()
     assert command[:2] == ["kubectl", "-n"]
@@ -74,6 +78,13 @@ def test_a_job_without_a_verdict_is_told_what_may_be_missing(there: Place, plugi
     assert f"kubectl -n {there.namespace} create rolebinding laxity" in why
 
 
+def test_a_pinned_job_without_a_verdict_is_said_to_be_pinned(there: Place, plugin: Path) -> None:
+    there.apply(there.job("pinned", {**HARD, "pin": "kept by hand"}))
+    _, why = laxity(there, plugin, "explain", "pinned")
+    assert "none while it is pinned" in why
+    assert "rolebinding" not in why
+
+
 def test_whatif_tells_a_verdict_and_creates_nothing(
     there: Place, plugin: Path, tmp_path: Path
 ) -> None:
@@ -81,7 +92,7 @@ def test_whatif_tells_a_verdict_and_creates_nothing(
     file.write_text(yaml.safe_dump(there.job("asked", {**HARD, "epoch-estimate": "1h"})))
     service = {"LAXITY_URL": f"http://127.0.0.1:{there.service.port}", "LAXITY_TOKEN": TOKEN}
     code, said = laxity(there, plugin, "whatif", str(file), **service)
-    assert (code, said.splitlines()[0].partition(":")[0]) == (0, "refused"), said
+    assert (code, said.splitlines()[0].partition(":")[0]) == (3, "refused"), said
     assert "instead: laxity.dev/deadline=" in said
     assert tried(there.cluster, "-n", there.namespace, "get", "job", "asked")[0] == 1
 

@@ -26,6 +26,7 @@ from laxity import names
 Json = dict[str, Any]
 SERVICE_NAMESPACE: Final = "laxity"
 FORWARDED: Final = re.compile(r"127\.0\.0\.1:(\d+)")
+REFUSED: Final = 3  # as `laxity whatif` ends
 GLOBAL_FLAGS: Final = ("--context", "--kubeconfig", "--cluster", "--user")
 
 
@@ -77,25 +78,27 @@ def explain(name: str, flags: Sequence[str]) -> int:
     metadata = _get_job(name, flags)["metadata"]
     labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
     lines = [
-        ("verdict", labels.get(names.VERDICT_LABEL) or _none_yet(metadata["namespace"])),
+        ("verdict", labels.get(names.VERDICT_LABEL) or _none_yet(metadata)),
         ("reason", annotations.get(names.REASON)),
         ("deadline", annotations.get(names.PROMISED_DEADLINE) or annotations.get(names.DEADLINE)),
         ("P50 finish", annotations.get(names.P50_FINISH)),
         ("P90 finish", annotations.get(names.P90_FINISH)),
     ]
     _print_lines(f"{title + ':':<12}{text}" for title, text in lines if text)
-    about = f"involvedObject.kind=Job,involvedObject.name={name},source=laxity"
+    about = f"involvedObject.uid={metadata['uid']},source=laxity"  # not of a Job that had its name
     columns = "LAST:.lastTimestamp,COUNT:.count,REASON:.reason,MESSAGE:.message"
     shown = ["-o", f"custom-columns={columns}", "--sort-by=.lastTimestamp"]
     sys.stdout.write(_kubectl_program("get", "events", "--field-selector", about, *shown, *flags))
     return 0
 
 
-def _none_yet(namespace: str) -> str:
+def _none_yet(metadata: Json) -> str:
     """What to look at where no verdict comes: without rights laxity can write nothing on the Job."""
+    if names.PIN in metadata.get("annotations", {}):
+        return "none while it is pinned"
     return (
         "none yet. If none comes, see that the service runs, and that laxity has rights here: "
-        f"kubectl -n {namespace} create rolebinding laxity --clusterrole=laxity-namespace "
+        f"kubectl -n {metadata['namespace']} create rolebinding laxity --clusterrole=laxity-namespace "
         f"--serviceaccount={SERVICE_NAMESPACE}:laxity"
     )
 
@@ -125,7 +128,7 @@ def offer_annotation(offer: Mapping[str, Any]) -> str:
 
 
 def whatif(file: str, flags: Sequence[str]) -> int:
-    """The verdict that the Job of this file would get now. Nothing is created."""
+    """The verdict that the Job of this file would get now; 3 for a refusal. Nothing is created."""
     job = json.loads(
         _kubectl_program("create", "--dry-run=client", "-o", "json", "-f", file, *flags)
     )
@@ -148,7 +151,7 @@ def whatif(file: str, flags: Sequence[str]) -> int:
     _print_lines([f"{answer['verdict']}: {answer['reason']}"])
     for offer in answer.get("offers", ()):
         _print_lines([f"instead: {taken}"] if (taken := offer_annotation(offer)) else [])
-    return 0
+    return REFUSED if answer["verdict"] == "refused" else 0
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.link_end import end_links
+from laxity_scheduler.loans.leaving import width_without
 from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
@@ -153,11 +154,23 @@ def _leave_closed_node(
         return ()
     if job.width_changed_at is not None and job.width_changed_at >= state.now:
         return ()
+    if state.inference is not None:  # where nodes are lent, flexible workers leave alone
+        width = width_without(job, [node for node in job.nodes if pools[node] in CLOSED_POOLS])
+        if width:
+            return _shrink_off_closed_node(job, width, closed)
     if pools[closed] == "cordoned":
         return (Preempt(job.id, "epoch", job.id, reason("node_cordoned", node=closed)),)
     if state.inference is None:  # nothing is lent here: who put it there knows why
         return ()
     return (Preempt(job.id, "epoch", job.id, reason("node_taken_back", node=closed)),)
+
+
+def _shrink_off_closed_node(job: Job, width: int, closed: str) -> tuple[Resize, ...]:
+    if 0 < job.resize_to <= width:
+        return ()
+    workers = {"from_workers": job.workers, "workers": width}
+    cause = reason("shrink_off_closed_node", node=closed, **workers)
+    return (Resize(job.id, width, job.nodes[:width], "epoch", cause),)
 
 
 def _fit_to_running_pods(job: Job) -> Preempt | Resize:

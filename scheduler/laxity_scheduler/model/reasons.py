@@ -141,6 +141,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "node {node} was labelled inference while it was lent: the job stops at the end of its epoch "
         "and starts on other nodes"
     ),
+    "shrink_off_closed_node": (
+        "node {node} takes no workers any more: {from_workers} -> {workers:worker} at the end of the "
+        "epoch, none is stopped"
+    ),
     "worker_displaced": "{why}; {then}",
     "pinned": "changed by hand: counted, not touched, until annotation laxity.dev/pin is removed",
     "cancelled": "cancelled by its user",
@@ -149,6 +153,17 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "{nodes:node} idle and lent"
     ),
     "start_on_lent": "it starts on lent nodes, which inference may want back",
+    "grow_on_lent": (
+        "lent nodes are idle: {from_workers} -> {workers:worker}; no promise counts on them, and the "
+        "job shrinks when inference wants them back"
+    ),
+    "shrink_to_grow": (
+        "training nodes have room for {workers:worker}: it leaves its lent nodes at the end of its "
+        "epoch, {from_workers} now, and grows there"
+    ),
+    "move_off_lent_nodes": (
+        "nodes that stay have room for it: it stops at the end of its epoch and starts there"
+    ),
     "hand_back": "inference wants {gpus:GPU} back by {due}: {nodes:node} empty, handed back",
     "leave_lent_node": "its node {node} goes back to inference, which wants {gpus:GPU} by {due}",
     "shrink_off_lent_node": (

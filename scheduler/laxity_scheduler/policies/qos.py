@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.loans.lending import without_loans
+from laxity_scheduler.loans.own_nodes import plan_on_own_nodes
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Continue, Decision, Preempt, Resize
 from laxity_scheduler.model.job import Job
@@ -37,7 +37,9 @@ class QosPolicy(QosParameters):
     """The policy with its free parameters; calling it decides."""
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
-        state = without_loans(state)  # promises rest on nodes that stay
+        return plan_on_own_nodes(self._plan, state, predictor)
+
+    def _plan(self, state: ClusterState, predictor: Predictor) -> Plan:
         state = state.in_submission_order  # who came first decides ties
         spared = needless_stops(state)
         while spared:

@@ -13,7 +13,7 @@ import numpy as np
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.eligibility import misfit_reason
-from laxity_scheduler.loans.lending import without_loans
+from laxity_scheduler.loans.own_nodes import plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Job
@@ -74,11 +74,13 @@ def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
     """The rule as a policy. Rows of the last predictor are kept; the answers do not depend on it."""
     memory: list[ShareRows] = []
 
-    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+    def share(state: ClusterState, predictor: Predictor) -> Plan:
         if not memory or memory[0].predictor is not predictor:
             memory[:] = [ShareRows(predictor)]
-        own = without_loans(state)  # the rule knows one pool, and promises rest on it
-        return _Decision(own.in_submission_order, rule, memory[0]).plan()
+        return _Decision(state.in_submission_order, rule, memory[0]).plan()
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        return plan_on_own_nodes(share, state, predictor)  # the rule knows one pool
 
     return decide
 

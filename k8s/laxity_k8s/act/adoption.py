@@ -157,7 +157,7 @@ def write_refusal(job: Json, bad: Mapping[str, jobs.BadJob]) -> Tending | None:
     """Tell a Job what is wrong with it; None if it was told.
 
     What it was judged by is forgotten, so that it asks again as soon as it makes sense. A promise or
-    a forecast stands if the API server has refused what followed from it.
+    a forecast stands if the Job is put off.
     """
     wrong = bad[json_tree.object_id(job)]
     refusal = wrong.refusal

@@ -56,8 +56,9 @@ NO_GPU = (
 class BadJob:
     """A labelled Job that cannot be decided on, and what is wrong with it, field by field.
 
-    It is `put_off` if the API server has refused what was decided: it keeps its verdict. `why` is
-    the reason where it is no problem of the Job itself.
+    It is `put_off` if it keeps the verdict that it has: the API server has refused what was decided,
+    or its user has changed what it declares to nonsense. `why` is the reason where it is no problem
+    of the Job itself.
     """
 
     id: str
@@ -93,24 +94,29 @@ def job_row(
     displaced: Mapping[int, str] = NOBODY,
     now: float = 0.0,
     eligible: str = "",
+    spec: TrainingSpec | None = None,
 ) -> Job | BadJob:
     """A Job with its pods and its workers' report as a row; `largest` is the cluster in workers.
 
-    `eligible` names the set of nodes that its pods may go to. `due_at` is when all of them should
+    `spec` is what it declares, if that was read before. `eligible` names the set of nodes that its pods may go to. `due_at` is when all of them should
     run; those of `displaced` workers are not waited for.
 
     `now` only tells whether pods have had their time to run; no field moves with it otherwise.
     """
     try:
-        spec = spec_of(job)
+        spec = spec or spec_of(job)
     except QoSError as error:
-        problems = tuple(f"{where}: {what}" for where, what in error.problems)
-        return BadJob(json_tree.object_id(job), problems)
+        return bad_job(job, error)
     had_time = due_at <= now or bool(displaced)
     return build_row(
         job, spec, own, report,
         largest=largest, had_time=had_time, displaced=displaced, now=now, eligible=eligible,
     )  # fmt: skip
+
+
+def bad_job(job: Json, error: QoSError) -> BadJob:
+    problems = tuple(f"{where}: {what}" for where, what in error.problems)
+    return BadJob(json_tree.object_id(job), problems)
 
 
 def start_instant(job: Json) -> float:

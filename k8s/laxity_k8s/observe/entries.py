@@ -32,7 +32,7 @@ class GroupEntry:
     may: frozenset[str] | None = None  # nodes that its pods may go to; None: any
     unseen_gpus: int = 0
     asks: Asks = NOTHING
-    bad: BadJob | None = None  # why a Job of laxity's has no row
+    bad: BadJob | None = None  # why a Job of laxity's has no row, or one by what it declared before
 
 
 def own_pods(job: Json, all_pods: list[Json]) -> list[Json]:

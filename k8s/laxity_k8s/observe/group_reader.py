@@ -5,6 +5,7 @@ A group that raises when it is read keeps its GPUs busy, and is read again later
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from laxity_k8s import json_tree
@@ -30,6 +31,7 @@ from laxity_k8s.observe.entries import (
     look_for_unseen,
     own_pods,
 )
+from laxity_k8s.observe.last_declared import LastDeclared
 from laxity_k8s.observe.moved_promises import MovedPromises
 from laxity_k8s.observe.namespace_bounds import Bounds
 from laxity_k8s.observe.node_table import NodeTable
@@ -60,6 +62,7 @@ class GroupReader:
         self._fit_within_s = fit_within_s
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
         self._ran: dict[str, float | None] = {}  # the start after which all workers of a job ran
+        self._declared = LastDeclared()
         self.rejections = Rejections()
         self.refused = RefusedDeadlines()
         self.moved_promises = MovedPromises(mirror.put_back)
@@ -155,13 +158,16 @@ class GroupReader:
         """Drop what is remembered of a Job that is over."""
         for table in (self._missing, self._ran):
             table.pop(group, None)
-        for memory in (self.rejections, self.refused, self.moved_promises):
+        for memory in (self._declared, self.rejections, self.refused, self.moved_promises):
             memory.forget(group)
 
     def _read_row(
         self, entry: GroupEntry, group: str, job: Json, own: list[Json], now: float
     ) -> None:
-        """Give the entry its row, or what is wrong with the Job."""
+        """Give the entry its row, or what is wrong with the Job, or both."""
+        spec, entry.bad = self._declared.read(job)
+        if spec is None:
+            return
         entry.asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
         due_at = self._due_at(group, job, own, now)
         row = jobs.job_row(
@@ -173,11 +179,14 @@ class GroupReader:
             displaced=self._find_displaced(group, job, own, had_time=due_at <= now),
             now=now,
             eligible=self._eligible.name_of(entry.asks),
+            spec=spec,
         )
         row = self._bounds.limit_row(row, job)
         if isinstance(row, BadJob):
             entry.bad = row
             return
+        if entry.bad is not None:  # what it asks now makes no sense
+            row = replace(row, asked=False)
         row = preempted_for.stopping_for(row, self._mirror.job_ids, self._nodes.is_cordoned)
         entry.row = row = self.moved_promises.apply_to(self.refused.ask_again(job, row, now), job)
         entry.due_at = min(self.refused.due_at(group), self.moved_promises.due_at(group, now))

@@ -293,7 +293,7 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
 ) -> None:
     """Decide every journalled cycle again, and compare byte for byte."""
-    from laxity_scheduler.process.learned_models import LearnedModels
+    from laxity_scheduler.process.open_policies import models_of
     from laxity_scheduler.process.replay_report import ReplayRange, report_gain, report_replay
     from laxity_scheduler.service.settings import Settings, SettingsError
 
@@ -310,7 +310,7 @@ def replay(
         raise CommandError(f"there is no journal at {path}", code=NOT_FOUND)
     try:
         report = report_gain if gain else report_replay
-        cycles = ReplayRange(url, LearnedModels.of(settings), first, last)
+        cycles = ReplayRange(url, models_of(settings), first, last)
         code = report(cycles, policy=policy, as_json=as_json)
     except SettingsError as error:
         raise CommandError(str(error), code=USAGE) from error

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from laxity.cli.exit_codes import AWAY, CommandError
 from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
 from laxity_scheduler.chains.train_command import register
-from laxity_scheduler.process.learned_models import LearnedModels, ModelAwayError
+from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings

@@ -17,11 +17,11 @@ from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.policy_models import LearnedModels
 from laxity_scheduler.process import replay_report
-from laxity_scheduler.process.learned_models import LearnedModels
 from laxity_scheduler.service.settings import SettingsError
-from laxity_scheduler.service.settled_widths import reward_rate, settle_widths
 from laxity_scheduler.service.shadow import Shadow
+from laxity_scheduler.settled_widths import reward_rate, settle_widths
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import ShadowRow
 from tests.support import journal

@@ -6,7 +6,7 @@ fit, to stop is right. So the teacher's order among them need not be known, and 
 (DL2 has none: algorithms.md 6.9).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,7 +58,7 @@ def collect_choices(
         purse = budget_of_jobs(state, jobs)
         free = purse.whole
         width = rule(jobs, purse, forecasts)
-        choices.extend(_choices(state, jobs, forecasts, width, free_gpus=free, draw=draw))
+        choices.extend(choices_of_widths(state, jobs, forecasts, width, free_gpus=free, draw=draw))
         return plan_transition(state, jobs, width, policy=teacher)
 
     model = costs("live", cluster_gpus=nodes * gpus_per_node)
@@ -68,15 +68,16 @@ def collect_choices(
     return choices
 
 
-def _choices(
+def choices_of_widths(
     state: ClusterState,
     jobs: Sequence[Job],
     forecasts: Forecasts,
-    width: dict[str, int],
+    width: Mapping[str, int],
     *,
     free_gpus: int,
     draw: np.random.Generator,
 ) -> list[Choice]:
+    """Choices that lead to the widths decided on a snapshot; `draw` says which are kept."""
     numbers = read_jobs(jobs, forecasts)
     targets = [width.get(job.id, 0) for job in jobs]
     for job, target in zip(numbers, targets, strict=True):

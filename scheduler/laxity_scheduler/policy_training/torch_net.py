@@ -18,6 +18,7 @@ from laxity_scheduler.learned.scoring_net import ScoringNet
 HIDDEN: Final = 32
 BATCH: Final = 256
 NEVER: Final = -1e9
+RATE: Final = 0.003  # of imitation, at first
 GRADIENT_RATE: Final = 0.0003  # at 0.001 nets were best after 40 episodes, then worse than at first
 
 
@@ -64,7 +65,7 @@ def imitate(
     *,
     updates: int,
     seed: int,
-    rate: float = 0.003,
+    rate: float = RATE,
     tell: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Cross-entropy on what was right: -log of the sum of its probabilities (Adam, batches of 256)."""

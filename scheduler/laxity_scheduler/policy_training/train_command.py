@@ -1,4 +1,4 @@
-"""`laxity train policy`: learn a scheduling policy from a teacher and from throughput tables."""
+"""`laxity train policy`: learn a scheduling policy from a teacher, throughput tables, or a journal."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ import typer
 
 from laxity.cli.exit_codes import AWAY, FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
+from laxity_scheduler.policy_training.journal_command import imitate_journal, read_start
 from laxity_scheduler.policy_training.registry_commands import tracking_store
 
 TEACHER_NAMES = ("optimus", "drf")
@@ -21,7 +22,22 @@ TeacherOption = Annotated[
         autocompletion=completing(lambda: TEACHER_NAMES),
     ),
 ]
-TablesOption = Annotated[Path, typer.Option(help="Folder of throughput tables, MODEL.csv.")]
+TablesOption = Annotated[
+    Path | None, typer.Option(help="Folder of throughput tables, MODEL.csv, to simulate from.")
+]
+JournalOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SOURCE",
+        help="Imitate what decided in a service: its folder, or the URL of its store.",
+    ),
+]
+StartOption = Annotated[
+    str,
+    typer.Option(
+        metavar="POLICY", help="Train on from these weights: learned:FILE or models:/NAME@ALIAS."
+    ),
+]
 OutOption = Annotated[Path, typer.Option(help="The file to write.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Of the worlds, and of the net.")]
 UpdatesOption = Annotated[int, typer.Option(min=1, help="Batches of 256 choices.")]
@@ -31,7 +47,8 @@ WorldsOption = Annotated[
 ImproveOption = Annotated[
     str,
     typer.Option(
-        help=f"How the net gets better than its teacher: {', '.join(IMPROVEMENTS)}.",
+        help=f"How the net gets better than its teacher: {', '.join(IMPROVEMENTS)}. [evolution; "
+        "none without --tables]",
         autocompletion=completing(lambda: IMPROVEMENTS),
     ),
 ]
@@ -42,7 +59,10 @@ RegisterOption = Annotated[
     str, typer.Option("--register", help="Also register it in MLflow under this name.")
 ]
 AliasOption = Annotated[
-    str, typer.Option(help="The alias that names it there; --policy models:/NAME@ALIAS follows.")
+    str,
+    typer.Option(
+        help="The alias that names it there; `laxity train promote` makes it the champion."
+    ),
 ]
 TrackingOption = Annotated[
     str, typer.Option(envvar="MLFLOW_TRACKING_URI", help="MLflow store. [HOME/mlflow.db]")
@@ -52,29 +72,38 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 def policy(
     *,
-    tables: TablesOption,
     out: OutOption,
+    tables: TablesOption = None,
+    journal: JournalOption = "",
+    start: StartOption = "",
     teacher: TeacherOption = "optimus",
     seed: SeedOption = 1,
     updates: UpdatesOption = 1_500,
     worlds: WorldsOption = 2,
-    improve: ImproveOption = "evolution",
+    improve: ImproveOption = "",
     rounds: RoundsOption = 60,
     register_as: RegisterOption = "",
-    alias: AliasOption = "champion",
+    alias: AliasOption = "challenger",
     tracking_uri: TrackingOption = "",
     json_: JsonOption = False,
 ) -> None:
-    """Learn a policy in simulated clusters; `--policy learned:FILE` schedules by it."""
-    known = read_tables(tables)
-    if teacher not in TEACHER_NAMES:
-        message = f"unknown teacher {teacher!r}: one of {', '.join(TEACHER_NAMES)}"
-        raise CommandError(message, code=USAGE)
-    if improve not in IMPROVEMENTS:
-        message = f"unknown improvement {improve!r}: one of {', '.join(IMPROVEMENTS)}"
-        raise CommandError(message, code=USAGE)
-    net, figures = imitate_teacher(known, teacher, seed=seed, updates=updates, worlds=worlds)
-    about = {"teacher": teacher, "seed": seed, "tables": tables.name, "improved_by": improve}
+    """Learn a policy from simulated clusters, or a service's journal; `learned:FILE` decides by it."""
+    improve = improve or ("evolution" if tables else "none")
+    check_options(teacher, improve, tables=tables, journal=journal)
+    known = None if tables is None else read_tables(tables)
+    net = read_start(start, tracking_uri) if start else None
+    about: dict[str, Any] = {"teacher": teacher, "seed": seed, "improved_by": improve}
+    about |= {"start": start} if start else {}
+    figures: dict[str, float] = {}
+    if tables is not None:
+        about["tables"] = tables.name
+        if net is None:
+            net, figures = imitate_teacher(
+                known, teacher, seed=seed, updates=updates, worlds=worlds
+            )
+    if journal:
+        net, more, about["journal"] = imitate_journal(journal, net, seed=seed, updates=updates)
+        figures |= more
     if improve != "none":
         net, more = improve_in_slots(known, net, improve, seed=seed, rounds=rounds)
         figures |= more
@@ -84,6 +113,20 @@ def policy(
         typer.echo(f"registered as {register_as} version {version}, the {alias}", err=True)
     lines = [f"{name:<26} {value:>12,.4g}" for name, value in figures.items()]
     typer.echo(json.dumps(figures) if json_ else "\n".join(lines))
+
+
+def check_options(teacher: str, improve: str, *, tables: Path | None, journal: str) -> None:
+    """CommandError if they do not go together."""
+    if tables is None and not journal:
+        raise CommandError("name --tables DIR to simulate from, or --journal HOME", code=USAGE)
+    if teacher not in TEACHER_NAMES:
+        message = f"unknown teacher {teacher!r}: one of {', '.join(TEACHER_NAMES)}"
+        raise CommandError(message, code=USAGE)
+    if improve not in IMPROVEMENTS:
+        message = f"unknown improvement {improve!r}: one of {', '.join(IMPROVEMENTS)}"
+        raise CommandError(message, code=USAGE)
+    if improve != "none" and tables is None:
+        raise CommandError(f"--improve {improve} simulates: name --tables DIR", code=USAGE)
 
 
 def imitate_teacher(

@@ -9,18 +9,24 @@ from typing import Final
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
-from laxity_scheduler.process.learned_models import (
+from laxity_scheduler.policy_models import (
+    LearnedModel,
     LearnedModels,
     ModelAwayError,
     model_address,
 )
-from laxity_scheduler.service.policy_in_force import LearnedModel, PolicyInForce
+from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.service.shadow import Shadow
 from laxity_scheduler.store.store import Store
 
 LOG: Final = logging.getLogger(__name__)
 ALIAS_S: Final = 15.0  # how often it is asked what an alias names
+
+
+def models_of(settings: Settings) -> LearnedModels:
+    """Where a service with these settings finds models, and keeps them."""
+    return LearnedModels(settings.home / "policies", settings.tracking_url)
 
 
 def find_policy(name: str, models: LearnedModels | None = None) -> Policy:
@@ -44,7 +50,7 @@ def find_usable_policy(name: str, models: LearnedModels) -> Policy:
 
 def open_policy(settings: Settings, store: Store) -> PolicyInForce:
     """The policy of the settings; a learned one is guarded by its teacher, who decides where it is away."""
-    models, name = LearnedModels.of(settings), settings.policy
+    models, name = models_of(settings), settings.policy
     finder = partial(find_policy, models=models)
     try:
         model = models.read(name)
@@ -62,7 +68,7 @@ def open_shadow(settings: Settings, store: Store) -> Shadow | None:
     name = settings.shadow
     if not name:
         return None
-    models = LearnedModels.of(settings)
+    models = models_of(settings)
     decide = find_usable_policy(name, models)
     model = models.read(name)
     return Shadow(name if model is None else model.name, decide, store)
@@ -78,7 +84,7 @@ class AliasFollower:
 
     def read(self) -> int:
         """Ask once; ModelAwayError if that fails."""
-        models, questions = LearnedModels.of(self.settings), 0
+        models, questions = models_of(self.settings), 0
         if model_address(self.settings.policy):
             model = models.read(self.settings.policy)
             if model is not None:

@@ -1,7 +1,6 @@
 """What the command `replay` prints about cycles that were decided again."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final
@@ -12,18 +11,13 @@ from laxity.cli.exit_codes import FAILED, OK
 from laxity.human_time import count_noun
 from laxity.safe_text import printable
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.process.learned_models import LearnedModels
+from laxity_scheduler.policy_models import LearnedModels
 from laxity_scheduler.process.open_policies import find_policy, find_usable_policy
 from laxity_scheduler.process.start import load_predictor
-from laxity_scheduler.service.shadow import DecidedCycle, ShadowTotals, compare_widths
-from laxity_scheduler.store.codec import load_plan
-from laxity_scheduler.store.journal import (
-    ReplayedCycle,
-    iter_entries,
-    load_journalled_predictor,
-    replay_cycles,
-)
+from laxity_scheduler.store.decided_cycles import iter_decided
+from laxity_scheduler.store.journal import ReplayedCycle, replay_cycles
 from laxity_scheduler.store.store import Store
+from laxity_scheduler.width_comparison import ShadowTotals, compare_widths
 
 SHOWN_CYCLES: Final = 20
 MAX_CYCLES: Final = 2**62  # what a database counts to
@@ -88,22 +82,15 @@ def report_gain(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:
     totals, memory = ShadowTotals(), dict[str, Any]()
     try:
         decide = find_usable_policy(policy, cycles.models)
-        for cycle in _iter_decided(store, cycles):
+        first = min(cycles.first, MAX_CYCLES)
+        for cycle in iter_decided(
+            store, cycles.find_policy, load_predictor, first=first, last=cycles.last
+        ):
             totals.add(cycle.state.now, compare_widths(decide, cycle, memory))
     finally:
         store.close()
     typer.echo(json.dumps(_gain_json(totals, policy)) if as_json else _gain_text(totals, policy))
     return OK
-
-
-def _iter_decided(store: Store, cycles: ReplayRange) -> Iterator[DecidedCycle]:
-    """Journalled cycles with their predictors and policies; the last predictor is kept."""
-    name, predictor = "", None
-    for entry in iter_entries(store, min(cycles.first, MAX_CYCLES), cycles.last):
-        if predictor is None or entry.predictor != name:
-            name = entry.predictor
-            predictor = load_journalled_predictor(store, name, load_predictor)
-        yield DecidedCycle(entry.state, load_plan(entry.plan), predictor, find_policy(entry.policy))
 
 
 def _gain_json(totals: ShadowTotals, policy: str) -> dict[str, object]:

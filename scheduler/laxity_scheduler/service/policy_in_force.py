@@ -8,12 +8,12 @@ restarts until other weights are put in force.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.policy_models import LearnedModel
 from laxity_scheduler.service.job_faults import error_text
 from laxity_scheduler.service.reward_guard import RewardComparison, RewardGuard
 from laxity_scheduler.service.view_fields import Json
@@ -21,20 +21,6 @@ from laxity_scheduler.store.store import Store, StoreError
 from laxity_scheduler.store.tables import FallbackRow
 
 LOG: Final = logging.getLogger(__name__)
-TEACHER: Final = "optimus"  # where a file does not say
-
-
-@dataclass(frozen=True, slots=True)
-class LearnedModel:
-    """A learned policy by its full name, with the digest of its weights and its teacher.
-
-    `refusal` says why it cannot be used, if it cannot.
-    """
-
-    name: str
-    digest: str = ""
-    teacher: str = TEACHER
-    refusal: str = ""
 
 
 class PolicyInForce:

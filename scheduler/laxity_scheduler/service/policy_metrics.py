@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Gauge
 
 from laxity_scheduler.service.policy_in_force import PolicyInForce
-from laxity_scheduler.service.shadow import ShadowTotals
+from laxity_scheduler.width_comparison import ShadowTotals
 
 
 class PolicyMetrics:

@@ -12,7 +12,8 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.policy_in_force import PolicyInForce
-from laxity_scheduler.service.shadow import DecidedCycle, Shadow
+from laxity_scheduler.service.shadow import Shadow
+from laxity_scheduler.width_comparison import DecidedCycle
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from laxity_scheduler.allocation.surplus import TEACHERS, budget_of_jobs, resiza
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.settled_widths import training_rate
+from laxity_scheduler.settled_widths import training_rate
 
 SLOTS: Final = 20
 LEAST_SHARE: Final = 0.9  # of the teacher's reward

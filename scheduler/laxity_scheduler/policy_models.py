@@ -13,16 +13,28 @@ from typing import Final
 from urllib.parse import quote
 
 from laxity_scheduler.allocation.surplus import TEACHERS
-from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
-from laxity_scheduler.service.policy_in_force import TEACHER, LearnedModel
-from laxity_scheduler.service.settings import Settings
+from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy
 
 LEARNED: Final = "learned"
 SCHEME: Final = "models:/"
+TEACHER: Final = "optimus"  # where a file does not say
 
 
 class ModelAwayError(RuntimeError):
     """MLflow is away, or has no such version: nothing is known of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedModel:
+    """A learned policy by its full name, with the digest of its weights and its teacher.
+
+    `refusal` says why it cannot be used, if it cannot.
+    """
+
+    name: str
+    digest: str = ""
+    teacher: str = TEACHER
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +43,6 @@ class LearnedModels:
 
     folder: Path
     tracking_url: str = ""
-
-    @classmethod
-    def of(cls, settings: Settings) -> "LearnedModels":
-        return cls(settings.home / "policies", settings.tracking_url)
 
     def read(self, name: str) -> LearnedModel | None:
         """The model of `learned`, `learned:FILE` or `models:/NAME@ALIAS`; None for other policies.
@@ -49,6 +57,14 @@ class LearnedModels:
         if page != LEARNED:
             return None
         return read_file(name, Path(file) if file else SHIPPED)
+
+    def load(self, name: str) -> TrainedPolicy:
+        """The weights of a learned policy. ValueError if there are none; ModelAwayError."""
+        name = self.policy_name(name)
+        page, _, file = name.partition(":")
+        if page != LEARNED:
+            raise ValueError(f"{name} has no weights: learned, learned:FILE or models:/NAME@ALIAS")
+        return load_policy(Path(file) if file else SHIPPED)
 
     def policy_name(self, name: str) -> str:
         """The name as the registry of policies knows it; other names stay as they are."""

@@ -1,0 +1,131 @@
+"""A live service's decisions, read from its journal, as choices that a net can imitate (DL2, 6.10).
+
+A plan holds what can be done at once. The widths that it was heading for are those once running jobs
+have shrunk, decided by the policy of the journal (`settle_widths`, our own); the choices that lead to
+them are made as of a teacher in the simulator. The last cycles are held out: on them a net is asked how
+often it is right, and by replay what its widths would have trained.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Predictor
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
+from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.policies.learned import decide_by
+from laxity_scheduler.policies.registry import UnknownPolicyError, find
+from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
+from laxity_scheduler.policy_training.teacher_samples import Choice, choices_of_widths
+from laxity_scheduler.settled_widths import settle_widths
+from laxity_scheduler.store.decided_cycles import iter_decided
+from laxity_scheduler.store.journal import LoadPredictor
+from laxity_scheduler.store.store import Store
+from laxity_scheduler.width_comparison import DecidedCycle, ShadowTotals, compare_widths
+
+HELD_OUT: Final = 0.2  # of the cycles, the last ones
+
+
+class JournalError(ValueError):
+    """A journal cannot be learned from: why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSource:
+    """A service's journal. `models` keeps the learned policies that decided in it."""
+
+    store: Store
+    models: LearnedModels
+    load: LoadPredictor = HistoryPredictor.from_json
+
+    def split(self) -> tuple[int, int]:
+        """The first cycle, and the first one that is held out."""
+        row = next(iter(self.store.iter_cycles(0)), None)
+        first, last = (0, -1) if row is None else (row.cycle, self.store.last_cycle())
+        return first, last + 1 - int(HELD_OUT * (last + 1 - first))
+
+    def iter_cycles(self, first: int, last: int | None = None) -> Iterator[DecidedCycle]:
+        """JournalError if a policy that decided cannot be found; ReplayError if a cycle is damaged."""
+        policies = partial(_find_policy, models=self.models)
+        return iter_decided(self.store, policies, self.load, first=first, last=last)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutFigures:
+    """How a net does on the cycles held out: on how many choices, the share right, and its gain."""
+
+    choices: int
+    right: float
+    totals: ShadowTotals
+
+
+def open_source(source: str) -> JournalSource:
+    """The journal in a service's folder, in a SQLite file, or at the URL of a store.
+
+    JournalError if there is none. StoreError if it cannot be read.
+    """
+    url, home = source, Path()
+    if "://" not in source:
+        path = Path(source)
+        path = path / "laxity.db" if path.is_dir() else path
+        url, home = f"sqlite:///{path}", path.parent
+    elif source.startswith("sqlite:///"):
+        home = Path(source.removeprefix("sqlite:///")).parent
+    file = Path(url.removeprefix("sqlite:///"))
+    if url.startswith("sqlite:///") and not file.exists():
+        raise JournalError(f"there is no journal at {file}: name a service's folder or its store")
+    return JournalSource(Store.open(url), LearnedModels(home / "policies"))
+
+
+def collect_journal(cycles: Iterator[DecidedCycle], *, seed: int) -> list[Choice]:
+    """Choices that lead to the widths decided; `seed` draws which of a cycle are kept."""
+    draw, memory = np.random.default_rng(seed), dict[str, Any]()
+    choices = []
+    for cycle in cycles:
+        state = replace(cycle.state, memory=memory)
+        if any(len(job.widths) > 1 for job in resizable_jobs(state)):
+            decide = with_follow_ups(cycle.decide)
+            widths = settle_widths(state, decide, cycle.predictor, cycle.plan)
+            choices += _choices_of(state, cycle.predictor, widths, draw)
+    return choices
+
+
+def measure_net(net: ScoringNet, source: JournalSource, first: int, *, seed: int) -> HeldOutFigures:
+    """The net on the cycles from `first` on."""
+    totals, memory = ShadowTotals(), dict[str, Any]()
+    draw, right, decide = np.random.default_rng(seed), list[bool](), decide_by(net)
+    for cycle in source.iter_cycles(first):
+        compared = compare_widths(decide, cycle, memory)
+        totals.add(cycle.state.now, compared)
+        right += [
+            bool(choice.right[net.score(choice.rows).argmax()])
+            for choice in _choices_of(cycle.state, cycle.predictor, compared.decided, draw)
+        ]
+    return HeldOutFigures(len(right), sum(right) / max(1, len(right)), totals)
+
+
+def _choices_of(
+    state: ClusterState,
+    predictor: Predictor,
+    widths: Mapping[str, int],
+    draw: np.random.Generator,
+) -> list[Choice]:
+    jobs, forecasts = resizable_jobs(state), Forecasts(state, predictor)
+    free_gpus = budget_of_jobs(state, jobs).whole
+    return choices_of_widths(state, jobs, forecasts, widths, free_gpus=free_gpus, draw=draw)
+
+
+def _find_policy(name: str, models: LearnedModels) -> Policy:
+    try:
+        return find(models.policy_name(name)).policy()
+    except (UnknownPolicyError, ModelAwayError) as error:
+        raise JournalError(f"{name} decided in the journal: {error}") from error

@@ -1,0 +1,61 @@
+"""The supervised phase on a live service: a net that decides as what decided in the journal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.policy_training.journal_choices import (
+    HeldOutFigures,
+    JournalError,
+    JournalSource,
+    collect_journal,
+    measure_net,
+)
+
+LEAST_CHOICES: Final = 20
+RATE_FROM_START: Final = 0.001  # of a net that has learned before
+NOTHING_TO_LEARN: Final = (
+    "the journal has {choices} choices among widths in {cycles} cycles, and {least} are needed: "
+    "give jobs several widths (workers 1..8), and keep more cycles (laxity up --kept-cycles)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalImitation:
+    """A net, on how many choices of which cycles it learned, and how it does on those after them."""
+
+    net: ScoringNet
+    choices: int
+    first: int
+    held_out_from: int
+    held_out: HeldOutFigures
+
+
+def learn_from_journal(
+    source: JournalSource,
+    start: ScoringNet | None = None,
+    *,
+    seed: int,
+    updates: int,
+    tell: Callable[[int], None] = lambda _: None,
+) -> JournalImitation:
+    """Learn from all but the last cycles; a net given goes on from its weights.
+
+    JournalError if there is too little to learn from; errors as of `iter_cycles`.
+    """
+    from laxity_scheduler.policy_training import torch_net
+
+    first, cut = source.split()
+    choices = collect_journal(source.iter_cycles(first, cut - 1), seed=seed)
+    if len(choices) < LEAST_CHOICES:
+        raise JournalError(
+            NOTHING_TO_LEARN.format(choices=len(choices), cycles=cut - first, least=LEAST_CHOICES)
+        )
+    net = torch_net.make_net(seed) if start is None else torch_net.write_net(start)
+    pairs = [(choice.rows, choice.right) for choice in choices]
+    rate = torch_net.RATE if start is None else RATE_FROM_START
+    torch_net.imitate(net, pairs, updates=updates, seed=seed, rate=rate, tell=tell)
+    learned = torch_net.read_net(net)
+    held_out = measure_net(learned, source, cut, seed=seed)
+    return JournalImitation(learned, len(choices), first, cut, held_out)

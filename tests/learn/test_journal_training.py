@@ -1,0 +1,154 @@
+"""Learning from the journal of a live service: what is imitated, what is held out, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from laxity.cli.exit_codes import FAILED, USAGE
+from laxity_scheduler.learned.job_features import FEATURES
+from laxity_scheduler.model.decision import Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.policies.registry import find
+from laxity_scheduler.policy_models import LearnedModels
+from laxity_scheduler.policy_training.journal_choices import (
+    JournalError,
+    JournalSource,
+    collect_journal,
+    measure_net,
+)
+from laxity_scheduler.policy_training.teacher_samples import Choice
+from laxity_scheduler.store.journal import Journal
+from laxity_scheduler.store.store import Store
+from tests.learn.test_policy_in_force import save
+from tests.learn.test_training import run_command
+from tests.support import journal
+from tests.support.builders import cluster, job
+
+STOP = FEATURES.index("stop")
+
+
+def arrivals(count: int = 24) -> list[Job]:
+    """Elastic jobs that are more than 8 GPUs can widen at once."""
+    return [
+        job(f"j{n}", epochs=20 + 7 * (n % 5), workers=(1, 2, 4, 8), submitted_at=40.0 * n)
+        for n in range(count)
+    ]
+
+
+def decided_by(policy: str, home: Path, count: int = 24) -> JournalSource:
+    """The journal of a day in which this policy decided."""
+    home.mkdir(exist_ok=True)
+    store = Store.open(f"sqlite:///{home}/laxity.db")
+    journal.lived(store, policy=policy, arrivals=arrivals(count), gpus=8)
+    return JournalSource(store, LearnedModels(home / "policies"), journal.load)
+
+
+def widening(choices: list[Choice]) -> float:
+    """The share of choices in which a wider job is right."""
+    return sum(not choice.right[-1] for choice in choices) / len(choices)
+
+
+def test_the_last_fifth_of_the_cycles_is_held_out(tmp_path: Path) -> None:
+    source = decided_by("optimus", tmp_path)
+    first, cut = source.split()
+    cycles = [cycle.state.cycle for cycle in source.iter_cycles(first)]
+    source.store.close()
+    assert first == cycles[0]
+    assert len([cycle for cycle in cycles if cycle >= cut]) == len(cycles) // 5
+
+
+def test_choices_of_a_journal_lead_to_the_widths_that_were_decided(tmp_path: Path) -> None:
+    lazy = save(tmp_path / "lazy.npz", lazy=True)
+    shares = {}
+    for policy in ("optimus", f"learned:{lazy}"):
+        source = decided_by(policy, tmp_path / policy.partition(":")[0])
+        choices = collect_journal(source.iter_cycles(0), seed=1)
+        source.store.close()
+        assert len(choices) > 20
+        assert all(choice.right.any() for choice in choices)
+        shares[policy] = widening(choices)
+    assert shares[f"learned:{lazy}"] == 0.0
+    assert shares["optimus"] > 0.4
+
+
+def test_a_job_that_waits_for_others_to_shrink_is_wanted_as_wide_as_it_will_be(
+    tmp_path: Path,
+) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    wide = job("a", workers=(1, 2, 4, 8), running=8, epochs=100)
+    state = cluster(gpus=8, jobs=[wide, job("b", workers=(1, 2, 4, 8), epochs=100)])
+    plan = find("optimus").policy()(state, journal.TRUTH)
+    assert {decision.job for decision in plan.decisions if isinstance(decision, Resize)} == {
+        "team/a"
+    }
+    Journal(store).write_cycle(state, plan, journal.TRUTH, policy="optimus", decided_s=0.0)
+    source = JournalSource(store, LearnedModels(tmp_path), journal.load)
+    choices = collect_journal(source.iter_cycles(0), seed=1)
+    store.close()
+    assert max(len(choice.rows) for choice in choices) == 3  # a's step, b's, and to stop
+    assert widening(choices) > 0.5
+
+
+def test_a_net_that_decided_itself_is_right_and_gains_nothing_on_cycles_held_out(
+    tmp_path: Path,
+) -> None:
+    lazy = save(tmp_path / "lazy.npz", lazy=True)
+    source = decided_by(f"learned:{lazy}", tmp_path)
+    first, cut = source.split()
+    same = measure_net(source.models.load(f"learned:{lazy}").net, source, cut, seed=1)
+    shipped = measure_net(source.models.load("learned").net, source, cut, seed=1)
+    source.store.close()
+    assert first < cut
+    assert (same.right, same.totals.differing) == (1.0, 0)
+    assert same.totals.gain == pytest.approx(0.0)
+    assert shipped.totals.gain > 0.1
+    assert shipped.right < 1.0
+
+
+@pytest.mark.slow
+def test_a_net_learns_from_a_journal_to_decide_as_what_decided_in_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from laxity_scheduler.policy_training.journal_imitation import learn_from_journal
+
+    source = decided_by("optimus", tmp_path)
+    start = source.models.load(f"learned:{save(tmp_path / 'lazy.npz', lazy=True)}").net
+    before = measure_net(start, source, source.split()[1], seed=1)
+    learned = learn_from_journal(source, seed=1, updates=200)
+    again = learn_from_journal(source, seed=1, updates=200)
+    source.store.close()
+    assert learned.held_out.right > max(0.8, before.right)
+    assert learned.held_out.totals.gain > before.totals.gain
+    assert all(map((lambda a, b: (a == b).all()), learned.net.weights, again.net.weights))
+
+
+def test_a_policy_that_decided_and_is_gone_is_named(tmp_path: Path) -> None:
+    lazy = save(tmp_path / "lazy.npz", lazy=True)
+    source = decided_by(f"learned:{lazy}", tmp_path, count=2)
+    with source.store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE cycles SET policy = 'mine'")
+    with pytest.raises(JournalError, match=r"mine decided in the journal: unknown policy 'mine'"):
+        next(source.iter_cycles(0))
+    source.store.close()
+
+
+def test_a_journal_that_is_absent_empty_or_too_short_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("torch")
+    words = ("train", "policy", "--out", str(tmp_path / "new.npz"))
+    absent = run_command(*words, "--journal", str(tmp_path / "nowhere"))
+    assert absent[0] == USAGE
+    assert "there is no journal at" in absent[2]
+    Store.open(f"sqlite:///{tmp_path}/laxity.db").close()
+    empty = run_command(*words, "--journal", str(tmp_path))
+    assert empty[0] == USAGE
+    assert "0 choices among widths in 0 cycles, and 20 are needed" in empty[2]
+    assert "--kept-cycles" in empty[2]
+    (tmp_path / "laxity.db").write_text("no database")
+    damaged = run_command(*words, "--journal", f"sqlite:///{tmp_path}/laxity.db")
+    assert damaged[0] == FAILED
+    neither = run_command(*words)
+    assert neither[0] == USAGE
+    assert "--tables DIR" in neither[2]
+    simulates = run_command(*words, "--journal", str(tmp_path), "--improve", "evolution")
+    assert simulates[0] == USAGE

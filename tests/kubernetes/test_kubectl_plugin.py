@@ -78,6 +78,16 @@ def test_a_job_without_a_verdict_is_told_what_may_be_missing(there: Place, plugi
     assert f"kubectl -n {there.namespace} create rolebinding laxity" in why
 
 
+def test_a_refused_deadline_is_explained_beside_the_promise(there: Place, plugin: Path) -> None:
+    there.apply(there.job("both", HARD))
+    there.until_job("both", judged, "has a verdict")
+    there.kubectl("annotate", "job", "both", "--overwrite", "laxity.dev/deadline=1s")
+    there.until_job("both", lambda job: "refused-deadline" in str(job), "is refused the new one")
+    _, why = laxity(there, plugin, "explain", "both")
+    assert "verdict:    promised" in why
+    assert "asked again: " in why.split("refused:")[1].splitlines()[0]
+
+
 def test_a_pinned_job_without_a_verdict_is_said_to_be_pinned(there: Place, plugin: Path) -> None:
     there.apply(there.job("pinned", {**HARD, "pin": "kept by hand"}))
     _, why = laxity(there, plugin, "explain", "pinned")

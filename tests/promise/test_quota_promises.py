@@ -49,7 +49,7 @@ def test_of_two_jobs_that_a_quota_holds_one_at_a_time_both_are_promised_only_one
     assert told(plan, Promised).keys() == {"first", "later", "other"}
     (refused,) = (one for one in plan.decisions if isinstance(one, Refuse))
     assert refused.reason.text.startswith(
-        "it needs 1 GPU in time and promised jobs leave 0 of team/gpus: the P90 finish would be "
+        "it needs 1 GPU in time; promised jobs and pods of others leave 0 of team/gpus: the P90 finish would be "
     )
     assert {offer.kind for offer in refused.refusal.offers} == {"deadline"}, "GPUs are not missing"
     assert told(plan, Wait) == {"later": "quota_used_up"}

@@ -81,6 +81,7 @@ def explain(name: str, flags: Sequence[str]) -> int:
         ("verdict", labels.get(names.VERDICT_LABEL) or _none_yet(metadata)),
         ("reason", annotations.get(names.REASON)),
         ("deadline", annotations.get(names.PROMISED_DEADLINE) or annotations.get(names.DEADLINE)),
+        ("refused", _describe_refused(annotations)),
         ("P50 finish", annotations.get(names.P50_FINISH)),
         ("P90 finish", annotations.get(names.P90_FINISH)),
     ]
@@ -90,6 +91,12 @@ def explain(name: str, flags: Sequence[str]) -> int:
     shown = ["-o", f"custom-columns={columns}", "--sort-by=.lastTimestamp"]
     sys.stdout.write(_kubectl_program("get", "events", "--field-selector", about, *shown, *flags))
     return 0
+
+
+def _describe_refused(annotations: Mapping[str, str]) -> str:
+    """The deadline that was refused while the promise stands, and why."""
+    refused = json.loads(annotations.get(names.REFUSED_DEADLINE, "{}"))
+    return f"{refused['deadline']}, asked again: {refused['reason']}" if refused else ""
 
 
 def _none_yet(metadata: Json) -> str:

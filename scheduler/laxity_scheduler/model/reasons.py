@@ -23,11 +23,11 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "{late} after the deadline"
     ),
     "capacity_promised_to_others": (
-        "it needs {needed_gpus:GPU} in time and promised jobs leave {free_gpus}: "
+        "it needs {needed_gpus:GPU} in time; promised jobs and pods of others leave {free_gpus}: "
         "the P90 finish would be {late} after the deadline"
     ),
     "quota_promised_to_others": (
-        "it needs {needed_gpus:GPU} in time and promised jobs leave {free_gpus} of {quota}: "
+        "it needs {needed_gpus:GPU} in time; promised jobs and pods of others leave {free_gpus} of {quota}: "
         "the P90 finish would be {late} after the deadline"
     ),
     "capacity_budget_spent": (

@@ -10,7 +10,7 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Admit, Promised, Refuse
+from laxity_scheduler.model.decision import Admit, Promised, Reclaim, Refuse
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
@@ -67,6 +67,19 @@ def test_a_job_with_a_deadline_beyond_the_horizon_starts_on_training_nodes(name:
     plan = policy_of(name)(state, MINUTE_EPOCHS)
     plan.check(state)
     assert [told.nodes for told in plan.decisions if isinstance(told, Admit)] == [("t0", "t0")]
+
+
+@pytest.mark.parametrize("name", ["qos", "elasticflow"])
+def test_a_job_that_comes_as_the_last_lent_node_goes_back_is_promised_all_the_same(
+    name: str,
+) -> None:
+    """Every policy plans it on training nodes, as at any other instant."""
+    state = lent_cluster(job("due", epochs=10, due_at=HORIZON_AT + 600.0, workers=(2,)))
+    demand = InferenceDemand(8.0, horizon_at=HORIZON_AT, reclaim_by=0.0)
+    decisions = policy_of(name)(replace(state, inference=demand), MINUTE_EPOCHS).decisions
+    assert [told.nodes for told in decisions if isinstance(told, Reclaim)] == [("l0",)]
+    assert [told.job for told in decisions if isinstance(told, Promised)] == ["team/due"]
+    assert [told.nodes for told in decisions if isinstance(told, Admit)] == [("t0", "t0")]
 
 
 def test_best_effort_jobs_start_on_lent_nodes_and_leave_the_others_to_promises() -> None:

@@ -59,7 +59,11 @@ def without_loans(state: ClusterState) -> ClusterState:
 
 def rests_on_own_nodes(state: ClusterState) -> bool:
     """Whether some nodes are lent, and some job must not count on them."""
-    if state.inference is None or not (state.node_pools.lent or _leave_loans(state)):
+    if state.inference is None:
+        return False
+    if any(name.endswith(SUFFIX) for name in state.sets or ()):
+        return True  # also where all that was lent goes back right now
+    if not (state.node_pools.lent or _leave_loans(state)):
         return False
     return any(needs_own_nodes(job, state.now) for job in state.jobs)
 

@@ -38,6 +38,14 @@ Slots = Annotated[
         help="Workers at a time on this machine, each counted as a GPU. [its cores]",
     ),
 ]
+InferenceSlots = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=4096,
+        help="More slots on this machine, of an inference process that lends them: POST /v1/loans.",
+    ),
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
 Host = Annotated[str, typer.Option(help="Address to listen on. Beyond loopback a token is needed.")]
 StoreUrl = Annotated[
@@ -138,6 +146,7 @@ def serve(
     home: HomeDir = None,
     world: World = "local",
     slots: Slots = None,
+    inference_slots: InferenceSlots = 0,
     host: Host = "127.0.0.1",
     port: Port = 8642,
     store: StoreUrl = "",
@@ -165,6 +174,7 @@ def serve(
             **_home_setting(home),
             world=world,
             slots=slots,
+            inference_slots=inference_slots,
             host=host,
             port=port,
             store=store,
@@ -196,6 +206,7 @@ def up(
     home: HomeDir = None,
     world: World = "local",
     slots: Slots = None,
+    inference_slots: InferenceSlots = 0,
     host: Host = "127.0.0.1",
     port: Port = 8642,
     store: StoreUrl = "",
@@ -225,7 +236,7 @@ def up(
             typer.echo("its options stay as they are; others count after: laxity down", err=True)
         return
     options = {
-        "--world": world, "--slots": slots, "--host": host, "--port": port, "--store": store,
+        "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port, "--store": store,
         "--policy": policy, "--shadow": shadow, "--tokens": tokens and tokens.absolute(),
         "--tracking-uri": tracking_uri, "--webhook": webhook, "--public-url": public_url,
         "--kept-cycles": kept_cycles,

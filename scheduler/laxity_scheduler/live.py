@@ -50,7 +50,8 @@ class WorldModule(Protocol):
 
     def open_world(
         self, home: Path, reports: Reports, *,
-        slots: int | None, url: str, worker_token: Callable[[str], str], fit_within_s: float,
+        slots: int | None, inference_slots: int, url: str,
+        worker_token: Callable[[str], str], fit_within_s: float,
     ) -> "LiveWorld": ...  # fmt: skip
 
     def open_lease(self, world: Any, *, lease_s: float) -> Any:
@@ -85,12 +86,14 @@ class LiveWorld(World, Protocol):
     `cycle` is the number of the next cycle; it is written onto the Jobs that the cycle changes.
     `stale_reason` says why Jobs and pods of the last snapshot may be of different times, in which case
     nothing can be decided; "" if they are of one time. `demand_history` is what its inference fleet
-    needed: each snapshot adds to it, and the service keeps it across restarts.
+    needed: each snapshot adds to it, and the service keeps it across restarts. `sees_inference`: whether
+    its snapshots show that need; else nothing is lent until the fleet says how much.
     """
 
     cycle: int
     stale_reason: str
     demand_history: DemandHistory
+    sees_inference: bool
 
     @property
     def patch_outcomes(self) -> Mapping[str, int]:

@@ -6,7 +6,13 @@ import pytest
 
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.affinity import PREFERRED, REQUIRED, affinity_patch
+from laxity_k8s.objects.affinity import PREFERRED, REQUIRED, WHILE_LENT, affinity_patch, find_roomy
+from laxity_k8s.objects.node_constraints import asks_of
+from laxity_scheduler.model.cluster import Node
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from tests.support.builders import workload
 from tests.support.manifests import job
 
 OWN: Json = {
@@ -77,3 +83,29 @@ def test_none_are_left_behind_where_none_is_needed() -> None:
 def test_who_goes_there_already_is_not_patched(where: Any) -> None:
     made = sent(job(), *where)
     assert affinity_patch(made, list(where[0]), list(where[1])) is None
+
+
+def test_a_node_of_the_fleet_is_named_before_it_is_lent_and_only_for_while_it_is() -> None:
+    """The term does not hold while the node is labelled as inference's own."""
+    patch = affinity_patch(job(), ["a"], ["b", "i"], fleet={"i", "other"})
+    assert patch is not None
+    terms = patch["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    labels = {term["matchFields"][0]["values"][0]: term.get("matchExpressions") for term in terms}
+    assert labels == {"a": None, "b": None, "i": [WHILE_LENT]}
+    template = json_tree.merge_patch(job()["spec"]["template"], patch)
+    again = {**job(), "spec": {**job()["spec"], "template": template}}
+    assert affinity_patch(again, ["a"], ["b", "i"], fleet={"i"}) is None
+    assert asks_of(template) == asks_of(job()["spec"]["template"]), "the user has not asked for it"
+
+
+def test_a_job_may_grow_onto_lent_nodes_first_and_others_of_the_fleet() -> None:
+    nodes = {
+        "t0": Node("t0", 2, 0), "t1": Node("t1", 8, 8), "t2": Node("t2", 8, 8),
+        **{name: Node(name, 2, 2, pool="inference") for name in ("i0", "i1", "i2", "i3")},
+        "l0": Node("l0", 2, 2, pool="loaned"), "gone": Node("gone", 8, 8, pool="cordoned"),
+    }  # fmt: skip
+    admit = Admit("default/job", 2, ("t0", "t0"), reason("start_on_lent"))
+    row = Job("default/job", workload(), 0.0, widths=(2, 4, 6))
+    assert find_roomy(nodes, nodes.values(), row, [admit]) == ["t1", "l0", "i0", "i1", "i2"]
+    rigid = Job("default/job", workload(), 0.0, widths=(2,))
+    assert find_roomy(nodes, nodes.values(), rigid, [admit]) == []

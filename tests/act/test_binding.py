@@ -48,3 +48,12 @@ def test_a_pod_waits_when_its_affinity_names_only_full_nodes() -> None:
 )
 def test_gpus_are_free_when_a_pod_is_over_and_not_before(there: Json, want: str) -> None:
     assert bound(pending(0), placed=(pod(2, of="other", node="a"), there)) == [want]
+
+
+@pytest.mark.parametrize(
+    ("pool", "want"), [("inference", ""), ("loaned", "mine"), ("training", "mine")]
+)
+def test_no_pod_goes_to_a_node_that_inference_has_not_lent(pool: str, want: str) -> None:
+    nodes = [node("mine", 2, labels={"laxity.dev/pool": pool})]
+    bindings = find_bindings([pending(0)], (), nodes, {"default/job": job()}, Guard())
+    assert bindings.get(json_tree.object_id(pending(0)), "") == want

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.nodes import POOL
+from laxity_k8s.objects.pool_label import POOL
 from laxity_scheduler.model.inference import InferenceDemand
 from tests.support.manifests import job, node, pod
 from tests.support.seen_nodes import NOW, Seen

@@ -82,6 +82,19 @@ def test_an_order_that_cannot_be_is_answered_with_what_would_do(
     assert said.apply_to(STATE) is STATE, "and changes nothing"
 
 
+def test_where_needs_are_not_seen_nothing_is_lent_until_the_fleet_says_how_much() -> None:
+    orders = LoanOrders(forget, unsaid_gpus=0)
+    unsaid = orders.apply_to(STATE).inference
+    assert unsaid is not None
+    assert unsaid.lendable_gpus(8) == 0.0
+    orders.add_order({"loan": 2}, STATE, NOW)
+    told = orders.apply_to(STATE).inference
+    assert told is not None
+    assert told.lendable_gpus(8) == 6.0, "two more than are lent"
+    assert orders.withdraw(STATE)["allowed_gpus"] == 0
+    assert orders.apply_to(STATE).inference == unsaid
+
+
 class FleetWorld(MemoryWorld):
     """A world with an inference fleet of its own."""
 

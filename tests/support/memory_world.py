@@ -37,6 +37,7 @@ class MemoryWorld:
         self.cycle = 0
         self.stale_reason = ""
         self.demand_history = DemandHistory()
+        self.sees_inference = True
         self.carried_out: list[Plan] = []
         self.asked: list[int] = []
         self.expected: list[Plan] = []

@@ -7,7 +7,7 @@ whoever changed the Job in between wins, and the next cycle decides anew.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
@@ -19,7 +19,7 @@ from laxity.human_time import count_noun
 from laxity.instants import calendar_instant, format_rfc3339
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
-from laxity_k8s.objects.affinity import affinity_patch, node_names_for
+from laxity_k8s.objects.affinity import Reach, affinity_patch, node_names_for
 from laxity_k8s.objects.jobs import is_elastic
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
@@ -104,6 +104,7 @@ def job_patch(
     now: float,
     cycle: int = 0,
     roomy: Sequence[str] = (),
+    fleet: Collection[str] = (),
     token: str = "",
     repeats_wait: bool = False,
     taken: Reason | None = None,
@@ -111,17 +112,19 @@ def job_patch(
 ) -> JobPatch | None:
     """All decisions about one Job as one patch; None if the Job says all of it already.
 
-    `roomy` are nodes that the Job may grow onto later, besides those it is admitted to. `token` is
+    `roomy` are nodes that the Job may grow onto later, besides those it is admitted to; `fleet` those
+    of inference. `token` is
     what its workers show to the service. A wait that repeats the one before is the Job's reason
     again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
     `held_back` is the promise that was to be written before: no news any more, and no Event.
     """
+    reach = Reach(roomy, fleet)
     draft = _Draft(job, row, now, json_tree.annotations_of(job), read_status(job))
     if held_back is not None:
-        _write_decision(draft, held_back, roomy, token)
+        _write_decision(draft, held_back, reach, token)
         draft.reasons.clear()
     for decision in decisions:
-        _write_decision(draft, decision, roomy, token)
+        _write_decision(draft, decision, reach, token)
     if repeats_wait:
         draft.reasons.pop()
     if taken is not None:
@@ -149,14 +152,14 @@ def in_batches(made: Iterable[Made]) -> Iterator[Made]:
         yield from batch
 
 
-def _write_decision(draft: _Draft, decision: Decision, roomy: Sequence[str], token: str) -> None:
+def _write_decision(draft: _Draft, decision: Decision, reach: Reach, token: str) -> None:
     match decision:
         case Promised() | Forecasted() | Refuse():
             _write_verdict(draft, decision)
         case Wait(reason=why):
             _write_reason(draft, why)
         case Admit():
-            _write_admission(draft, decision, roomy, token)
+            _write_admission(draft, decision, reach, token)
         case Resize():
             _write_width(draft, decision)
         case Preempt():
@@ -232,7 +235,7 @@ def describe_offers(offers: Sequence[Offer]) -> str:
     )
 
 
-def _write_admission(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> None:
+def _write_admission(draft: _Draft, decision: Admit, reach: Reach, token: str) -> None:
     width, now = decision.workers, draft.now
     draft.spec |= {"suspend": False, "parallelism": width}
     if draft.row.wall_limit_s < FOREVER:
@@ -242,7 +245,7 @@ def _write_admission(draft: _Draft, decision: Admit, roomy: Sequence[str], token
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
     template = {
-        **(affinity_patch(draft.job, decision.nodes, roomy) or {}),
+        **(affinity_patch(draft.job, decision.nodes, *reach) or {}),
         **token_patch(draft.job, token),
     }
     if template:

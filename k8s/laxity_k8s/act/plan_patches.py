@@ -25,8 +25,9 @@ from laxity_k8s.act.sender import Wish
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import preempted_for
-from laxity_k8s.objects.accelerator_nodes import machine_names
+from laxity_k8s.objects.accelerator_nodes import machine_name, machine_names
 from laxity_k8s.objects.affinity import find_roomy
+from laxity_k8s.objects.pool_label import FLEET_POOLS
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Loan, Promised, Reclaim, Resize, Wait
@@ -93,6 +94,9 @@ class PatchFactory:
         self._state, self._snapshot = state, snapshot
         self._cycle, self._worker_token = cycle, worker_token
         self._nodes = {node.id: node for node in state.nodes}
+        self._fleet = frozenset(
+            machine_name(node.id) for node in state.nodes if node.pool in FLEET_POOLS
+        )
         self._freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
 
     def build_patch(self, update: JobUpdate, now: float) -> JobPatch | None:
@@ -107,6 +111,7 @@ class PatchFactory:
             now=now,
             cycle=self._cycle,
             roomy=machine_names(find_roomy(self._nodes, open_to, row, mine)),
+            fleet=self._fleet,
             token=self._worker_token(str(job["metadata"].get("uid", ""))),
             repeats_wait=update.repeats_wait,
             taken=blame_neighbours(state, row, mine, self._snapshot.foreign_gpus),

@@ -309,6 +309,7 @@ def open_world(
     reports: Reports,
     *,
     slots: int | None = None,
+    inference_slots: int = 0,
     url: str = "",
     worker_token: WorkerToken = no_token,
     kubeconfig: Path | None = None,
@@ -316,7 +317,7 @@ def open_world(
     keep_s: float = 7 * 86_400.0,
     fit_within_s: float = 60.0,
 ) -> LiveCluster:
-    """The live world on a cluster: by KUBECONFIG, or as a pod of it. `home` and `slots` are unused.
+    """The live world on a cluster: by KUBECONFIG, or as a pod of it. `home` and slots are unused.
 
     `url` is not handed to the workers: their Jobs name LAXITY_URL themselves.
     """

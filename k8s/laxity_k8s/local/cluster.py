@@ -40,8 +40,10 @@ from laxity_k8s.local.shutdown import lock_home, stop_workers
 from laxity_k8s.local.worker_processes import WorkerProcesses
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import is_finished
+from laxity_k8s.objects.pool_label import POOL
 from laxity_scheduler.live import Reports
 
+FLEET: Final = "inference"  # the pool of nodes that an inference process lends, and their names
 # Where a worker logs, and as whom.
 SHARED: Final = ("MLFLOW_TRACKING_", names.ENV_TRACKED_BY)
 
@@ -241,6 +243,7 @@ def open_world(
     reports: Reports,
     *,
     slots: int | None = None,
+    inference_slots: int = 0,
     url: str = "",
     worker_token: WorkerToken = no_token,
     nodes: Mapping[str, int] | None = None,
@@ -250,9 +253,11 @@ def open_world(
 ) -> LiveCluster:
     """The live world on this machine. `slots` (default: the cores) are the GPUs of node "local".
 
+    Each of the `inference_slots` is a node of its own, since whole nodes are lent.
     `url` is handed to the workers; `nodes` (GPUs by name) lays out several nodes.
     """
     layout = dict(nodes) if nodes is not None else {"local": slots or os.cpu_count() or 1}
+    layout |= dict.fromkeys(inference_nodes(inference_slots), 1)
     env = {names.ENV_URL: url, names.ENV_HOME: str(home)}
     cluster = LocalCluster(
         home, layout, given={key: value for key, value in env.items() if value}, backoff=backoff
@@ -260,6 +265,11 @@ def open_world(
     return LiveCluster(
         cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s, worker_token=worker_token
     )
+
+
+def inference_nodes(slots: int) -> list[str]:
+    """The names of the nodes that an inference process of this machine lends."""
+    return [f"{FLEET}-{number}" for number in range(slots)]
 
 
 def open_lease(world: LiveCluster, *, lease_s: float) -> None:
@@ -304,13 +314,14 @@ def _new_metadata(kind: Kind, given: Mapping[str, Any]) -> Json:
 
 def _build_node(name: str, gpus: int, old: Json) -> Json:
     metadata = json_tree.mapping_at(old, "metadata") or _new_metadata("nodes", {"name": name})
+    pool = {POOL: FLEET} if name.startswith(f"{FLEET}-") else {}
     size = {GPU: str(gpus), "cpu": str(os.cpu_count() or 1)}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             **metadata,
-            "labels": {"kubernetes.io/hostname": name, **json_tree.labels_of(old)},
+            "labels": {"kubernetes.io/hostname": name, **pool, **json_tree.labels_of(old)},
         },
         "status": {
             "capacity": size,

@@ -15,6 +15,7 @@ from laxity_k8s.objects.accelerator_nodes import count_offered
 from laxity_k8s.objects.affinity import node_names_for
 from laxity_k8s.objects.node_constraints import asks_of, is_suited
 from laxity_k8s.objects.nodes import is_usable, read_assigned_nodes
+from laxity_k8s.objects.pool_label import POOL
 
 
 def find_bindings(
@@ -28,7 +29,7 @@ def find_bindings(
 
     A pod that cannot be read is the guard's.
     """
-    there = {json_tree.object_id(node): node for node in nodes if is_usable(node)}
+    there = {json_tree.object_id(node): node for node in nodes if _takes_workers(node)}
     free = {name: sum(count_offered(node).values()) for name, node in there.items()}
     for pod in placed:
         if pods.node_of(pod) in free and not pods.is_finished(pod):
@@ -40,6 +41,11 @@ def find_bindings(
             free[node] -= pods.count_gpus(pod)
             node_of[json_tree.object_id(pod)] = node
     return node_of
+
+
+def _takes_workers(node: Json) -> bool:
+    """Whether it may be used, and inference keeps it not for itself."""
+    return is_usable(node) and json_tree.labels_of(node).get(POOL) != "inference"
 
 
 def _choose_node(

@@ -4,34 +4,53 @@ Left alone it spreads pods over all nodes, and jobs whose workers need whole nod
 half of the GPUs free. So a start names its nodes, one required term each (terms are alternatives),
 joined with whatever the user's own terms demand. Where that leaves a choice, as a Job may grow onto
 other nodes later, a preference says how many of its workers the plan has meant for which.
+
+Nodes of the inference fleet are named long before they are lent: their terms hold only while they
+are not labelled as inference's own.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_scheduler.model.cluster import CLOSED_POOLS, Node
+from laxity_k8s.objects.pool_label import FLEET_POOLS, POOL
+from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.model.decision import Admit, Decision
 from laxity_scheduler.model.job import Job
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NAME = "metadata.name"
+OURS: Final = ("matchExpressions", "matchFields")  # of a term, where we add
 HEAVIEST = 100  # weight of a preference, by the API
+WHILE_LENT: Final[Json] = {"key": POOL, "operator": "NotIn", "values": ["inference"]}
+FLEET_SHARE: Final = (
+    2  # so many times the workers it may get: which nodes are lent then is not known
+)
 
 
-def affinity_patch(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | None:
+class Reach(NamedTuple):
+    """Nodes that a Job may grow onto later, and which are inference's, lent or not."""
+
+    roomy: Sequence[str] = ()
+    fleet: Collection[str] = ()
+
+
+def affinity_patch(
+    job: Json, nodes: Sequence[str], roomy: Sequence[str] = (), fleet: Collection[str] = ()
+) -> Json | None:
     """The patch of spec.template that sends its pods to these nodes; None if they go there already.
 
-    `nodes` has one entry per worker; to `roomy` ones it may grow later.
+    `nodes` has one entry per worker; to `roomy` ones it may grow later. Those in `fleet` are
+    inference's, lent or not.
     """
     spec = json_tree.mapping_at(job, "spec", "template", "spec")
     old = json_tree.list_at(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms = [
-        {**term, "matchFields": [*term.get("matchFields", []), name_field(node)]}
+        _name_node(term, node, while_lent=node in fleet)
         for term in own_terms(old)
         for node in sorted({*nodes, *roomy})
     ]
@@ -50,7 +69,8 @@ def find_roomy(
 ) -> list[str]:
     """Nodes that an elastic job may grow onto later: as few as hold its greatest width.
 
-    `freest` are those that its pods may use, those with most free GPUs first.
+    `freest` are those that its pods may use, those with most free GPUs first. Of the inference
+    fleet it names some as well, lent ones first.
     """
     admit = next((decision for decision in decisions if isinstance(decision, Admit)), None)
     if admit is None or max(row.widths) <= admit.workers:
@@ -58,14 +78,31 @@ def find_roomy(
     size = row.gpus_per_worker
     named = set(admit.nodes)
     missing = max(row.widths) - sum(nodes[name].gpus // size for name in named if name in nodes)
-    preferred_nodes = []
-    for node in freest:
-        if missing <= 0:
+    others = [node for node in freest if node.id not in named and node.gpus >= size]
+    own = [node for node in others if node.pool == "training"]
+    fleet = [node for node in others if node.pool in FLEET_POOLS]
+    fleet.sort(key=lambda node: (node.pool != "loaned", node.id))
+    flexible = FLEET_SHARE * (max(row.widths) - min(row.widths))
+    return [*_first_that_hold(own, missing, size), *_first_that_hold(fleet, flexible, size)]
+
+
+def _first_that_hold(nodes: Iterable[Node], workers: int, gpus_per_worker: int) -> list[str]:
+    """The first nodes, as few as hold so many workers when they are empty; all if none do."""
+    names = []
+    for node in nodes:
+        if workers <= 0:
             break
-        if node.id not in named and node.gpus >= size and node.pool not in CLOSED_POOLS:
-            preferred_nodes.append(node.id)
-            missing -= node.gpus // size
-    return preferred_nodes
+        names.append(node.id)
+        workers -= node.gpus // gpus_per_worker
+    return names
+
+
+def _name_node(term: Json, node: str, *, while_lent: bool) -> Json:
+    """The user's term, for this node only."""
+    named = {**term, "matchFields": [*term.get("matchFields", []), name_field(node)]}
+    if while_lent:
+        named["matchExpressions"] = [*term.get("matchExpressions", []), WHILE_LENT]
+    return named
 
 
 def _build_preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
@@ -114,9 +151,9 @@ def own_terms(terms: Sequence[Json]) -> list[Json]:
     kept_terms: list[Json] = []
     for term in terms:
         fields = [item for item in term.get("matchFields", []) if not _names_one(item)]
-        own: dict[str, Any] = {key: term[key] for key in term if key != "matchFields"}
-        if fields:
-            own["matchFields"] = fields
+        labels = [item for item in term.get("matchExpressions", []) if item != WHILE_LENT]
+        own: dict[str, Any] = {key: term[key] for key in term if key not in OURS}
+        own |= {key: kept for key, kept in zip(OURS, (labels, fields), strict=True) if kept}
         if own not in kept_terms:
             kept_terms.append(own)
     return kept_terms or [{}]

@@ -11,11 +11,10 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
 from laxity_k8s.objects.node_constraints import KEEPS_OFF, PASSING
+from laxity_k8s.objects.pool_label import POOL
 from laxity_scheduler.model.cluster import Node, Pool
 from laxity_scheduler.model.job import FOREVER
 
-POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
-FLEET_POOLS: Final = ("inference", "loaned")  # of nodes that are inference's own, lent or not
 PRODUCT = "nvidia.com/gpu.product"
 UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"

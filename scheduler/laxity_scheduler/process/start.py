@@ -210,6 +210,7 @@ def open_world(
         settings.home,
         reports,
         slots=settings.slots,
+        inference_slots=settings.inference_slots,
         url=url,
         fit_within_s=settings.pods_within_s,
         worker_token=worker_token,

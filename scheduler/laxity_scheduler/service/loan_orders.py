@@ -28,12 +28,16 @@ class LoanOrderError(ValueError):
 class LoanOrders:
     """GPUs that may be lent in all, and by when others must be back; None: the forecast counts.
 
-    `save` writes what counts from now on. If it raises, the order before it counts.
+    `save` writes what counts from now on. If it raises, the order before it counts. `unsaid_gpus`
+    may be lent where there is no order; None: what the forecast allows.
     """
 
-    def __init__(self, save: Callable[[LoanOrderRow], None]) -> None:
+    def __init__(
+        self, save: Callable[[LoanOrderRow], None], *, unsaid_gpus: int | None = None
+    ) -> None:
         self._lock = Lock()
         self._save = save
+        self._unsaid_gpus = unsaid_gpus
         self._allowed_gpus: int | None = None
         self._reclaim_by = FOREVER
 
@@ -44,11 +48,11 @@ class LoanOrders:
             self._reclaim_by = row.reclaim_by if row else FOREVER
 
     def withdraw(self, state: ClusterState) -> dict[str, Any]:
-        """Let the forecast count again."""
+        """Let the forecast count again; or what may be lent without an order."""
         with self._lock:
             self._set_order(None, FOREVER)
         fleet, lent = _count_fleet(state)
-        return {"fleet_gpus": fleet, "lent_gpus": lent, "allowed_gpus": None}
+        return {"fleet_gpus": fleet, "lent_gpus": lent, "allowed_gpus": self._unsaid_gpus}
 
     def add_order(self, body: Mapping[str, Any], state: ClusterState, now: float) -> dict[str, Any]:
         """Take `{"loan": n}` or `{"reclaim": n, "by": ...}`; what may be lent from now on.
@@ -82,6 +86,7 @@ class LoanOrders:
         demand = state.inference
         with self._lock:
             allowed, reclaim_by = self._allowed_gpus, self._reclaim_by
+        allowed = self._unsaid_gpus if allowed is None else allowed
         if demand is None or allowed is None:
             return state
         fleet, lent = _count_fleet(state)

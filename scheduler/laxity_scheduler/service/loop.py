@@ -111,7 +111,9 @@ class Service:
         )
         self.notifier = Notifier()
         self.metrics = Metrics()
-        self.loan_orders = LoanOrders(store.save_loan_order)
+        self.loan_orders = LoanOrders(
+            store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
+        )
         self.view_cache = ViewCache(store.load_jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)

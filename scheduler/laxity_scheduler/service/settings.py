@@ -30,6 +30,7 @@ class Settings:
     home: Path = field(default_factory=default_home)
     world: str = "local"
     slots: int | None = None
+    inference_slots: int = 0  # of this machine, lent as an inference process says
     host: str = "127.0.0.1"
     port: int = PORT
     store: str = ""
@@ -55,6 +56,14 @@ class Settings:
             raise SettingsError(f"port {self.port} is not between 0 and 65535")
         if self.slots is not None and not 1 <= self.slots <= MAX_SLOTS:
             raise SettingsError(f"slots must be 1 to {MAX_SLOTS}, got {self.slots}")
+        if not 0 <= self.inference_slots <= MAX_SLOTS:
+            raise SettingsError(
+                f"inference slots must be 0 to {MAX_SLOTS}, got {self.inference_slots}"
+            )
+        if self.inference_slots and self.world != "local":
+            raise SettingsError(
+                f"world {self.world} has no inference slots: label its nodes laxity.dev/pool=inference"
+            )
         for name, url in (("public-url", self.public_url), ("webhook", self.webhook)):
             if url and not url.startswith(("http://", "https://")):
                 raise SettingsError(f"--{name} {url!r}: write http://HOST:PORT")

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from typing import Any, Final
 
-from laxity_k8s.objects.nodes import POOL
+from laxity_k8s.objects.pool_label import POOL
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl
 

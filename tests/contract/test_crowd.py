@@ -151,12 +151,20 @@ def test_a_job_on_other_widths_has_their_curve_and_leaves_its_own_alone() -> Non
     forecasts = Forecasts(state, NoisyPredictor(truths, costs("live", cluster_gpus=8)))
     one, other = state.jobs[0], state.jobs[40]
     before = forecasts.curve(one)
-    narrow = forecasts.on_widths(one, (1, 2))
+    narrow, alike = forecasts.on_widths(one, (1, 2)), forecasts.on_widths(other, (1, 2))
     again = replace(one, widths=(1, 2))
+    assert narrow
+    assert alike
     assert (narrow, forecasts.curve(narrow).widths) == (again, (1, 2))
     assert forecasts.curve(one) is before
-    assert forecasts.curve(forecasts.on_widths(other, (1, 2))) is forecasts.curve(narrow)
+    assert forecasts.curve(alike) is forecasts.curve(narrow)
     assert forecasts.curve(narrow) == Forecasts(state, forecasts.predictor).curve(again)
+
+
+def test_a_job_is_not_put_on_a_width_that_makes_it_no_faster() -> None:
+    truths, state = newcomers(jobs=1, nodes=2, seed=0)
+    forecasts = Forecasts(state, NoisyPredictor(truths, costs("live", cluster_gpus=16)))
+    assert forecasts.on_widths(state.jobs[0], (1, 2, 4, 8, 16)) is None  # of 16 nothing is known
 
 
 def test_values_built_at_once_are_those_that_the_class_makes() -> None:

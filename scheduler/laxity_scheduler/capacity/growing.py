@@ -23,9 +23,9 @@ class Growers(NamedTuple):
 
     level: Ints  # (n,): what each has
     base: Ints  # (n,): from which its gain is counted: a running job re-forms once
-    runs: Ints  # (n,): 1 for those that run
-    gpus: Ints  # (n,): per worker
-    width: Ints  # (n * L,): 0 on no level, and on one that does not pay
+    runs: Numbers  # (n,): 1 for those that run
+    gpus: Numbers  # (n,): per worker
+    width: Numbers  # (n * L,): 0 on no level, and on one that does not pay
     rest: Floats  # (n * L,): seconds to the end
     tied: Ints  # (n + 1,): from where on its own nodes stand in `own`, none: any node
     own: Ints

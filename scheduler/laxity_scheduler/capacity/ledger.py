@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Self
 
+import numpy as np
+
 from laxity.human_time import count_noun
 from laxity_scheduler.capacity import growing, placement
 from laxity_scheduler.capacity.growing import Growers, Grown
@@ -209,12 +211,12 @@ class Ledger:
         grown = Grown([0] * self.total_free, [0] * steps, [0] * steps)
         args = (self.nodes, rules, jobs, grown)
         step_count = run(growing.grow, len(jobs.level), *args, most_bits=len(self._sizes))
-        more: dict[int, list[str]] = {}
-        for job, begin, end in zip(
-            grown.job[:step_count], [0, *grown.ends], grown.ends, strict=False
-        ):
-            more.setdefault(job, []).extend(map(self.names.__getitem__, grown.taken[begin:end]))
-        return [(job, jobs.level[job], tuple(names)) for job, names in more.items()]
+        step_jobs, step_ends = np.array([grown.job, grown.ends])[:, :step_count]
+        owners = np.repeat(step_jobs, np.diff(step_ends, prepend=0))  # whose worker each is
+        taken = np.array(grown.taken)[np.argsort(owners, kind="stable")].tolist()
+        ends = np.cumsum(np.bincount(owners, minlength=len(jobs.level))).tolist()
+        more = self.split_node_names(taken, ends)
+        return [(job, jobs.level[job], more[job]) for job in dict.fromkeys(step_jobs.tolist())]
 
     def split_node_names(self, taken: Sequence[int], ends: Sequence[int]) -> list[tuple[str, ...]]:
         """Names of nodes, cut at these ends."""

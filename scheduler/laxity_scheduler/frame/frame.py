@@ -37,32 +37,29 @@ PLAINLY_READ: Final = {
 }
 Found = TypeVar("Found")
 Steps = Sequence[tuple[float, int]]  # (seconds from now, workers from then on)
+QUANTILES: Final[tuple[Quantile, ...]] = ("p50", "mean", "p90")  # that columns are asked of
 OWN_WIDTHS: Final = attrgetter("workers", "formed", "resize_to")
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """n rows as they were read; of each quantile that was asked for, levels (n, KINDS, L + EXTRA)."""
+    """n rows as they were read; of each of QUANTILES, levels (n, KINDS, L + EXTRA)."""
 
     jobs: Sequence[Job] = ()
     curves: Sequence[Curve] = ()
     places: Mapping[str, int] = field(default_factory=dict)  # which row a job has
     ranks: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # in the order of ids
     table: Floats = field(default_factory=lambda: np.zeros((0, FIELDS)))
-    levels: dict[int, Floats] = field(default_factory=dict)
+    levels: Sequence[Floats] = (np.zeros((0, KINDS, 1 + EXTRA)),) * len(QUANTILES)
 
     def update_rows(self, jobs: Sequence[Job], curves: Sequence[Curve]) -> "Rows":
         """These rows: as they are where they are the same objects, the others read anew."""
-        quantiles = list(self.levels)
-        arrays, new = carry_over_rows(self.jobs, jobs, (self.table, *self.levels.values()))
-        table = arrays[0]
+        (table, *levels), new = carry_over_rows(self.jobs, jobs, (self.table, *self.levels))
         if new:
-            table[new] = _read([jobs[row] for row in new], [curves[row] for row in new])
-        levels = dict(zip(quantiles, arrays[1:], strict=True))
-        made = Rows(jobs, curves, *self._places(jobs, new), table, levels)
-        for quantile in quantiles:
-            made.read_levels(quantile, new)
-        return made
+            new_jobs, new_curves = [jobs[row] for row in new], [curves[row] for row in new]
+            table[new] = _read(new_jobs, new_curves)
+            levels = _read_levels(levels, new, new_jobs, new_curves)
+        return Rows(jobs, curves, *self._places(jobs, new), table, levels)
 
     def _places(self, jobs: Sequence[Job], new: Sequence[int]) -> tuple[Mapping[str, int], Ints]:
         """Where each id stands, and in which order; as before, if no row is another job's."""
@@ -74,37 +71,43 @@ class Rows:
         ranks[[places[name] for name in sorted(places)]] = np.arange(len(jobs))
         return places, ranks
 
-    def read_levels(self, quantile: int, rows: Sequence[int]) -> Floats:
-        """What each level of these rows takes; jobs of one curve and as many workers are alike."""
-        jobs, curves = [self.jobs[row] for row in rows], [self.curves[row] for row in rows]
-        keys = list(zip(map(id, curves), map(OWN_WIDTHS, jobs), strict=True))
-        firsts = dict(zip(keys, zip(curves, jobs, strict=True), strict=True))
-        deepest = max((len(curve.widths) for curve, _ in firsts.values()), default=1) + EXTRA
-        levels = self.levels.get(quantile)
-        if levels is None:
-            levels = np.full((len(self.jobs), KINDS, deepest), FOREVER)
-        elif deepest > levels.shape[2]:
-            levels = _deeper(levels, deepest)
-        if firsts:
-            depth = levels.shape[2]
-            kinds = [level_rows(curve, depth, quantile, job) for curve, job in firsts.values()]
-            number = dict(zip(firsts, range(len(firsts)), strict=True))
-            levels[rows] = np.array(kinds)[list(map(number.__getitem__, keys))]
-        self.levels[quantile] = levels
-        return levels
+
+def _read_levels(
+    before: Sequence[Floats], rows: Sequence[int], jobs: Sequence[Job], curves: Sequence[Curve]
+) -> list[Floats]:
+    """With what each level of these rows takes; jobs of one curve and as many workers are alike."""
+    keys = list(zip(map(id, curves), map(OWN_WIDTHS, jobs), strict=True))
+    firsts = dict(zip(keys, zip(curves, jobs, strict=True), strict=True))
+    deepest = max(len(curve.widths) for curve, _ in firsts.values()) + EXTRA
+    depth = max(before[0].shape[2], deepest)
+    kinds = np.array([level_rows(curve, depth, job) for curve, job in firsts.values()])
+    number = dict(zip(firsts, range(len(firsts)), strict=True))
+    numbers = np.array(list(map(number.__getitem__, keys)))
+    fresh = [kinds[numbers, ROW[quantile]] for quantile in QUANTILES]
+    if len(rows) == len(before[0]):
+        return fresh
+    levels = [_deeper(old, depth) for old in before]
+    for new, old in zip(fresh, levels, strict=True):
+        old[rows] = new
+    return levels
 
 
 def _deeper(levels: Floats, deepest: int) -> Floats:
-    """With more levels; the last ones stay last."""
+    """With so many levels, of which the last ones stay last."""
     own = levels.shape[2] - EXTRA
+    if own + EXTRA == deepest:
+        return levels
     wider = np.full((len(levels), KINDS, deepest), FOREVER)
     wider[:, :, :own], wider[:, :, -EXTRA:] = levels[:, :, :own], levels[:, :, own:]
     return wider
 
 
-def level_rows(curve: Curve, deepest: int, quantile: int, job: Job) -> Floats:
-    """What each level takes, (KINDS, deepest); the last ones are of the job, if it has workers."""
-    level_table = np.full((KINDS, deepest), FOREVER)
+def level_rows(curve: Curve, deepest: int, job: Job) -> Floats:
+    """What each level takes at each quantile of `curve.ORDER`, (4, KINDS, deepest).
+
+    The last levels are of the job, if it has workers.
+    """
+    level_table = np.full((len(ROW), KINDS, deepest), FOREVER)
     widths = dict(enumerate(curve.widths))
     if job.workers:
         widths |= {
@@ -113,14 +116,17 @@ def level_rows(curve: Curve, deepest: int, quantile: int, job: Job) -> Floats:
             deepest + fields.ASKED: job.resize_to or job.workers,
         }
     for level, width in widths.items():
-        costs = curve.totals[width], curve.starts[width], curve.stops[width]
-        level_table[:, level] = (width, *(cost[quantile] for cost in costs))
+        level_table[:, fields.WIDTH, level] = width
+        level_table[:, fields.TOTAL, level] = curve.totals[width]
+        level_table[:, fields.START, level] = curve.starts[width]
+        level_table[:, fields.STOP, level] = curve.stops[width]
     return level_table
 
 
 def row_of(job: Job, curve: Curve) -> tuple[Floats, Floats]:
     """One job's row of the table, and its levels at P90."""
-    return _read([job], [curve])[0], level_rows(curve, len(curve.widths) + EXTRA, ROW["p90"], job)
+    levels = level_rows(curve, len(curve.widths) + EXTRA, job)
+    return _read([job], [curve])[0], levels[ROW["p90"]]
 
 
 def _read(jobs: Sequence[Job], curves: Sequence[Curve]) -> Floats:
@@ -223,10 +229,7 @@ class Frame:
 
     def levels(self, quantile: Quantile) -> Floats:
         """What each level takes, (n, KINDS, L + EXTRA)."""
-        levels = self._read.levels.get(ROW[quantile])
-        if levels is None:
-            levels = self._read.read_levels(ROW[quantile], range(len(self.jobs)))
-        return levels
+        return self._read.levels[QUANTILES.index(quantile)]
 
     @property
     def promised(self) -> Bools:

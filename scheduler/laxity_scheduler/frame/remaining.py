@@ -67,12 +67,19 @@ class Forecasts:
             for entry, job in zip(entries, jobs, strict=True)
         ]
 
-    def on_widths(self, job: Job, widths: tuple[int, ...]) -> Job:
-        """The same job on other widths. Jobs of one curve share the answers for these as well."""
-        row, before = replace_fields(job, widths=widths), self.curve(job)
+    def on_widths(self, job: Job, widths: tuple[int, ...]) -> Job | None:
+        """The same job on other widths; None where the last of them is not worth having.
+
+        Jobs of one curve share the answers for these as well.
+        """
+        before = self.curve(job)
         alike = self._alike.get((id(before), widths))
         if alike is None:
-            alike = self._alike[id(before), widths] = before, self._memory.curves.ask_curve(row)
+            curve = self._memory.curves.ask_curve(replace_fields(job, widths=widths))
+            alike = self._alike[id(before), widths] = before, curve
+        if widths[-1] not in alike[1].widths:
+            return None
+        row = replace_fields(job, widths=widths)
         self._variants[id(row)] = (row, alike[1])
         return row
 

@@ -204,14 +204,6 @@ class Reason:
         is_naming = any(name in NAMING for name, _ in self.facts)
         return _hide_foreign_jobs(self, namespace) if is_naming else self
 
-    def on_workers(self, workers: int) -> "Reason":
-        """The reason with this width, if it names one."""
-        for place, (name, _) in enumerate(self.facts):
-            if name == "workers":
-                facts = (*self.facts[:place], (name, workers), *self.facts[place + 1 :])
-                return Reason(self.code, facts)
-        return self
-
     def fact(self, name: str) -> Fact:
         return dict(self.facts).get(name)
 

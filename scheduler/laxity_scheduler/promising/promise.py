@@ -11,6 +11,7 @@ promise is not refused but told a forecast: it runs on as soft.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -270,7 +271,7 @@ class _Case:
 
     def _no_room(self, claim: Claim) -> Refusal:
         job, now = self.job, self.state.now
-        earliest = self.reservations.earliest(job)
+        earliest = self._earliest
         finish_s = earliest.finish_s if earliest else FOREVER
         free_gpus = self._free_gpus(job)
         figures: dict[str, float] = {
@@ -299,13 +300,18 @@ class _Case:
     ) -> Refusal:
         return Refusal(why, offers, self.state.now + p90_in_s)
 
+    @cached_property
+    def _earliest(self) -> Share | None:
+        """The share that ends soonest behind all claims."""
+        return self.reservations.earliest(self.job)
+
     def _later_or_soft(self) -> tuple[Offer, ...]:
         """The earliest deadline that would be promised on these widths, else class soft.
 
         Later than need be by a margin, so that it is still promised when it is accepted.
         """
         job, now, terms = self.job, self.state.now, self.reservations.terms
-        earliest = self.reservations.earliest(job)
+        earliest = self._earliest
         if earliest is not None:
             margin_s = max(terms.offer_margin_s, terms.offer_margin * earliest.finish_s)
             share = self.reservations.fits(Claim(job, earliest.finish_s + margin_s))
@@ -322,8 +328,8 @@ class _Case:
         width, tried = 2 * job.widths[-1], 0
         while width <= slots and tried < MOST_WIDTH_OFFERS:
             wider = self.reservations.forecasts.on_widths(job, (*job.widths, width))
-            share = self.reservations.fits(Claim(wider, job.deadline_at - now))
-            if share is not None:
+            share = self.reservations.fits(Claim(wider, job.deadline_at - now)) if wider else None
+            if wider and share:
                 return (Offer("widths", job.deadline_at, wider.widths, now + share.finish_s, now),)
             width, tried = 2 * width, tried + 1
         return ()

@@ -16,7 +16,6 @@ from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import PendingPromise
 from laxity_scheduler.promising.claims import Terms, deadline_in_force, holds_promise
 from laxity_scheduler.promising.placement_rules import PlacementRules
@@ -53,7 +52,8 @@ class Start:
     waiting: Waiting
     workers: int
     nodes: tuple[str, ...]
-    reason: Reason
+    placed: int  # so many workers found nodes when it was its turn
+    wanted: int  # so many it was to have first
 
 
 class DecisionContext:
@@ -97,8 +97,8 @@ class DecisionContext:
 
     @property
     def starts_at_once(self) -> bool:
-        """Whether all claims run at once and nothing is held for anybody."""
-        return self.reservations.roomy and not self.state.holds
+        """Whether it does not matter how long one holds its nodes, and nothing is held for anybody."""
+        return (self.reservations.roomy or not self.placement.regions) and not self.state.holds
 
     @property
     def grows(self) -> bool:

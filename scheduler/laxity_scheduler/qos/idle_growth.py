@@ -41,7 +41,7 @@ def grow_into_idle(context: DecisionContext) -> None:
         growers = _growers(context, jobs, rows, rest, held_s)
         rules = context.placement.rules(context.ledger, jobs, held_s, claimed=False, without=taken)
         for row, level, more in context.ledger.grow(growers, rules):
-            _widen(context, jobs[row], growers.width[row * growers.levels + level], more)
+            _widen(context, jobs[row], int(growers.width[row * growers.levels + level]), more)
 
 
 def _may_grow(context: DecisionContext) -> list[Job]:
@@ -112,9 +112,9 @@ def _growers(
     return Growers(
         level=[0] * len(jobs),
         base=[0] * len(jobs),
-        runs=(column(WORKERS)[rows] > 0.0).astype(np.int64).tolist(),
-        gpus=column(SIZE)[rows].astype(np.int64).tolist(),
-        width=width.ravel().tolist(),
+        runs=(column(WORKERS)[rows] > 0.0).astype(np.int64),
+        gpus=column(SIZE)[rows].astype(np.int64),
+        width=width.ravel(),
         rest=ends_s.ravel(),
         tied=[0, *accumulate(map(len, own))],
         own=[number for numbers in own for number in numbers],
@@ -128,7 +128,6 @@ def _widen(context: DecisionContext, job: Job, width: int, more: tuple[str, ...]
     start = context.starts.get(job.id)
     if start is not None:
         start.workers, start.nodes = width, start.nodes + more
-        start.reason = start.reason.on_workers(width)
         return
     saved_s = context.forecasts.rest_s(job, job.workers, "mean")
     saved_s -= context.forecasts.rest_s(job, width, "mean")

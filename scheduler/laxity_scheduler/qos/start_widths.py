@@ -7,12 +7,12 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.frame.fields import DUE_AT, QUEUED_AT
+from laxity_scheduler.frame.fields import DUE_AT, QUEUED_AT, TOTAL
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Fact, Reason
 from laxity_scheduler.promising.queueing import Waiting, ages_at
-from laxity_scheduler.qos.context import DecisionContext
+from laxity_scheduler.qos.context import DecisionContext, Start
 
 Facts = tuple[tuple[str, Fact], ...]
 
@@ -89,20 +89,20 @@ def _ageing_limits_s(context: DecisionContext, at: Ints) -> Floats:
     return np.maximum(terms.ageing_s, terms.ageing_runs * np.where(mean_s < FOREVER, mean_s, 0.0))
 
 
-def start_reasons(
-    context: DecisionContext, ones: Sequence[Waiting], widths: Sequence[int], tries: Ints
-) -> list[Reason]:
-    """Why these start, each on such a width."""
-    wanted = tries[np.arange(len(ones)), (tries > 0).argmax(axis=1)].tolist()
-    rows = zip(ones, widths, wanted, strict=True)
-    facts = [_why(context, entry, width, first) for entry, width, first in rows]
+def start_reasons(context: DecisionContext, starts: Sequence[Start]) -> list[Reason]:
+    """Why these start, on the workers that they have in the end."""
+    frame = context.forecasts.frame
+    rows = frame.row_numbers([start.waiting.job for start in starts])
+    level = frame.levels_of(rows, np.array([start.placed for start in starts], dtype=np.int64))
+    remaining_s = frame.levels("mean")[rows, TOTAL, level].tolist()
+    facts = [_why(context, *row) for row in zip(starts, remaining_s, strict=True)]
     return construct_many(Reason, *zip(*facts, strict=True))
 
 
-def _why(context: DecisionContext, one: Waiting, width: int, wanted: int) -> tuple[str, Facts]:
-    """As a code and facts; who gets fewer workers than it was to have first grows later."""
+def _why(context: DecisionContext, start: Start, remaining_s: float) -> tuple[str, Facts]:
+    """As a code and facts; who found fewer nodes than it was to have first grows later."""
+    one = start.waiting
     if one.rank == "best_effort":
-        remaining_s = context.forecasts.curve(one.job).total_s(width, "mean")
         return "shortest_first", (("remaining_s", remaining_s),)
     if one.rank == "hopeless":
         return "hopeless", ()
@@ -110,6 +110,6 @@ def _why(context: DecisionContext, one: Waiting, width: int, wanted: int) -> tup
         queued_at = one.job.queued_at
         limit_s = ages_at(one.job, context.forecasts, context.rules.terms) - queued_at
         return "aged", (("waited_s", context.now - queued_at), ("limit_s", limit_s))
-    if width < wanted:
-        return "planned_growth", (("workers", width),)
-    return "due_first", (("slack_s", one.slack_s), ("workers", width))
+    if start.placed < start.wanted:
+        return "planned_growth", (("workers", start.workers),)
+    return "due_first", (("slack_s", one.slack_s), ("workers", start.workers))

@@ -25,7 +25,6 @@ from laxity_scheduler.qos.planned_preemption import preempt_as_planned
 from laxity_scheduler.qos.planned_waits import LOOK_AGAIN_S, find_kept_out, order_by_plan
 from laxity_scheduler.qos.preemption import carry_out, choose
 from laxity_scheduler.qos.start_widths import (
-    start_reasons,
     tries_with_claim,
     tries_without_claim,
     wake_for_unclaimed,
@@ -77,7 +76,7 @@ class Starts:
         if not self._reservations.roomy:
             claimed, waits = order_by_plan(self._context, claimed)
         tries = tries_with_claim(self._context, claimed)
-        for entry in self._start_in_order(claimed, tries, waits, [True] * len(claimed)):
+        for entry in self._start_in_order(claimed, tries, waits, [not wait for wait in waits]):
             self._hold_claimed(entry)
 
     def preempt_as_planned(self) -> None:
@@ -92,9 +91,8 @@ class Starts:
             tries_without_claim(self._context, others),
             find_kept_out(self._context, others, self._rest),
         )
-        for entry in self._start_in_order(
-            others, tries, out, [entry.job.preemptible for entry in others]
-        ):
+        together = [self._rest is None and entry.job.preemptible for entry in others]
+        for entry in self._start_in_order(others, tries, out, together):
             self._hold_unclaimed(entry)
 
     def _start_in_order(
@@ -134,8 +132,8 @@ class Starts:
             placed = self._place_held(ones[0], tries[0].tolist())
         started, widths = ones[: len(placed)], list(map(len, placed))
         if started:
-            reasons = start_reasons(context, started, widths, tries[: len(placed)])
-            starts = map(Start, started, widths, placed, reasons)
+            wanted = tries[np.arange(len(tries)), (tries > 0).argmax(axis=1)].tolist()
+            starts = map(Start, started, widths, placed, widths, wanted)
             context.starts.update(zip([job.id for job in jobs], starts, strict=False))
         if not claimed:
             for job, width in zip(jobs, widths, strict=False):

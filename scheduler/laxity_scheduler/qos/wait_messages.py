@@ -19,6 +19,7 @@ from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.order import never_starts
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.qos.context import DecisionContext
+from laxity_scheduler.qos.start_widths import start_reasons
 
 MOST_EXPECTED: Final = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS: Final = 5
@@ -27,9 +28,11 @@ Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for
 
 def say_starts(context: DecisionContext) -> None:
     """All that start, on the widths and nodes that they have in the end."""
-    starts = context.starts.values()
-    columns = zip(*((one.workers, one.nodes, one.reason) for one in starts), strict=True)
-    context.decisions += construct_many(Admit, context.starts, *columns) if starts else ()
+    starts = list(context.starts.values())
+    if starts:
+        columns = zip(*[(start.workers, start.nodes) for start in starts], strict=True)
+        reasons = start_reasons(context, starts)
+        context.decisions += construct_many(Admit, context.starts, *columns, reasons)
 
 
 def expect_starts(context: DecisionContext, queue: Sequence[Waiting]) -> dict[str, float]:

@@ -2,16 +2,18 @@
 
 A version of the registry is fetched once and kept in the service's folder, so that what decided can be
 decided again when MLflow is away. Its name is then `models:/NAME/VERSION`, whatever alias led to it:
-an alias is moved, and the journal says what decided.
+an alias is moved, and the journal says what decided. Beside it stands which version each alias named
+last, so that a service that starts while MLflow is away goes on with that one.
 """
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from laxity.durable_files import replace_file
 from laxity_scheduler.allocation.surplus import TEACHERS
 from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy
 
@@ -28,13 +30,15 @@ class ModelAwayError(RuntimeError):
 class LearnedModel:
     """A learned policy by its full name, with the digest of its weights and its teacher.
 
-    `refusal` says why it cannot be used, if it cannot.
+    `refusal` says why it cannot be used, if it cannot; `stale` why the registry could not be asked
+    whether its alias still names it, if it could not.
     """
 
     name: str
     digest: str = ""
     teacher: str = TEACHER
     refusal: str = ""
+    stale: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,28 @@ class LearnedModels:
         """
         address = model_address(name)
         if address:
-            address = self._with_version(address)
-            return read_file(address, self.fetch(address))
+            version = self._with_version(address)
+            model = read_file(version, self.fetch(version))
+            if version != address:
+                self._keep_alias(address, version)
+            return model
         page, _, file = name.partition(":")
         if page != LEARNED:
             return None
         return read_file(name, Path(file) if file else SHIPPED)
+
+    def read_kept(self, name: str, problem: str) -> LearnedModel | None:
+        """The version that an alias named last, while `problem` keeps MLflow from being asked.
+
+        None if none was fetched.
+        """
+        try:
+            version = self._alias_file(model_address(name)).read_text()
+            path = self._version_file(version)
+        except (OSError, UnicodeError):
+            return None
+        stale = f"it was {name} when MLflow last answered; {problem}"
+        return replace(read_file(version, path), stale=stale) if path.exists() else None
 
     def load(self, name: str) -> TrainedPolicy:
         """The weights of a learned policy. ValueError if there are none; ModelAwayError."""
@@ -76,7 +96,7 @@ class LearnedModels:
         from laxity_profiler.registry.mlflow_errors import MlflowAwayError
         from laxity_profiler.registry.registered_files import fetch_file
 
-        path = self.folder / f"{quote(address.removeprefix(SCHEME), safe='')}.npz"
+        path = self._version_file(address)
         if path.exists():
             return path
         try:
@@ -89,6 +109,18 @@ class LearnedModels:
         aside.replace(path)
         shutil.rmtree(fetched.parent, ignore_errors=True)
         return path
+
+    def _version_file(self, address: str) -> Path:
+        return self.folder / f"{quote(address.removeprefix(SCHEME), safe='')}.npz"
+
+    def _alias_file(self, address: str) -> Path:
+        """Holds the `models:/NAME/VERSION` that this alias named last."""
+        return self.folder / f"{quote(address.removeprefix(SCHEME), safe='')}.alias"
+
+    def _keep_alias(self, address: str, version: str) -> None:
+        file = self._alias_file(address)
+        if not file.exists() or file.read_text() != version:
+            replace_file(file, version)
 
     def _with_version(self, address: str) -> str:
         """`models:/NAME/VERSION` for what an alias names now."""

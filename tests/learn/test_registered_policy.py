@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,11 @@ import typer
 from typer.testing import CliRunner
 
 from laxity.cli.exit_codes import AWAY, CommandError
+from laxity.cli.render.top import policy_lines
 from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
 from laxity_scheduler.chains.train_command import register
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
-from laxity_scheduler.process.open_policies import AliasFollower, open_policy
+from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
@@ -85,6 +87,47 @@ def test_while_mlflow_is_away_the_version_that_decides_goes_on(tmp_path: Path) -
     policies.begin_cycle()
     store.close()
     assert policies.name == "models:/widths/1"
+
+
+def test_a_restart_while_mlflow_is_away_goes_on_with_the_version_that_the_alias_named_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True, teacher="drf"), slowdown=0.9)
+    add(tmp_path, save(tmp_path / "two.npz", lazy=False), slowdown=0.8)
+    here = Settings(home=tmp_path, policy=ADDRESS, shadow=ADDRESS)
+    store = Store.open(here.store_url)
+    open_policy(here, store)
+    move_alias(store_of(tmp_path), "widths", "champion", "1")
+    open_policy(here, store)  # now the alias names version 1, and 2 is kept as well
+    away = replace(here, tracking_uri="http://127.0.0.1:9")
+    with caplog.at_level(logging.WARNING):
+        policies, shadow = open_policy(away, store), open_shadow(away, store)
+        policies.begin_cycle()
+    assert (policies.name, policies.fallback) == ("models:/widths/1", "")
+    assert shadow is not None
+    assert shadow.name == "models:/widths/1"
+    told = policies.view()
+    assert str(told["stale"]).startswith(f"it was {ADDRESS} when MLflow last answered")
+    assert "does not answer" in caplog.text
+    (line,) = policy_lines({"learned": told})
+    assert "models:/widths/1 decides: it was" in line.plain
+    AliasFollower(here, policies, None).read()
+    policies.begin_cycle()
+    store.close()
+    assert (policies.name, policies.view()["stale"]) == ("models:/widths/1", "")
+
+
+def test_where_the_kept_weights_are_gone_the_teacher_decides(tmp_path: Path) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
+    here = Settings(home=tmp_path, policy=ADDRESS)
+    store = Store.open(here.store_url)
+    open_policy(here, store)
+    next((tmp_path / "policies").glob("*.npz")).unlink()
+    policies = open_policy(replace(here, tracking_uri="http://127.0.0.1:9"), store)
+    policies.begin_cycle()
+    store.close()
+    assert policies.name == "optimus"
+    assert "does not answer" in policies.fallback
 
 
 def test_a_version_that_is_no_policy_is_refused_with_the_reason_and_the_teacher_decides(

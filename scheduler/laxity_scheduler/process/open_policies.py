@@ -55,7 +55,7 @@ def open_policy(settings: Settings, store: Store) -> PolicyInForce:
     try:
         model = models.read(name)
     except ModelAwayError as error:
-        model = LearnedModel(name, refusal=str(error))
+        model = models.read_kept(name, str(error)) or LearnedModel(name, refusal=str(error))
     first = name if model is None else model.teacher
     in_force = PolicyInForce(first, finder(first), find_policy=finder, store=store)
     if model is not None:
@@ -69,9 +69,14 @@ def open_shadow(settings: Settings, store: Store) -> Shadow | None:
     if not name:
         return None
     models = models_of(settings)
-    decide = find_usable_policy(name, models)
-    model = models.read(name)
-    return Shadow(name if model is None else model.name, decide, store)
+    try:
+        model = models.read(name)
+    except ModelAwayError as error:
+        model = models.read_kept(name, str(error))
+        if model is not None:
+            LOG.warning("%s decides in shadow: %s", model.name, model.stale)
+    name = name if model is None else model.name
+    return Shadow(name, find_usable_policy(name, models), store)
 
 
 @dataclass(slots=True)

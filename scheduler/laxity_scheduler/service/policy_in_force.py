@@ -49,7 +49,10 @@ class PolicyInForce:
     def begin_cycle(self) -> None:
         """Adopt what was offered; StoreError leaves it for the next cycle."""
         model = self._next
-        if model is None or model == self.model:
+        if model is None or model is self.model:
+            return
+        if model == self.model:  # only whether MLflow could be asked may have changed
+            self.model = model
             return
         problem = model.refusal or self._read_fallback(model)
         before, self.model, self._guard, self.fallback = self.model, model, None, ""
@@ -58,6 +61,8 @@ class PolicyInForce:
             problem = self._let_model_decide(model)
         if problem:
             self._let_teacher_decide(problem)
+        elif model.stale:
+            LOG.warning("%s decides: %s", model.name, model.stale)
         elif before is not None:
             LOG.info("%s decides from now on, in place of %s", model.name, before.name)
 
@@ -85,6 +90,7 @@ class PolicyInForce:
             "learned": None if model is None else model.name,
             "teacher": None if model is None else model.teacher,
             "fallback": self.fallback,
+            "stale": "" if model is None else model.stale,
             "slots": comparison.slots,
             "reward": comparison.measured,
             "teacher_reward": comparison.teacher,

@@ -73,6 +73,8 @@ def policy_lines(answer: Mapping[str, Any]) -> list[Text]:
     learned, shadow = answer.get("learned") or {}, answer.get("shadow")
     if learned.get("fallback"):
         lines.append(Text(f"{learned['learned']} does not decide: {learned['fallback']}"))
+    elif learned.get("stale"):
+        lines.append(Text(f"{learned['learned']} decides: {learned['stale']}"))
     if shadow:
         text = f"shadow {shadow['policy']} differs in {shadow['differing']} of {count_noun(shadow['cycles'], 'cycle')}"
         if shadow["decided_trained"]:

@@ -15,14 +15,16 @@ from laxity_scheduler.chains.features import WINDOW, Windows
 from laxity_scheduler.chains.model_file import Provisioner
 from laxity_scheduler.chains.provisioning import Prices
 from laxity_scheduler.chains.snapshot_loop import COLUMNS
-from laxity_scheduler.slurm.chain_folder import open_chain
-from laxity_scheduler.slurm.chain_loop import ChainLoop, ChainOptions
+from laxity_scheduler.following.chain_folder import open_chain
+from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions
+from laxity_scheduler.following.learned_timing import LearnedTiming
+from laxity_scheduler.following.link_queue import QueueRow
+from laxity_scheduler.following.queue_snapshot import SuccessorShape, snapshot_queue
 from laxity_scheduler.slurm.commands import register
-from laxity_scheduler.slurm.learned_timing import LearnedTiming
-from laxity_scheduler.slurm.queue_snapshot import SuccessorShape, snapshot_queue
+from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.script_shape import read_shape
 from laxity_scheduler.slurm.slurm_client import SlurmClient
-from laxity_scheduler.slurm.slurm_tables import QueueRow
+from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from tests.support.slurm import WHY_NOT, SlurmCluster, until
 
 NOW_AT = 6_000.0
@@ -139,9 +141,10 @@ def test_a_model_decides_once_there_is_a_day_of_snapshots(
         model, folder = OneNumber(difference_h), tmp_path / "chain"
         script = tmp_path / "train.sbatch"
         script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nsleep 50\n")
-        state = open_chain(script, folder)
+        state = open_chain(script, folder, read_directives)
         client = SlurmClient()
-        before = ChainLoop(state, folder, client, ChainOptions("reactive", 600.0), print)
+        queue = SlurmQueue(client, state, folder)
+        before = ChainLoop(state, folder, queue, ChainOptions("reactive", 600.0), print)
 
         def link_runs() -> bool:
             before.step()
@@ -150,7 +153,7 @@ def test_a_model_decides_once_there_is_a_day_of_snapshots(
         until(link_runs, "the first link runs")
         write_a_day(folder, client.controller_at())
         options = ChainOptions("reactive", 0.05, learned=learned(model))
-        loop = ChainLoop(state, folder, client, options, print)
+        loop = ChainLoop(state, folder, queue, options, print)
 
         def has_decided() -> bool:
             loop.step()

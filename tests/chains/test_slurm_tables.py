@@ -3,12 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.slurm.chain_state import ChainState, LinkRecord, load_chain, save_chain
+from laxity_scheduler.following.chain_state import ChainState, LinkRecord, load_chain, save_chain
+from laxity_scheduler.following.link_queue import QueueRow
+from laxity_scheduler.following.queue_watch import QueueFacts
+from laxity_scheduler.following.successor_timing import should_submit_successor
 from laxity_scheduler.slurm.link_outcome import outcome_of_lost, outcome_of_row
 from laxity_scheduler.slurm.link_script import read_directives
-from laxity_scheduler.slurm.queue_watch import QueueFacts
 from laxity_scheduler.slurm.slurm_tables import (
-    QueueRow,
     is_away,
     parse_controller_time,
     parse_exit_code,
@@ -21,7 +22,6 @@ from laxity_scheduler.slurm.slurm_tables import (
     parse_time,
     slurm_words,
 )
-from laxity_scheduler.slurm.successor_timing import should_submit_successor
 
 SQUEUE_22_05 = """\
 3|CANCELLED|1795659398|1795659398|1795659398|1:00|1||a.sh

@@ -13,9 +13,9 @@ from laxity.cli.job_names import completing
 from laxity_scheduler.chains.commands import PricesOption
 
 if TYPE_CHECKING:
-    from laxity_scheduler.slurm.chain_loop import ChainOptions
-    from laxity_scheduler.slurm.chain_state import ChainState
-    from laxity_scheduler.slurm.learned_timing import LearnedTiming
+    from laxity_scheduler.following.chain_loop import ChainOptions
+    from laxity_scheduler.following.chain_state import ChainState
+    from laxity_scheduler.following.learned_timing import LearnedTiming
 
 METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
 SHOWN_EVENTS: Final = 10
@@ -79,7 +79,7 @@ def chain(
 
 def chain_in(folder: Path) -> "ChainState":
     """ValueError if no chain was begun in this folder."""
-    from laxity_scheduler.slurm.chain_state import load_chain
+    from laxity_scheduler.following.chain_state import load_chain
 
     state = load_chain(folder)
     if state is None:
@@ -90,7 +90,7 @@ def chain_in(folder: Path) -> "ChainState":
 def chain_options(method: str, links: int, wall_limit: str, interval: str) -> "ChainOptions":
     """ValueError says which option is wrong."""
     from laxity_scheduler.chains.commands import duration_s
-    from laxity_scheduler.slurm.chain_loop import ChainOptions
+    from laxity_scheduler.following.chain_loop import ChainOptions
 
     if method not in METHOD_NAMES:
         raise ValueError(f"unknown method {method!r}: one of {', '.join(METHOD_NAMES)}")
@@ -107,7 +107,7 @@ def learned_timing(model: Path | None, prices: str, interval_s: float) -> "Learn
     from laxity_scheduler.chains.features import EVERY_S
     from laxity_scheduler.chains.model_file import load_provisioner
     from laxity_scheduler.chains.provisioning import Prices
-    from laxity_scheduler.slurm.learned_timing import LearnedTiming
+    from laxity_scheduler.following.learned_timing import LearnedTiming
 
     if model is None:
         return None
@@ -134,18 +134,20 @@ def check_pair(script: Path, options: "ChainOptions") -> None:
 
 def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainState":
     """Follow the chain to its end. ValueError for what the user can mend."""
-    from laxity_scheduler.slurm.chain_folder import hold_chain, open_chain
-    from laxity_scheduler.slurm.chain_loop import ChainLoop
+    from laxity_scheduler.following.chain_folder import hold_chain, open_chain
+    from laxity_scheduler.following.chain_loop import ChainLoop
+    from laxity_scheduler.slurm.link_script import read_directives
     from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
+    from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 
     if shutil.which("sbatch") is None:
         raise ValueError("no program sbatch here: run this on a login node of the Slurm cluster")
     folder.mkdir(parents=True, exist_ok=True)
     with hold_chain(folder) as descriptor:
-        state = open_chain(script, folder)
-        loop = ChainLoop(
-            state, folder, SlurmClient(descriptor, state.submit_dir), options, typer.echo
-        )
+        state = open_chain(script, folder, read_directives)
+        client = SlurmClient(descriptor, state.submit_dir)
+        queue = SlurmQueue(client, state, folder, options.limit_min)
+        loop = ChainLoop(state, folder, queue, options, typer.echo)
         try:
             loop.run()
         except SlurmError as error:
@@ -169,7 +171,7 @@ def show(state: "ChainState") -> None:
 
 def end_words(state: "ChainState") -> int:
     """Say how the chain ended, and the exit code for that."""
-    from laxity_scheduler.slurm.chain_state import CAPPED, DONE
+    from laxity_scheduler.following.chain_state import CAPPED, DONE
 
     code = {DONE: OK, CAPPED: UNFINISHED}.get(state.ended, FAILED)
     typer.echo(f"chain {state.chain_id} {state.ended}: {state.reason}", err=code == FAILED)

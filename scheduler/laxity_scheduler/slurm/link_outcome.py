@@ -1,20 +1,7 @@
 """What the end of a link means for its chain."""
 
-from dataclasses import dataclass
-from typing import Literal
-
-from laxity_scheduler.slurm.link_script import GOES_ON, SIGNALLED
-from laxity_scheduler.slurm.slurm_tables import QueueRow
-
-Meaning = Literal["goes on", "cancelled", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class LinkOutcome:
-    """`cancelled`: it never started, and somebody took it out of the queue."""
-
-    meaning: Meaning
-    words: str
+from laxity_scheduler.following.link_queue import LinkOutcome, QueueRow
+from laxity_scheduler.following.link_wrapper import GOES_ON, SIGNALLED
 
 
 def outcome_of_row(row: QueueRow, exit_code: int | None) -> LinkOutcome:

@@ -1,9 +1,4 @@
-"""The batch script of one link: the user's directives, the chain's lock, then the user's script.
-
-Slurm starts predecessor and successor whenever there is room. The lock on the shared file system
-lets one of them train. A lock is let go when its process ends, however that happens, so a killed
-link never blocks the next.
-"""
+"""The batch script of one link: the user's directives, the chain's lock, then the user's script."""
 
 import fcntl
 import re
@@ -13,51 +8,21 @@ from typing import Final
 
 from laxity import names
 from laxity.durable_files import replace_file
-from laxity.worker.chain_link import EXIT_UNFINISHED, TRAINED
-from laxity_scheduler.slurm.chain_state import ChainState, LinkRecord
+from laxity_scheduler.following.chain_state import ChainState, LinkRecord
+from laxity_scheduler.following.link_wrapper import link_body
 
-GOES_ON: Final = (0, EXIT_UNFINISHED)  # exit codes after which the chain goes on
-SIGNALLED: Final = 128  # from here on a shell's exit code is a signal
 _ARRAY: Final = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--array\b|-a\b|hetjob\b|packjob\b)")
 
-_BODY: Final = """
-# Written by laxity chain. One link of a chain trains at a time: the one that holds the lock.
+_SETUP: Final = """
 folder={folder}
 link={link}
-export LAXITY_CHAIN_ID={chain_id} {link_name}=$link {folder_name}="$folder"
-note() {{ printf '%s\\n' "$2" >"$folder/links/.$1" && mv "$folder/links/.$1" "$folder/links/$1"; }}
-exec 9>>"$folder/lock" && flock 9 || {{ echo "laxity chain: no lock on $folder/lock" >&2; exit 1; }}
-[ ! -e "$folder/done" ] || exit 0
-if read -r before _ 2>/dev/null <"$folder/links/$((link - 1)).exit"; then
-  case $before in
-    {goes_on}) ;;
-    *) [ "$before" -gt {signalled} ] || {{ echo "laxity chain: the link before failed" >&2; exit 1; }} ;;
-  esac
-fi
-if read -r ran 2>/dev/null <"$folder/links/$link.started" && [ "$ran" != "$SLURM_JOB_ID" ]; then
-  echo "laxity chain: link $link already ran as job $ran" >&2
-  exit 0
-fi
-note "$link.started" "$SLURM_JOB_ID"
+job=$SLURM_JOB_ID
+index=0
+export LAXITY_CHAIN_ID={chain_id}
+"""
+_ENDS_AT: Final = f"""
 ends_at=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null)
-case $ends_at in '' | *[!0-9]*) ;; *) export {ends_at_name}="$ends_at" ;; esac
-"$folder/script" <&0 &
-child=$!
-for signal in HUP INT QUIT USR1 USR2 TERM; do
-  trap "interrupted=1; kill -s $signal $child 2>/dev/null" "$signal"
-done
-while interrupted=; wait "$child"; code=$?; [ -n "$interrupted" ] && kill -0 "$child" 2>/dev/null; do
-  :
-done
-if [ -n "$interrupted" ]; then
-  signalled=$code
-  wait "$child"
-  code=$?
-  case $code in -1 | 127) code=$signalled ;; esac # bash has forgotten it already
-fi
-[ "$code" -ne 0 ] || [ ! -e "$folder/{trained}" ] || touch "$folder/done"
-note "$link.exit" "$code $SLURM_JOB_ID"
-exit "$code"
+case $ends_at in '' | *[!0-9]*) ;; *) export {names.ENV_ENDS_AT}="$ends_at" ;; esac
 """
 
 
@@ -84,19 +49,12 @@ def read_directives(script: str) -> list[str]:
 def write_link_script(state: ChainState, link: LinkRecord, folder: Path) -> Path:
     """The script to submit for this link. The user's own is `script` in the same folder."""
     user_script = (folder / "script").read_text(encoding="utf-8")
-    body = _BODY.format(
-        folder=shlex.quote(str(folder)),
-        link=link.seq,
-        chain_id=shlex.quote(state.chain_id),
-        goes_on="|".join(str(code) for code in GOES_ON),
-        signalled=SIGNALLED,
-        trained=TRAINED,
-        link_name=names.ENV_CHAIN_LINK,
-        folder_name=names.ENV_CHAIN_FOLDER,
-        ends_at_name=names.ENV_ENDS_AT,
+    setup = _SETUP.format(
+        folder=shlex.quote(str(folder)), link=link.seq, chain_id=shlex.quote(state.chain_id)
     )
+    body = link_body(setup=setup, ends_at=_ENDS_AT, command='"$folder/script"')
     path = folder / "links" / f"{link.seq}.sh"
-    replace_file(path, "\n".join(["#!/bin/bash", *read_directives(user_script), body.lstrip()]))
+    replace_file(path, "\n".join(["#!/bin/bash", *read_directives(user_script), body]))
     return path
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from laxity_scheduler.following.link_queue import QueueAwayError, QueueError, QueueRow
 from laxity_scheduler.slurm.slurm_tables import (
     SACCT_FIELDS,
     SQUEUE_FORMAT,
-    QueueRow,
     is_away,
     parse_controller_time,
     parse_job_exit_code,
@@ -23,11 +23,11 @@ from laxity_scheduler.slurm.slurm_tables import (
 PATIENCE_S: Final = 120.0  # Slurm's own messages time out after at most 100 s
 
 
-class SlurmError(RuntimeError):
+class SlurmError(QueueError):
     """What a command of Slurm said when it failed."""
 
 
-class SlurmAwayError(SlurmError):
+class SlurmAwayError(SlurmError, QueueAwayError):
     """The controller does not answer: nothing is known, ask again later."""
 
 

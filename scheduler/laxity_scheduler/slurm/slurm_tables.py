@@ -7,31 +7,17 @@ times without a zone, which are read in this machine's zone.
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
+
+from laxity_scheduler.following.link_queue import ENDED, QueueRow
 
 SQUEUE_FORMAT: Final = "%i|%T|%V|%S|%e|%l|%D|%N|%j"
 SACCT_FIELDS: Final = (
     "JobIDRaw,State,Submit,Start,End,TimelimitRaw,NNodes,NodeList,ExitCode,JobName"
 )
 COLUMNS: Final = 9
-ENDED: Final = frozenset(
-    {
-        "BOOT_FAIL",
-        "CANCELLED",
-        "COMPLETED",
-        "DEADLINE",
-        "FAILED",
-        "LAUNCH_FAILED",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-        "PREEMPTED",
-        "RECONFIG_FAIL",
-        "REVOKED",
-        "TIMEOUT",
-    }
-)
 NOWHERE: Final = ("", "(null)", "None assigned", "None", "N/A")
 _LIMIT: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _TEST_ONLY: Final = re.compile(r"Job \S+ to start at (\S+)")
@@ -40,33 +26,6 @@ _AWAY: Final = re.compile(
     "|connect failure|standby mode|unable to connect|transport endpoint|unexpected message",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """One job as Slurm tells it. A job that waits has no start, whatever Slurm plans for it.
-
-    `exit_code` is None where the command does not tell it; a job that a signal ended has 128 plus
-    its number.
-    """
-
-    job_id: str
-    state: str
-    name: str
-    submitted_at: float | None
-    started_at: float | None
-    ended_at: float | None
-    time_limit_s: float
-    nodes: int
-    exit_code: int | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        return self.state in ENDED
-
-    @property
-    def has_started(self) -> bool:
-        return self.started_at is not None
 
 
 def parse_squeue(text: str) -> list[QueueRow]:

@@ -1,8 +1,8 @@
 """The loop of `laxity chain`: follow the links in the queue, decide, submit.
 
-All that counts is in the chain's folder and in Slurm's queue, so the loop may be killed at any
-instant and started again. Before a link is submitted the queue is asked for it by its job name.
-Durations are counted by a monotonic clock; instants are the controller's.
+All that counts is in the chain's folder and in the queue, so the loop may be killed at any
+instant and started again. Before a link is submitted the queue is asked for its job.
+Durations are counted by a monotonic clock; instants are the queue's.
 """
 
 import math
@@ -14,20 +14,18 @@ from typing import Final
 
 from laxity.backoff import Backoff
 from laxity_scheduler.chains.features import WINDOW
-from laxity_scheduler.slurm import chain_state
-from laxity_scheduler.slurm.chain_state import ChainEvent, ChainState, LinkRecord, save_chain
-from laxity_scheduler.slurm.learned_timing import LearnedTiming
-from laxity_scheduler.slurm.link_outcome import LinkOutcome, outcome_of_lost, outcome_of_row
-from laxity_scheduler.slurm.link_script import (
-    holds_lock,
-    read_exit_code,
-    read_started_job,
-    write_link_script,
+from laxity_scheduler.following import chain_state
+from laxity_scheduler.following.chain_state import ChainEvent, ChainState, LinkRecord, save_chain
+from laxity_scheduler.following.learned_timing import LearnedTiming
+from laxity_scheduler.following.link_queue import (
+    LinkOutcome,
+    LinkQueue,
+    QueueAwayError,
+    QueueError,
+    QueueRow,
 )
-from laxity_scheduler.slurm.queue_watch import QueueWatch, load_snapshots
-from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
-from laxity_scheduler.slurm.slurm_tables import QueueRow
-from laxity_scheduler.slurm.successor_timing import should_submit_successor
+from laxity_scheduler.following.queue_watch import QueueWatch, load_snapshots
+from laxity_scheduler.following.successor_timing import should_submit_successor
 
 POLL_S: Final = 30.0  # at most, between two looks at the links
 MOST_JOBS: Final = 2  # for one link: the first, and one more if it was cancelled in the queue
@@ -60,13 +58,13 @@ class ChainLoop:
         self,
         state: ChainState,
         folder: Path,
-        client: SlurmClient,
+        queue: LinkQueue,
         options: ChainOptions,
         say: Callable[[str], None],
     ) -> None:
         self.state = state
-        self._folder, self._client, self._options, self._say = folder, client, options, say
-        self._watch = QueueWatch(client, folder)
+        self._folder, self._queue, self._options, self._say = folder, queue, options, say
+        self._watch = QueueWatch(queue, folder)
         if options.learned:
             options.learned.snapshots = load_snapshots(folder)[-WINDOW:]
         self._backoff = Backoff(min(options.interval_s, POLL_S), longest_s=600.0)
@@ -74,14 +72,14 @@ class ChainLoop:
         self._last_trouble = ""
 
     def run(self) -> None:
-        """Until the chain has ended. SlurmError if the first link is refused."""
+        """Until the chain has ended. QueueError if the first link is refused."""
         failures = 0
         while not self.state.ended:
             try:
                 self.step()
                 failures, self._last_trouble = 0, ""
-            except SlurmError as error:
-                if not self._has_begun and not isinstance(error, SlurmAwayError):
+            except QueueError as error:
+                if not self._has_begun and not isinstance(error, QueueAwayError):
                     raise
                 failures += 1
                 self._complain(str(error))
@@ -97,14 +95,14 @@ class ChainLoop:
         return bool(self.state.links and self.state.links[0].job_id)
 
     def step(self) -> None:
-        """Look once, and do what follows. SlurmError leaves the state as it was before."""
-        done = (self._folder / "done").exists()
+        """Look once, and do what follows. QueueError leaves the state as it was before."""
+        done = self._queue.is_complete()
         for link in self.state.active:
             self._follow(link, done=done)
             if self.state.ended:
                 return
         active = self.state.active
-        if done or (self._folder / "done").exists():  # written since, by a link that has ended now
+        if done or self._queue.is_complete():  # since, by a link that has ended now
             self._complete(active)
         elif not active:
             self._go_on()
@@ -118,13 +116,13 @@ class ChainLoop:
         return 0 < self._options.most_links <= len(pending)
 
     def _complete(self, active: list[LinkRecord]) -> None:
-        """The file `done` is there: a link that trains ends by itself, the others are not needed."""
+        """The training is done: a link that trains ends by itself, the others are not needed."""
         needless = active[1:] if active and active[0].started_at is not None else active
-        self._client.cancel(link.job_id for link in needless)
+        self._queue.cancel(link.job_id for link in needless)
         for link in needless:
             self._end_link(link, "cancelled: the chain is complete")
         if not self.state.active:
-            self._end(chain_state.DONE, "the training wrote the file done")
+            self._end(chain_state.DONE, "the training is done")
 
     def _go_on(self) -> None:
         """No link waits or runs."""
@@ -152,7 +150,7 @@ class ChainLoop:
         """Look at the queue, decide, and write both down; `nothing` is why there is no decision."""
         self._decides_at = time.monotonic() + self._options.interval_s
         method, learned = self._options.method, self._options.learned
-        planned_at = self._ask_planned_start() if method == "slurm_estimate" else None
+        planned_at = self._queue.planned_start() if method == "slurm_estimate" else None
         facts = self._watch.look(planned_at, learned.shape if learned else None)
         if learned:
             learned.note(facts)
@@ -166,29 +164,15 @@ class ChainLoop:
         self._watch.record(facts, link.seq, submits=submits, reason=reason)
         return submits, reason
 
-    def _ask_planned_start(self) -> float | None:
-        """None if Slurm would refuse the script: submitting it then says why."""
-        try:
-            return self._client.ask_planned_start(self._folder / "script", *self._sbatch_options())
-        except SlurmAwayError:
-            raise
-        except SlurmError:
-            return None
-
-    def _sbatch_options(self) -> tuple[str, ...]:
-        minutes = self._options.limit_min
-        return (f"--time={minutes}",) if minutes else ()
-
     def _submit(self, reason: str) -> None:
         """Submit the next link, unless the queue or the folder shows that this was done before."""
         link = self.state.next_link()
         save_chain(self.state, self._folder)
-        name = self.state.job_name(link)
         job_id = self._job_of(link)
         if job_id:
             reason = "it was submitted before"
         else:
-            job_id = self._sbatch(link, name)
+            job_id = self._try_submit(link)
         if not job_id:
             return
         link.job_id, link.refusals = job_id, 0
@@ -198,24 +182,23 @@ class ChainLoop:
 
     def _job_of(self, link: LinkRecord) -> str:
         """The job that was already submitted for this link, empty if there is none."""
-        rows = self._client.jobs_of_name(self.state.job_name(link))
-        job_ids = [row.job_id for row in rows] or [read_started_job(self._folder, link)]
+        rows = self._queue.jobs_of(link)
+        job_ids = [row.job_id for row in rows] or [self._queue.started_job(link)]
         return next((job_id for job_id in job_ids if job_id not in link.lost_ids), "")
 
-    def _sbatch(self, link: LinkRecord, name: str) -> str:
-        script = write_link_script(self.state, link, self._folder)
-        options = (f"--job-name={name}", f"--comment={name}", *self._sbatch_options())
+    def _try_submit(self, link: LinkRecord) -> str:
+        """The job's id; empty where the queue refused it."""
         try:
-            return self._client.submit(script, *options)
-        except SlurmAwayError:
+            return self._queue.submit(link)
+        except QueueAwayError:
             raise
-        except SlurmError as error:
+        except QueueError as error:
             self._refuse(link, str(error))
             return ""
 
     def _refuse(self, link: LinkRecord, words: str) -> None:
         if link.seq == 1 and not link.lost_ids:
-            raise SlurmError(words)
+            raise QueueError(words)
         link.refusals += 1
         if not self.state.active and link.refusals >= MOST_REFUSALS:
             self._end(chain_state.FAILED, f"link {link.seq} was refused: {words}")
@@ -224,19 +207,19 @@ class ChainLoop:
         self._tell(link, f"refused, to be tried again: {words}")
 
     def _follow(self, link: LinkRecord, *, done: bool) -> None:
-        """Bring one link up to what Slurm tells of its job."""
-        rows = self._client.jobs_of_name(self.state.job_name(link))
-        self._client.cancel(
+        """Bring one link up to what the queue tells of its job."""
+        rows = self._queue.jobs_of(link)
+        self._queue.cancel(
             row.job_id for row in rows if row.job_id != link.job_id and not row.has_ended
         )
         row = next((row for row in rows if row.job_id == link.job_id), None)
-        row = row or self._ask_accounting(link)
+        row = row or self._queue.ended_row(link)
         if row is not None and not row.has_ended:
             self._note_row(link, row)
             return
-        if row is None and holds_lock(self._folder, link):
+        if row is None and self._queue.trains(link):
             return  # a controller that crashed has lost the job; it trains all the same
-        outcome = self._outcome(link, row)
+        outcome = self._queue.outcome(link, row)
         if row is not None:
             self._note_row(link, row)
         if outcome.meaning == "goes on" or done:
@@ -245,27 +228,6 @@ class ChainLoop:
             self._submit_again(link, outcome)
         else:
             self._fail(link, outcome.words)
-
-    def _ask_accounting(self, link: LinkRecord) -> QueueRow | None:
-        try:
-            rows = self._client.ask_accounting("-j", link.job_id)
-        except SlurmAwayError:
-            raise
-        except SlurmError:
-            return None
-        return next((row for row in rows if row.job_id == link.job_id), None)
-
-    def _outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
-        exit_code = read_exit_code(self._folder, link)
-        if row is None:
-            has_started = (
-                read_started_job(self._folder, link) == link.job_id or link.started_at is not None
-            )
-            return outcome_of_lost(exit_code, has_started=has_started)
-        slurm_code = row.exit_code
-        if slurm_code is None and row.state == "FAILED":
-            slurm_code = self._client.exit_code(row.job_id)
-        return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
 
     def _note_row(self, link: LinkRecord, row: QueueRow) -> None:
         if self._options.learned:
@@ -296,7 +258,7 @@ class ChainLoop:
 
     def _fail(self, link: LinkRecord, words: str) -> None:
         others = [other for other in self.state.active if other.seq > link.seq]
-        self._client.cancel(other.job_id for other in others)
+        self._queue.cancel(other.job_id for other in others)
         for other in others:
             self._end_link(other, "cancelled: the link before failed")
         link.outcome = words

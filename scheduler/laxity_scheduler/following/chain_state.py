@@ -8,16 +8,16 @@ from typing import Any, Final
 from laxity.durable_files import replace_file
 
 VERSION: Final = 1
-DONE: Final = "complete"  # the script wrote the file `done`
+DONE: Final = "complete"  # the training is done
 CAPPED: Final = "capped"  # as many links as --links allows have ended
 FAILED: Final = "failed"
 
 
 @dataclass(slots=True)
 class LinkRecord:
-    """One place in the chain. Instants are Slurm's own, in POSIX seconds.
+    """One place in the chain. Instants are the queue's own, in POSIX seconds.
 
-    `tries` counts the jobs that were submitted for it, `refusals` the submissions that sbatch
+    `tries` counts the jobs that were submitted for it, `refusals` the submissions that were
     refused. `outcome` is empty until the link has ended.
     """
 
@@ -63,7 +63,7 @@ class ChainState:
         return f"laxity-chain:{self.chain_id}:{link.seq}"
 
     def next_link(self) -> LinkRecord:
-        """The link to submit: one that sbatch refused or that was cancelled, else a new one."""
+        """The link to submit: one that was refused or that was cancelled, else a new one."""
         if not self.links or self.links[-1].job_id:
             self.links.append(LinkRecord(len(self.links) + 1))
         return self.links[-1]

@@ -5,18 +5,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from laxity.durable_files import append_to_file
 from laxity_scheduler.chains.baselines import recent_mean_s
 from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS
-from laxity_scheduler.slurm.queue_snapshot import SuccessorShape, snapshot_queue
-from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
-from laxity_scheduler.slurm.slurm_tables import QueueRow
-
-ACCOUNTED: Final = ("-a", "-S", "now-1days")
+from laxity_scheduler.following.link_queue import ClusterQueue, QueueRow
+from laxity_scheduler.following.queue_snapshot import SuccessorShape, snapshot_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +39,8 @@ class QueueFacts:
 class QueueWatch:
     """Looks at the queue, and remembers the waits of jobs that were seen running."""
 
-    def __init__(self, client: SlurmClient, folder: Path) -> None:
-        self._client = client
+    def __init__(self, queue: ClusterQueue, folder: Path) -> None:
+        self._queue = queue
         self._path = folder / "queue.jsonl"
         self._starts: dict[str, tuple[float, float]] = _load_starts(self._path)
         self._new: dict[str, tuple[float, float]] = {}
@@ -51,8 +48,8 @@ class QueueWatch:
     def look(
         self, planned_at: float | None = None, shape: SuccessorShape | None = None
     ) -> QueueFacts:
-        """SlurmError if the queue does not answer."""
-        now_at, rows = self._client.controller_at(), self._client.queue()
+        """QueueError if the queue does not answer."""
+        now_at, rows = self._queue.clock_at(), self._queue.rows()
         fresh = {row.job_id: start for row in rows if (start := _start(row))}
         self._new |= {
             job_id: start for job_id, start in fresh.items() if job_id not in self._starts
@@ -83,16 +80,13 @@ class QueueWatch:
         self._new = {}
 
     def _mean_wait(self, at: float) -> tuple[float | None, str]:
-        try:
-            rows = self._client.ask_accounting(*ACCOUNTED)
-        except SlurmError:
-            rows = []
+        rows, recorder = self._queue.past_rows()
         accounted = [start for row in rows if (start := _start(row))]
         starts = sorted(accounted or self._starts.values())
         if not starts:
             return None, ""
         started_at, wait_s = np.array(starts, dtype=np.float64).T
-        return recent_mean_s(started_at, wait_s, at), "sacct" if accounted else "squeue"
+        return recent_mean_s(started_at, wait_s, at), recorder if accounted else "seen running"
 
 
 def _start(row: QueueRow) -> tuple[float, float] | None:

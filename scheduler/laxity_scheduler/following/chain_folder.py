@@ -1,4 +1,4 @@
-"""The folder of a chain: the user's script, the lock of the links, and who follows the chain.
+"""The folder of a chain: the user's script or manifest, and who follows the chain.
 
 One process follows a chain. It holds `provisioner.lock`, and so does each sbatch that it starts: a
 second one cannot ask the queue while a submission of the first is still under way.
@@ -8,28 +8,28 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from laxity.durable_files import replace_file
-from laxity_scheduler.slurm.chain_state import ChainState, load_chain, save_chain
-from laxity_scheduler.slurm.link_script import read_directives
+from laxity_scheduler.following.chain_state import ChainState, load_chain, save_chain
 
 PATIENCE_S: Final = 10.0  # for an sbatch that outlived a killed process
 LOOK_S: Final = 0.1
 
 
-def open_chain(script: Path, folder: Path) -> ChainState:
+def open_chain(script: Path, folder: Path, check: Callable[[str], object]) -> ChainState:
     """The chain of this folder, begun if there is none.
 
-    ValueError if the script cannot be a link, or the chain was begun with another one.
+    ValueError if the script cannot be a link (`check` says why), or the chain was begun with another
+    one.
     """
     try:
         content = script.read_bytes()
         text = content.decode()
-        read_directives(text)
+        check(text)
     except OSError as error:
         raise ValueError(f"{script}: {error.strerror}") from error
     except ValueError as error:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from laxity.durations import format_duration
-from laxity_scheduler.slurm.queue_watch import QueueFacts
+from laxity_scheduler.following.queue_watch import QueueFacts
 
 METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
 

@@ -24,8 +24,8 @@ from laxity_scheduler.chains.cluster_loop import (
     RuleNumbers,
 )
 from laxity_scheduler.chains.snapshot_loop import take_snapshot
+from laxity_scheduler.following.link_queue import QueueRow
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.slurm.slurm_tables import QueueRow
 
 LONGEST_S: Final = 14 * 86_400.0  # a job without a time limit counts as one of two weeks
 

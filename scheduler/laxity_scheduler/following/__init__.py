@@ -1,0 +1,1 @@
+"""Following a chain of links in somebody's queue, whichever it is."""

@@ -1,0 +1,90 @@
+"""A chain's queue where the cluster is a Slurm: its commands, and the notes in the chain's folder."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from laxity_scheduler.following.chain_state import ChainState, LinkRecord
+from laxity_scheduler.following.link_queue import LinkOutcome, QueueRow
+from laxity_scheduler.slurm.link_outcome import outcome_of_lost, outcome_of_row
+from laxity_scheduler.slurm.link_script import (
+    holds_lock,
+    read_exit_code,
+    read_started_job,
+    write_link_script,
+)
+from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
+
+A_DAY: Final = ("-a", "-S", "now-1days")
+
+
+class SlurmQueue:
+    """A LinkQueue. `limit_min` 0 leaves the time limit to the script."""
+
+    def __init__(
+        self, client: SlurmClient, state: ChainState, folder: Path, limit_min: int = 0
+    ) -> None:
+        self._client, self._state, self._folder = client, state, folder
+        self._options = (f"--time={limit_min}",) if limit_min else ()
+
+    def clock_at(self) -> float:
+        return self._client.controller_at()
+
+    def rows(self) -> list[QueueRow]:
+        return self._client.queue()
+
+    def past_rows(self) -> tuple[list[QueueRow], str]:
+        try:
+            return self._client.ask_accounting(*A_DAY), "sacct"
+        except SlurmError:
+            return [], ""
+
+    def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
+        return self._client.jobs_of_name(self._state.job_name(link))
+
+    def ended_row(self, link: LinkRecord) -> QueueRow | None:
+        try:
+            rows = self._client.ask_accounting("-j", link.job_id)
+        except SlurmAwayError:
+            raise
+        except SlurmError:
+            return None
+        return next((row for row in rows if row.job_id == link.job_id), None)
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        exit_code = read_exit_code(self._folder, link)
+        if row is None:
+            has_started = self.started_job(link) == link.job_id or link.started_at is not None
+            return outcome_of_lost(exit_code, has_started=has_started)
+        slurm_code = row.exit_code
+        if slurm_code is None and row.state == "FAILED":
+            slurm_code = self._client.exit_code(row.job_id)
+        return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
+
+    def started_job(self, link: LinkRecord) -> str:
+        return read_started_job(self._folder, link)
+
+    def trains(self, link: LinkRecord) -> bool:
+        return holds_lock(self._folder, link)
+
+    def is_complete(self) -> bool:
+        return (self._folder / "done").exists()
+
+    def submit(self, link: LinkRecord) -> str:
+        name = self._state.job_name(link)
+        script = write_link_script(self._state, link, self._folder)
+        return self._client.submit(
+            script, f"--job-name={name}", f"--comment={name}", *self._options
+        )
+
+    def planned_start(self) -> float | None:
+        """None if Slurm would refuse the script: submitting it then says why."""
+        try:
+            return self._client.ask_planned_start(self._folder / "script", *self._options)
+        except SlurmAwayError:
+            raise
+        except SlurmError:
+            return None
+
+    def cancel(self, job_ids: Iterable[str]) -> None:
+        self._client.cancel(job_ids)

@@ -20,6 +20,7 @@ class DecidedCycle:
     plan: Plan
     predictor: Predictor
     decide: Policy
+    policy: str = ""  # its name, where that is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Learning from the journal of a live service: what is imitated, what is held out, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,12 @@ from laxity_scheduler.policy_training.journal_choices import (
     JournalSource,
     collect_journal,
     measure_net,
+    read_curves,
 )
 from laxity_scheduler.policy_training.teacher_samples import Choice
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.tables import FallbackRow
 from tests.learn.test_policy_in_force import save
 from tests.learn.test_training import run_command
 from tests.support import journal
@@ -94,11 +97,9 @@ def test_a_net_that_decided_itself_is_right_and_gains_nothing_on_cycles_held_out
 ) -> None:
     lazy = save(tmp_path / "lazy.npz", lazy=True)
     source = decided_by(f"learned:{lazy}", tmp_path)
-    first, cut = source.split()
-    same = measure_net(source.models.load(f"learned:{lazy}").net, source, cut, seed=1)
-    shipped = measure_net(source.models.load("learned").net, source, cut, seed=1)
+    same = measure_net(source.models.load(f"learned:{lazy}").net, source, seed=1)
+    shipped = measure_net(source.models.load("learned").net, source, seed=1)
     source.store.close()
-    assert first < cut
     assert (same.right, same.totals.differing) == (1.0, 0)
     assert same.totals.gain == pytest.approx(0.0)
     assert shipped.totals.gain > 0.1
@@ -112,13 +113,35 @@ def test_a_net_learns_from_a_journal_to_decide_as_what_decided_in_it(tmp_path: P
 
     source = decided_by("optimus", tmp_path)
     start = source.models.load(f"learned:{save(tmp_path / 'lazy.npz', lazy=True)}").net
-    before = measure_net(start, source, source.split()[1], seed=1)
+    before = measure_net(start, source, seed=1)
     learned = learn_from_journal(source, seed=1, updates=200)
     again = learn_from_journal(source, seed=1, updates=200)
+    after = measure_net(learned.net, source, seed=1)
     source.store.close()
-    assert learned.held_out.right > max(0.8, before.right)
-    assert learned.held_out.totals.gain > before.totals.gain
+    assert after.right > max(0.8, before.right)
+    assert after.totals.gain > before.totals.gain
     assert all(map((lambda a, b: (a == b).all()), learned.net.weights, again.net.weights))
+
+
+def test_cycles_of_a_policy_that_the_guard_caught_are_not_imitated(tmp_path: Path) -> None:
+    lazy = f"learned:{save(tmp_path / 'lazy.npz', lazy=True)}"
+    source = decided_by(lazy, tmp_path, count=2)
+    last = source.store.last_cycle()
+    assert len(list(source.iter_trusted(0, last))) == last
+    caught: Any = FallbackRow(digest="ab", policy=lazy, at=1.0, reason="slow")
+    source.store.write_rows([caught])
+    assert list(source.iter_trusted(0, last)) == []
+    source.store.close()
+
+
+def test_jobs_of_a_journal_are_tables_to_simulate_from(tmp_path: Path) -> None:
+    source = decided_by("optimus", tmp_path, count=2)
+    tables = read_curves(source.iter_cycles(0))
+    source.store.close()
+    (table,) = tables.values()
+    assert table.gpus[0] == 1
+    assert table.iterations_per_s[0] == pytest.approx(1.0 / journal.TRUTH.epoch_s)
+    assert table.iterations_per_s == tuple(sorted(table.iterations_per_s))
 
 
 def test_a_policy_that_decided_and_is_gone_is_named(tmp_path: Path) -> None:
@@ -150,5 +173,3 @@ def test_a_journal_that_is_absent_empty_or_too_short_is_refused_with_what_to_do(
     neither = run_command(*words)
     assert neither[0] == USAGE
     assert "--tables DIR" in neither[2]
-    simulates = run_command(*words, "--journal", str(tmp_path), "--improve", "evolution")
-    assert simulates[0] == USAGE

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from laxity.cli.exit_codes import AWAY, CommandError
 from laxity.cli.render.top import policy_lines
+from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
 from laxity_scheduler.chains.train_command import register
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
@@ -174,6 +175,17 @@ def test_versions_are_listed_with_figures_and_promoted_by_commands(tmp_path: Pat
     assert isinstance(absent.exception, CommandError)
     assert absent.exception.code == AWAY
     assert "version=7" in str(absent.exception)
+
+
+def test_the_page_of_a_version_says_what_it_was_trained_on_and_its_figures(
+    tmp_path: Path,
+) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.91234)
+    client = Registry(store_of(tmp_path)).client
+    version = client.get_model_version("widths", "1")
+    assert version.description == "Trained: teacher drf."
+    assert version.tags["slowdown"] == "0.9123"
+    assert set(version.tags) == {"slowdown", "laxity.digest"}
 
 
 def test_other_policies_are_no_models(tmp_path: Path) -> None:

@@ -76,10 +76,18 @@ def create_version(registry: Registry, file: ModelFile, digest: str) -> str:
     client.log_artifact(run_id, str(file.path), FOLDER)
     client.set_terminated(run_id)
     source = f"{run.info.artifact_uri}/{FOLDER}"
-    figures = {name: f"{value:.6g}" for name, value in file.metrics.items()}
-    tags = {TAG_DIGEST: digest, **mlflow_params(file.params), **figures}
-    made = client.create_model_version(file.name, source, run_id, tags=tags)
+    figures = {name: f"{value:.4g}" for name, value in file.metrics.items()}
+    tags = {**figures, TAG_DIGEST: digest}  # the page of a model shows them in this order
+    made = client.create_model_version(
+        file.name, source, run_id, tags=tags, description=describe_origin(file.params)
+    )
     return str(made.version)
+
+
+def describe_origin(params: Mapping[str, object]) -> str:
+    """What a version was trained on, as a sentence for its page; figures are tags beside it."""
+    origin = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in params.items())
+    return f"Trained: {origin}." if origin else ""
 
 
 def fetch_file(tracking_uri: str, address: str) -> Path:

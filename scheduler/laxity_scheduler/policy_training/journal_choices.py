@@ -6,6 +6,7 @@ them are made as of a teacher in the simulator. The last cycles are held out: on
 often it is right, and by replay what its widths would have trained.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +28,7 @@ from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
 from laxity_scheduler.policy_training.teacher_samples import Choice, choices_of_widths
 from laxity_scheduler.settled_widths import settle_widths
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.store.decided_cycles import iter_decided
 from laxity_scheduler.store.journal import LoadPredictor
 from laxity_scheduler.store.store import Store
@@ -52,6 +54,12 @@ class JournalSource:
         row = next(iter(self.store.iter_cycles(0)), None)
         first, last = (0, -1) if row is None else (row.cycle, self.store.last_cycle())
         return first, last + 1 - int(HELD_OUT * (last + 1 - first))
+
+    def iter_trusted(self, first: int, last: int) -> Iterator[DecidedCycle]:
+        """The same without the cycles of learned policies that the guard has caught."""
+        caught = self.store.load_fallback_policies()
+        cycles = self.iter_cycles(first, last)
+        return (cycle for cycle in cycles if cycle.policy not in caught)
 
     def iter_cycles(self, first: int, last: int | None = None) -> Iterator[DecidedCycle]:
         """JournalError if a policy that decided cannot be found; ReplayError if a cycle is damaged."""
@@ -99,11 +107,29 @@ def collect_journal(cycles: Iterator[DecidedCycle], *, seed: int) -> list[Choice
     return choices
 
 
-def measure_net(net: ScoringNet, source: JournalSource, first: int, *, seed: int) -> HeldOutFigures:
-    """The net on the cycles from `first` on."""
+def read_curves(cycles: Iterator[DecidedCycle]) -> dict[tuple[str, int], ThroughputTable]:
+    """Predicted epochs/s of the elastic jobs, as tables to simulate from; the latest of each model."""
+    latest = {
+        (job.workload.model, job.workload.batch_size or 0): (job, cycle)
+        for cycle in cycles
+        for job in cycle.state.jobs
+        if len(job.widths) > 1
+    }
+    tables = {}
+    for key, (job, cycle) in latest.items():
+        curve = Forecasts(cycle.state, cycle.predictor).curve(job)
+        epochs_s = [curve.epoch_s(width, "mean") for width in curve.widths]
+        if all(0.0 < epoch_s < math.inf for epoch_s in epochs_s):
+            gpus = tuple([width * job.gpus_per_worker for width in curve.widths])
+            tables[key] = ThroughputTable(gpus, tuple([1.0 / epoch_s for epoch_s in epochs_s]))
+    return tables
+
+
+def measure_net(net: ScoringNet, source: JournalSource, *, seed: int) -> HeldOutFigures:
+    """The net on the cycles that are held out."""
     totals, memory = ShadowTotals(), dict[str, Any]()
     draw, right, decide = np.random.default_rng(seed), list[bool](), decide_by(net)
-    for cycle in source.iter_cycles(first):
+    for cycle in source.iter_cycles(source.split()[1]):
         compared = compare_widths(decide, cycle, memory)
         totals.add(cycle.state.now, compared)
         right += [

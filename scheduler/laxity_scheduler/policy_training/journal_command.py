@@ -1,6 +1,8 @@
 """What `laxity train policy` does with --journal and --start: progress on stderr, errors as sentences."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +16,61 @@ def imitate_journal(
     source: str, start: Any, *, seed: int, updates: int
 ) -> tuple[Any, dict[str, float], str]:
     """A net, its figures, and which cycles it learned from."""
-    from laxity_scheduler.policy_training.journal_choices import JournalError, open_source
     from laxity_scheduler.policy_training.journal_imitation import learn_from_journal
 
-    try:
-        journal = open_source(source)
-    except JournalError as error:
-        raise CommandError(str(error), code=USAGE) from error
-    try:
-        with typer.progressbar(length=updates, label="imitating", file=sys.stderr) as bar:
-            learned = learn_from_journal(
-                journal, start, seed=seed, updates=updates, tell=bar.update
-            )
-    except JournalError as error:
-        raise CommandError(str(error), code=USAGE) from error
-    except RuntimeError as error:  # the store, or a damaged cycle
-        raise CommandError(str(error), code=FAILED) from error
-    finally:
-        journal.store.close()
-    totals = learned.held_out.totals
+    with (
+        open_journal(source) as journal,
+        typer.progressbar(length=updates, label="imitating", file=sys.stderr) as bar,
+    ):
+        learned = learn_from_journal(journal, start, seed=seed, updates=updates, tell=bar.update)
+    cycles = f"cycles {learned.first} to {learned.last}"
+    return learned.net, {"journal_choices": learned.choices}, cycles
+
+
+def read_journal_tables(source: str) -> Any:
+    """Throughput tables of the jobs in a journal. CommandError if none has several widths."""
+    from laxity_scheduler.policy_training.journal_choices import read_curves
+
+    with open_journal(source) as journal:
+        first, cut = journal.split()
+        return read_curves(journal.iter_cycles(first, cut - 1))
+
+
+def measure_on_journal(source: str, net: Any, *, seed: int) -> dict[str, float]:
+    """How the net does on the cycles held out."""
+    from laxity_scheduler.policy_training.journal_choices import measure_net
+
+    with open_journal(source) as journal:
+        held_out = measure_net(net, journal, seed=seed)
+    totals = held_out.totals
     figures: dict[str, float] = {
-        "journal_choices": learned.choices,
         "cycles_held_out": totals.cycles,
         "cycles_held_out_differing": totals.differing,
     }
-    if learned.held_out.choices:
-        figures["right_on_cycles_held_out"] = learned.held_out.right
+    if held_out.choices:
+        figures["right_on_cycles_held_out"] = held_out.right
     if totals.decided_trained:
         figures["gain_on_cycles_held_out"] = totals.gain
-    return learned.net, figures, f"cycles {learned.first} to {learned.held_out_from - 1}"
+    return figures
+
+
+@contextmanager
+def open_journal(source: str) -> Iterator[Any]:
+    """A journal to read; what goes wrong with it is a CommandError."""
+    from laxity_scheduler.policy_training.journal_choices import JournalError, open_source
+    from laxity_scheduler.store.journal import ReplayError
+    from laxity_scheduler.store.store import StoreError
+
+    try:
+        journal = open_source(source)
+        try:
+            yield journal
+        finally:
+            journal.store.close()
+    except JournalError as error:
+        raise CommandError(str(error), code=USAGE) from error
+    except (StoreError, ReplayError) as error:
+        raise CommandError(str(error), code=FAILED) from error
 
 
 def read_start(name: str, tracking_uri: str) -> Any:

@@ -6,11 +6,9 @@ from typing import Final
 
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.journal_choices import (
-    HeldOutFigures,
     JournalError,
     JournalSource,
     collect_journal,
-    measure_net,
 )
 
 LEAST_CHOICES: Final = 20
@@ -23,13 +21,12 @@ NOTHING_TO_LEARN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class JournalImitation:
-    """A net, on how many choices of which cycles it learned, and how it does on those after them."""
+    """A net, and on how many choices of which cycles it learned."""
 
     net: ScoringNet
     choices: int
     first: int
-    held_out_from: int
-    held_out: HeldOutFigures
+    last: int
 
 
 def learn_from_journal(
@@ -47,7 +44,7 @@ def learn_from_journal(
     from laxity_scheduler.policy_training import torch_net
 
     first, cut = source.split()
-    choices = collect_journal(source.iter_cycles(first, cut - 1), seed=seed)
+    choices = collect_journal(source.iter_trusted(first, cut - 1), seed=seed)
     if len(choices) < LEAST_CHOICES:
         raise JournalError(
             NOTHING_TO_LEARN.format(choices=len(choices), cycles=cut - first, least=LEAST_CHOICES)
@@ -56,6 +53,4 @@ def learn_from_journal(
     pairs = [(choice.rows, choice.right) for choice in choices]
     rate = torch_net.RATE if start is None else RATE_FROM_START
     torch_net.imitate(net, pairs, updates=updates, seed=seed, rate=rate, tell=tell)
-    learned = torch_net.read_net(net)
-    held_out = measure_net(learned, source, cut, seed=seed)
-    return JournalImitation(learned, len(choices), first, cut, held_out)
+    return JournalImitation(torch_net.read_net(net), len(choices), first, cut - 1)

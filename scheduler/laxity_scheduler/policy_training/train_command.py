@@ -9,7 +9,12 @@ import typer
 
 from laxity.cli.exit_codes import AWAY, FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
-from laxity_scheduler.policy_training.journal_command import imitate_journal, read_start
+from laxity_scheduler.policy_training.journal_command import (
+    imitate_journal,
+    measure_on_journal,
+    read_journal_tables,
+    read_start,
+)
 from laxity_scheduler.policy_training.registry_commands import tracking_store
 
 TEACHER_NAMES = ("optimus", "drf")
@@ -105,8 +110,11 @@ def policy(
         net, more, about["journal"] = imitate_journal(journal, net, seed=seed, updates=updates)
         figures |= more
     if improve != "none":
+        known = read_journal_tables(journal) if known is None else known
         net, more = improve_in_slots(known, net, improve, seed=seed, rounds=rounds)
         figures |= more
+    if journal:
+        figures |= measure_on_journal(journal, net, seed=seed)
     write_policy(net, about | figures, out)
     if register_as:
         version = register_policy(register_as, out, about, figures, (alias, tracking_uri))
@@ -125,8 +133,6 @@ def check_options(teacher: str, improve: str, *, tables: Path | None, journal: s
     if improve not in IMPROVEMENTS:
         message = f"unknown improvement {improve!r}: one of {', '.join(IMPROVEMENTS)}"
         raise CommandError(message, code=USAGE)
-    if improve != "none" and tables is None:
-        raise CommandError(f"--improve {improve} simulates: name --tables DIR", code=USAGE)
 
 
 def imitate_teacher(
@@ -177,7 +183,12 @@ def register_policy(
     from laxity_profiler.registry.registered_files import ModelFile, register_file
 
     alias, uri = place
-    text = "How wide jobs train: a scheduling policy, laxity serve --policy models:/NAME@ALIAS."
+    text = (
+        "A scheduling policy of laxity: how many workers each job gets.\n\n"
+        f"- decide by it: `laxity up --policy models:/{name}@champion`\n"
+        f"- watch the newest one: `--shadow models:/{name}@challenger`\n"
+        f"- promote a version, or roll back: `laxity train promote {name} VERSION`"
+    )
     file = ModelFile(name, out, text, about, figures, alias)
     try:
         return register_file(tracking_store(uri), file).version

@@ -30,4 +30,5 @@ def iter_decided(
         if predictor is None or entry.predictor != name:
             name = entry.predictor
             predictor = load_journalled_predictor(store, name, load_predictor)
-        yield DecidedCycle(entry.state, load_plan(entry.plan), predictor, policies(entry.policy))
+        decide, plan = policies(entry.policy), load_plan(entry.plan)
+        yield DecidedCycle(entry.state, plan, predictor, decide, entry.policy)

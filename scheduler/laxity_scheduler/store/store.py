@@ -240,6 +240,11 @@ class Store:
         with self._open_session() as session:
             return session.get(FallbackRow, digest)
 
+    def load_fallback_policies(self) -> frozenset[str]:
+        """Names of the learned policies that fell back."""
+        with self._open_session() as session:
+            return frozenset(session.exec(select(FallbackRow.policy)))
+
     def load_jobs(self) -> list[JobRow]:
         """All jobs ever seen and not yet forgotten."""
         with self._open_session() as session:

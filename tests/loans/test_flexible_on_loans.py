@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.loans.own_nodes import plan_on_own_nodes
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import (
     Admit,
@@ -21,11 +23,13 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from tests.support.builders import MINUTE_EPOCHS, Curve, job, node, promise, promised
 
 PROMISING = ("qos", "laxity", "elasticflow", "edf_elastic")
+WHY = reason("start_on_lent")
 NOW, HOUR_S = 1_000.0, 3_600.0
 DUE_AT = NOW + 10 * HOUR_S
 
@@ -155,6 +159,21 @@ def test_a_waiting_soft_job_starts_on_lent_nodes_once_it_has_its_forecast() -> N
     assert acts(decide(cluster(full, replace(waits, asked=False)))) == [
         ("Admit", "team/soft", 2, "start_on_lent")
     ]
+
+
+def test_a_job_whose_first_worker_came_to_a_lent_node_gives_its_gpus_to_promises_all_the_same() -> (
+    None
+):
+    """As the default scheduler may place the workers of a start."""
+    mixed = job("mixed", epochs=500, workers=(2, 4), running=4, nodes=("l0", "t0", "l0", "t0"))
+    waits = promised("waits", NOW + 1_200.0, epochs=3, workers=(1,))
+    full = replace(mixed, epoch_started_at=NOW)
+
+    def shrink(state: ClusterState, _: Predictor) -> Plan:
+        return Plan((Resize("team/mixed", 2, ("l0", "t0"), "epoch", WHY),))
+
+    plan = plan_on_own_nodes(shrink, cluster(full, waits), MINUTE_EPOCHS)
+    assert acts(plan.decisions) == [("Resize", "team/mixed", 2, "start_on_lent")]
 
 
 @pytest.mark.parametrize("pool", ["inference", "cordoned"])

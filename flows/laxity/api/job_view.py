@@ -32,7 +32,8 @@ class OfferView:
 class JobView:
     """One job as the service sees it. Instants are POSIX seconds, None where there is none.
 
-    `width_history` holds (at, workers) pairs, 0 workers for a stop; `raw` is the whole answer.
+    `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
+    inference has lent, now, `borrowed_gpu_h` in all; `raw` is the whole answer.
     """
 
     id: str
@@ -56,6 +57,8 @@ class JobView:
     epochs: int = 0
     epochs_done: int = 0
     preemptions: int = 0
+    borrowed_gpus: int = 0
+    borrowed_gpu_h: float = 0.0
     pinned: bool = False
     attempt: int = 1
     offers: tuple[OfferView, ...] = ()

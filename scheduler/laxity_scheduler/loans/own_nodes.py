@@ -202,15 +202,15 @@ def _mean_for(state: ClusterState, decisions: Iterable[Decision]) -> Iterable[De
         job = None if isinstance(decision, Loan | Reclaim) else state.by_id.get(decision.job)
         if job is None or not_own.isdisjoint(job.nodes):
             yield decision
-        elif isinstance(decision, Admit):  # there is room for it on nodes that stay
+            continue
+        own = width_without(job, not_own)  # 0: its policy saw all of it, or none
+        if isinstance(decision, Admit):  # there is room for it on nodes that stay
             if job.preemptible and not stopping(job):
                 yield Preempt(job.id, "epoch", "", reason("move_off_lent_nodes"))
         elif isinstance(decision, Refuse):
             yield _told_while_running(job, decision, state.now)
-        elif isinstance(decision, Resize) and decision.workers > (
-            own := width_without(job, not_own)
-        ):
-            if own and job.resize_to != own:
+        elif isinstance(decision, Resize) and 0 < own < decision.workers:
+            if job.resize_to != own:
                 cause = reason("shrink_to_grow", from_workers=job.workers, workers=decision.workers)
                 yield Resize(job.id, own, job.nodes[:own], "epoch", cause)
         else:

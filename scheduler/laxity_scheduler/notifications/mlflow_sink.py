@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,7 @@ from laxity.worker.mlflow_tracking import (
 )
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.run_origin import RunOrigin, origin_of
+from laxity_scheduler.service.borrowing import borrowed_gpu_h
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 
 if TYPE_CHECKING:
@@ -217,9 +219,17 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
         names.TAG_VERDICT: view["verdict"],
         names.TAG_REASON: ending_text(job_view(view)) or view["reason"],
         names.TAG_FLOW_RUN: view["followed_by"] or view["flow_run"],
+        names.TAG_BORROWED: _gpu_hours_text(
+            borrowed_gpu_h(view, view["finished_at"] or time.time())
+        ),
         names.TAG_OUTCOME: "broken" if view["broken"] and not view["outcome"] else view["outcome"],
     }
     return {name: str(value)[:MAX_TAG_LENGTH] for name, value in tags.items() if value}
+
+
+def _gpu_hours_text(gpu_h: float) -> str:
+    """Four digits, so that a run that borrowed for a second has the tag as well; "" for none."""
+    return f"{gpu_h:.4g}" if gpu_h > 0.0 else ""
 
 
 def note_of(view: Mapping[str, Any], tracked: TrackedRun) -> str:

@@ -7,6 +7,7 @@ from laxity import names
 from laxity.instants import instant_at
 from laxity.job.submission import queue_instant
 from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.service.borrowing import NOTHING_BORROWED
 from laxity_scheduler.service.verdict_view import (
     parse_refused_deadline,
     parse_verdict,
@@ -40,6 +41,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "formed": 0,
         "widths": [],
         "width_history": [],
+        **NOTHING_BORROWED,
         "epochs": _parse_count(annotations.get(names.EPOCHS)),
         "epochs_done": 0,
         "preemptions": 0,

@@ -21,6 +21,7 @@ from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.live import Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.service.borrowing import borrowed_gpu_h, count_borrowed
 from laxity_scheduler.service.job_faults import JobFaults, error_text
 from laxity_scheduler.service.promise_outcome import (
     is_over,
@@ -70,7 +71,7 @@ class ViewCache:
         self._faults = faults or JobFaults()
         self._views: dict[str, Json] = {}
         self._latest: dict[str, str] = {}
-        self._inputs: dict[str, tuple[object, Job | None, LastReason | None]] = {}
+        self._inputs: dict[str, tuple[object, Job | None, LastReason | None, int]] = {}
         self._ends: dict[str, ExpectedEnd] = {}  # the last that was looked at, of running jobs
         self._unsaved: dict[str, JobRow] = {}
         self._news: list[ViewChange] = []  # of a look that did not come to its end, too
@@ -246,7 +247,9 @@ class ViewCache:
         """Whether nothing has changed that the view is made of, except figures that move with time."""
         name = job_id_of(manifest)
         row = cycle_input.state.by_id.get(name)
-        key = (manifest["metadata"].get("resourceVersion"), row, cycle_input.last_reasons.get(name))
+        borrowed = count_borrowed(row, cycle_input.state.node_pools.lent)
+        reason = cycle_input.last_reasons.get(name)
+        key = (manifest["metadata"].get("resourceVersion"), row, reason, borrowed)
         before = self._inputs.get(uid)
         self._inputs[uid] = key
         view = self._views.get(uid)
@@ -254,7 +257,7 @@ class ViewCache:
             return False
         if not view["broken"] and is_promise_broken(view, cycle_input.state.now):
             return False
-        return before[0] == key[0] and before[1] is row and before[2] == key[2]
+        return (before[0], *before[2:]) == (key[0], *key[2:]) and before[1] is row
 
     def _update_expected_end(self, uid: str, cycle_input: CycleInput) -> None:
         """Update the expected end, if a reader would see the difference or is to be warned."""
@@ -275,14 +278,16 @@ class ViewCache:
         report: Report,
     ) -> Json:
         name, before = job_id_of(manifest), self._views.get(uid)
+        row = cycle_input.state.by_id.get(name)
         view = view_of(
             manifest,
-            cycle_input.state.by_id.get(name),
+            row,
             report=report,
             before=before,
             now=cycle_input.state.now,
             finish=cycle_input.expected_ends.get(name),
             last_reason=cycle_input.last_reasons.get(name),
+            borrowed_gpus=count_borrowed(row, cycle_input.state.node_pools.lent),
         )
         view |= {key: (before or {}).get(key) for key in INTERNAL_FIELDS}
         view["broken"] = bool(view["broken"] or is_promise_broken(view, cycle_input.state.now))
@@ -330,9 +335,9 @@ def _with_first_prediction(view: Json, now: float) -> Json:
 
 def readable_view(view: Json, now: float) -> Json:
     """The view as readers get it, with figures as of now and without internal fields."""
-    hidden = ("told", "released")
+    hidden = ("told", "released", "borrowed_gpu_s", "borrowed_at")
     answer = {name: value for name, value in view.items() if name not in hidden}
-    return answer | {"laxity_s": laxity_s(view, now)}
+    return answer | {"laxity_s": laxity_s(view, now), "borrowed_gpu_h": borrowed_gpu_h(view, now)}
 
 
 def _row_of_view(view: Json) -> JobRow:

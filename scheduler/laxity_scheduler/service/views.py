@@ -15,6 +15,7 @@ from laxity.instants import instant_at
 from laxity_profiler.model_key import model_of
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.service.borrowing import NOTHING_BORROWED, borrowing_fields
 from laxity_scheduler.service.manifest_view import fields_from_manifest
 from laxity_scheduler.service.promise_outcome import is_over, laxity_s, outcome_of
 from laxity_scheduler.service.verdict_view import verdict_fields
@@ -56,6 +57,7 @@ def view_of(
     now: float,
     finish: ExpectedEnd | None = None,
     last_reason: LastReason | None = None,
+    borrowed_gpus: int = 0,
 ) -> Json:
     """The view of one Job now. `before` is its last one, None for a Job never seen."""
     view = fields_from_manifest(manifest) | _fields_from_last_view(before)
@@ -66,6 +68,7 @@ def view_of(
         if finish is not None:
             view |= end_fields(finish)
         view["width_history"] = _extend_history(view["width_history"], row, now)
+        view |= borrowing_fields(view, borrowed_gpus, now)
     if view["state"] not in ("queued", "suspended"):
         view |= {"held_by": [], "expected_start_at": None}
     elif row is not None and row.not_before > now:
@@ -79,6 +82,8 @@ def view_of(
     view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
     view |= {"result": report.result, "error": report.failed or _pod_failure(row) or view["error"]}
     view |= _fields_of_end(manifest, view, report, now)
+    if view["finished_at"] is not None:
+        view |= borrowing_fields(view, 0, view["finished_at"])
     return view | {"outcome": outcome_of(view), "laxity_s": laxity_s(view, now)}
 
 
@@ -99,6 +104,7 @@ def view_of_missing(before: Mapping[str, Any], now: float) -> Json:
     state = "refused" if before["state"] == "refused" else "cancelled"
     view = dict(before) | {"state": state, "finished_at": now, "workers": 0, "formed": 0}
     view["width_history"] = _close_history(view["width_history"], now)
+    view |= borrowing_fields(view, 0, now)
     if before.get("released"):
         view["error"] = "released: laxity no longer looks after it"
     return view | {"outcome": outcome_of(view), "laxity_s": None, "held_by": []}
@@ -125,7 +131,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     if before is None:
         return {}
     lasting = (
-        "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs",
+        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs",
         "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}

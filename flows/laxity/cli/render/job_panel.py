@@ -18,6 +18,7 @@ from laxity.human_time import as_of, count_noun, format_seconds, instant_text, o
 from laxity.safe_text import printable
 
 SEEN_S: Final = 0.5
+LEAST_GPU_H: Final = 0.01  # that is told as a number
 
 
 def print_job(job: JobView, *, as_json: bool) -> None:
@@ -162,6 +163,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("epochs", f"{job.epochs_done} of {job.epochs}"),
         ("workers", f"{width_text(job)}; may have {on_widths(job.widths)}"),
         ("workers so far", history),
+        ("borrowed", borrowed_text(job)),
         ("preemptions", str(job.preemptions) if job.preemptions else ""),
         ("attempt", str(job.attempt) if job.attempt > 1 else ""),
         ("waits for", ", ".join(job.held_by)),
@@ -174,6 +176,17 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("runs in", str((job.raw.get("project") or {}).get("workdir") or "")),
     ]
     return [(name, value) for name, value in lines if value not in {"", "-"}]
+
+
+def borrowed_text(job: JobView) -> str:
+    """What it trains on that inference has lent; "" if it never did."""
+    if not job.borrowed_gpus and not job.borrowed_gpu_h:
+        return ""
+    hours = (
+        f"{job.borrowed_gpu_h:.2f}" if job.borrowed_gpu_h >= LEAST_GPU_H else f"under {LEAST_GPU_H}"
+    )
+    total = f"{hours} GPU-hours of inference in all"
+    return f"{count_noun(job.borrowed_gpus, 'GPU')} now, {total}" if job.borrowed_gpus else total
 
 
 def _state_text(job: JobView) -> str:

@@ -9,6 +9,8 @@ MANAGED: Final = f"{DOMAIN}/managed"  # "true": laxity owns suspend, parallelism
 CLASS_LABEL: Final = f"{DOMAIN}/class"
 VERDICT_LABEL: Final = f"{DOMAIN}/verdict"  # promised | refused | forecast | none
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # Jobs with this label are Kueue's, never ours
+CHAIN: Final = f"{DOMAIN}/chain"  # by `laxity chain`: this Job is a link of that chain ...
+CHAIN_LINK: Final = f"{DOMAIN}/chain-link"  # ... which one, counted from 1
 FLOW_RUN: Final = "prefect.io/flow-run-id"  # by Prefect's worker: this flow run is the Job
 
 # --- annotations in: what the user says ---

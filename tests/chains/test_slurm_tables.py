@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord, load_chain, save_chain
+from laxity_scheduler.following.link_outcome import outcome_of_lost, outcome_of_row
 from laxity_scheduler.following.link_queue import QueueRow
 from laxity_scheduler.following.queue_watch import QueueFacts
 from laxity_scheduler.following.successor_timing import should_submit_successor
-from laxity_scheduler.slurm.link_outcome import outcome_of_lost, outcome_of_row
 from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.slurm_tables import (
     is_away,

@@ -41,7 +41,9 @@ FLOOR_COMMANDS: Final = (
     FloorCommand("simulate", "simulate", STUDY, "Run a policy over a trace of jobs."),
     FloorCommand("study", "study", STUDY, "Make the rows behind a claim, over traces and seeds."),
     FloorCommand("train", "train", STUDY, "Learn a chain's provisioner from a queue log."),
-    FloorCommand("chain", "chain", JOBS, "Run a training on Slurm as a chain of its jobs."),
+    FloorCommand(
+        "chain", "chain", JOBS, "Run a training as a chain of batch jobs, on Slurm or as Jobs."
+    ),
     FloorCommand("bench", "simulate", STUDY, "Measure this machine, a cluster, or predictions."),
 )
 BY_NAME: Final = {command.name: command for command in FLOOR_COMMANDS}

@@ -45,11 +45,6 @@ class ChainOptions:
     limit_s: float = 0.0
     learned: LearnedTiming | None = None
 
-    @property
-    def limit_min(self) -> int:
-        """Whole minutes, as sbatch takes them; 0: none is given."""
-        return max(1, round(self.limit_s / 60)) if self.limit_s else 0
-
 
 class ChainLoop:
     """One chain; `say` hears each thing that happens, in a sentence."""

@@ -34,7 +34,7 @@ if read -r before _ 2>/dev/null <"$folder/links/$((link - 1)).exit"; then
 fi
 if read -r ran 2>/dev/null <"$folder/links/$link.started" && [ "$ran" != "$job" ]; then
   echo "laxity chain: link $link already ran as job $ran" >&2
-  exit 0
+  exit {unfinished}
 fi
 note "$link.started" "$job"
 {ends_at}
@@ -70,6 +70,7 @@ def link_body(*, setup: str, ends_at: str, command: str, code_0_is_done: bool = 
         command=command,
         goes_on="|".join(str(code) for code in GOES_ON),
         signalled=SIGNALLED,
+        unfinished=EXIT_UNFINISHED,
         is_done="false" if code_0_is_done else f'[ ! -e "$folder/{TRAINED}" ]',
         link_name=names.ENV_CHAIN_LINK,
         folder_name=names.ENV_CHAIN_FOLDER,

@@ -81,8 +81,8 @@ class QueueWatch:
 
     def _mean_wait(self, at: float) -> tuple[float | None, str]:
         rows, recorder = self._queue.past_rows()
-        accounted = [start for row in rows if (start := _start(row))]
-        starts = sorted(accounted or self._starts.values())
+        accounted = {row.job_id: start for row in rows if (start := _start(row))}
+        starts = sorted({**self._starts, **accounted}.values())
         if not starts:
             return None, ""
         started_at, wait_s = np.array(starts, dtype=np.float64).T

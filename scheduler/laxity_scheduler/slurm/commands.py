@@ -1,7 +1,9 @@
-"""`laxity chain`: a training longer than a Slurm cluster's time limit, as a chain of its jobs."""
+"""`laxity chain`: a training longer than a cluster's time limit, as a chain of its jobs."""
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,11 +18,19 @@ if TYPE_CHECKING:
     from laxity_scheduler.following.chain_loop import ChainOptions
     from laxity_scheduler.following.chain_state import ChainState
     from laxity_scheduler.following.learned_timing import LearnedTiming
+    from laxity_scheduler.following.link_queue import LinkQueue
+
+    OpenQueue = Callable[
+        [Path, Path, float, int], AbstractContextManager[tuple[ChainState, LinkQueue]]
+    ]
 
 METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
 SHOWN_EVENTS: Final = 10
+MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
 
-ScriptArgument = Annotated[Path, typer.Argument(help="The batch script that each link runs.")]
+ScriptArgument = Annotated[
+    Path, typer.Argument(help="What each link runs: a batch script, or a Job's .yaml.")
+]
 FolderOption = Annotated[
     Path | None,
     typer.Option(help="The chain's folder, on the shared file system. [SCRIPT with .chain]"),
@@ -33,7 +43,7 @@ MethodOption = Annotated[
     ),
 ]
 LinksOption = Annotated[int, typer.Option(min=0, help="At most so many links. [no cap]")]
-LimitOption = Annotated[str, typer.Option(help="Time limit of each link. [the script's --time]")]
+LimitOption = Annotated[str, typer.Option(help="Time limit of each link. [the script's own]")]
 IntervalOption = Annotated[str, typer.Option(help="From one decision to the next.")]
 ModelOption = Annotated[
     Path | None, typer.Option(help="A file of `laxity train provisioner`: it decides.")
@@ -58,9 +68,10 @@ def chain(
     prices: PricesOption = "1:1",
     status: StatusOption = False,
 ) -> None:
-    """Run a batch script again and again on Slurm, each time before the last has ended, until done.
+    """Run a batch script on Slurm, or a Job, again and again, each before the last has ended.
 
-    The script goes on from its own checkpoint and writes $LAXITY_CHAIN_FOLDER/done when it is done.
+    It goes on from its own checkpoint. A script writes $LAXITY_CHAIN_FOLDER/done when it is done;
+    a Job is done when it ends with exit code 0, and goes on after 7.
     Run the same command again to follow a chain that was left.
     """
     place = (folder or script.with_suffix(".chain")).absolute()
@@ -117,42 +128,76 @@ def learned_timing(model: Path | None, prices: str, interval_s: float) -> "Learn
 
 
 def check_pair(script: Path, options: "ChainOptions") -> None:
-    """ValueError if the model was trained for other jobs than the script says that it submits.
+    """ValueError if the method or the model is for other jobs than the script says that it submits.
 
     What the script leaves open is known once its first link is in the queue, and checked there.
     """
     from laxity_scheduler.slurm.link_script import read_directives
     from laxity_scheduler.slurm.script_shape import read_shape
+    from laxity_scheduler.slurm.slurm_queue import whole_minutes
 
+    if is_manifest(script):
+        if options.method == "slurm_estimate":
+            raise ValueError("--method slurm_estimate: Kubernetes plans no start: use average_now")
+        return
     if options.learned is None or not script.is_file():
         return
     shape = read_shape(read_directives(script.read_text(encoding="utf-8")), os.environ)
     model = options.learned.provisioner
-    limit_s = 60.0 * options.limit_min or shape.limit_s or model.limit_s
+    limit_s = 60.0 * whole_minutes(options.limit_s) or shape.limit_s or model.limit_s
     model.check_pair(shape.nodes or model.pair_nodes, limit_s, "--model")
 
 
 def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainState":
     """Follow the chain to its end. ValueError for what the user can mend."""
-    from laxity_scheduler.following.chain_folder import hold_chain, open_chain
+    from laxity_scheduler.following.chain_folder import hold_chain
     from laxity_scheduler.following.chain_loop import ChainLoop
+    from laxity_scheduler.following.link_queue import QueueError
+
+    open_queue = job_queue_opener() if is_manifest(script) else open_slurm_queue
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        hold_chain(folder) as descriptor,
+        open_queue(script, folder, options.limit_s, descriptor) as (state, queue),
+    ):
+        try:
+            ChainLoop(state, folder, queue, options, typer.echo).run()
+        except QueueError as error:
+            raise CommandError(str(error), code=FAILED) from error
+        return state
+
+
+def is_manifest(script: Path) -> bool:
+    """Whether links are Jobs of a Kubernetes cluster."""
+    return script.suffix in MANIFEST_ENDINGS
+
+
+def job_queue_opener() -> "OpenQueue":
+    """The Kubernetes floor's own. ValueError where it is not installed."""
+    from importlib.metadata import entry_points
+
+    entries = entry_points(group="laxity.link_queues", name="kubernetes")
+    if not entries:
+        raise ValueError("chains of Jobs are not installed here: pip install 'laxity[all]'")
+    opener: OpenQueue = next(iter(entries)).load()
+    return opener
+
+
+@contextmanager
+def open_slurm_queue(
+    script: Path, folder: Path, limit_s: float, held_open: int
+) -> "Iterator[tuple[ChainState, LinkQueue]]":
+    """The chain of a batch script, and its queue. ValueError if it cannot be run here."""
+    from laxity_scheduler.following.chain_folder import open_chain
     from laxity_scheduler.slurm.link_script import read_directives
-    from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
-    from laxity_scheduler.slurm.slurm_queue import SlurmQueue
+    from laxity_scheduler.slurm.slurm_client import SlurmClient
+    from laxity_scheduler.slurm.slurm_queue import SlurmQueue, whole_minutes
 
     if shutil.which("sbatch") is None:
         raise ValueError("no program sbatch here: run this on a login node of the Slurm cluster")
-    folder.mkdir(parents=True, exist_ok=True)
-    with hold_chain(folder) as descriptor:
-        state = open_chain(script, folder, read_directives)
-        client = SlurmClient(descriptor, state.submit_dir)
-        queue = SlurmQueue(client, state, folder, options.limit_min)
-        loop = ChainLoop(state, folder, queue, options, typer.echo)
-        try:
-            loop.run()
-        except SlurmError as error:
-            raise CommandError(str(error), code=FAILED) from error
-        return state
+    state = open_chain(script, folder, read_directives)
+    client = SlurmClient(held_open, state.submit_dir)
+    yield state, SlurmQueue(client, state, folder, whole_minutes(limit_s))
 
 
 def show(state: "ChainState") -> None:

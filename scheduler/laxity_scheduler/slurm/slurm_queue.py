@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
+from laxity_scheduler.following.link_outcome import outcome_of_lost, outcome_of_row
 from laxity_scheduler.following.link_queue import LinkOutcome, QueueRow
-from laxity_scheduler.slurm.link_outcome import outcome_of_lost, outcome_of_row
 from laxity_scheduler.slurm.link_script import (
     holds_lock,
     read_exit_code,
@@ -16,6 +16,11 @@ from laxity_scheduler.slurm.link_script import (
 from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
 
 A_DAY: Final = ("-a", "-S", "now-1days")
+
+
+def whole_minutes(limit_s: float) -> int:
+    """As sbatch takes time limits; 0: none is given."""
+    return max(1, round(limit_s / 60)) if limit_s else 0
 
 
 class SlurmQueue:

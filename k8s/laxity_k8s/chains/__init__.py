@@ -1,0 +1,1 @@
+"""Chains of Jobs where the queue is another's: Kueue, a quota, other people's pods."""

@@ -1,0 +1,178 @@
+"""A chain's queue where links are Jobs in a namespace, beside other people's.
+
+Nothing but the API server is asked: Jobs and pods of all namespaces where this user may list them,
+else of the chain's own. Whoever decides what starts (the scheduler, a quota, Kueue) is not asked.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from laxity import names
+from laxity.instants import instant_at
+from laxity_k8s import json_tree
+from laxity_k8s.chains.job_links import build_link, name_link, read_limit_s, read_manifest
+from laxity_k8s.chains.job_rows import failure_words, job_row, read_rows
+from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, Json, Kind
+from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.paths import collection_path, whole_items
+from laxity_k8s.objects.conditions import read_condition
+from laxity_k8s.objects.pods import count_gpus
+from laxity_scheduler.following.chain_folder import open_chain
+from laxity_scheduler.following.chain_state import ChainState, LinkRecord
+from laxity_scheduler.following.link_outcome import outcome_of_row
+from laxity_scheduler.following.link_queue import (
+    LinkOutcome,
+    QueueAwayError,
+    QueueError,
+    QueueRow,
+)
+
+FORBIDDEN: Final = 403
+TOO_MANY: Final = 429
+REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+REVIEW: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
+class JobQueue:
+    """A LinkQueue; `limit_s` is how long each link may run."""
+
+    def __init__(
+        self, api: KubernetesApi, state: ChainState, manifest: Json, limit_s: float
+    ) -> None:
+        self._api, self._state, self._manifest, self._limit_s = api, state, manifest, limit_s
+        self._namespace = str(manifest["metadata"].get("namespace") or "default")
+        self._gpus_only = bool(count_gpus(json_tree.mapping_at(manifest, "spec", "template")))
+        self._seen: list[QueueRow] = []
+        self._everywhere = True
+
+    def clock_at(self) -> float:
+        """The API server's clock, by the instant of an answer that everybody may have."""
+        review = self._call("POST", REVIEWS, body=REVIEW)
+        now_at = instant_at(json_tree.get_in(review, "metadata", "creationTimestamp"))
+        if now_at is None:
+            raise QueueError("the API server does not say what time it is")
+        return now_at
+
+    def rows(self) -> list[QueueRow]:
+        self._seen = read_rows(self._list("jobs"), self._list("pods"), gpus_only=self._gpus_only)
+        return [row for row in self._seen if not row.has_ended]
+
+    def past_rows(self) -> tuple[list[QueueRow], str]:
+        """Those of the last look: what has ended stays until somebody deletes it."""
+        return [row for row in self._seen if row.has_started], "Jobs and pods"
+
+    def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
+        name = link.job_id or name_link(self._manifest, self._state, link)
+        job = self._get(name)
+        if job is None:
+            return []
+        selector = f"batch.kubernetes.io/job-name={name}"
+        pods = self._list_in(self._namespace, "pods", selector)
+        return [job_row(job, list(pods))]
+
+    def ended_row(self, link: LinkRecord) -> QueueRow | None:
+        return None
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        if row is None and link.started_at is None:
+            return LinkOutcome("cancelled", "was deleted before it started")
+        if row is None:
+            return LinkOutcome("failed", "was deleted while it ran")
+        outcome = outcome_of_row(row, row.exit_code)
+        if outcome.meaning == "failed" and (job := self._get(row.job_id)):
+            return LinkOutcome("failed", f"{outcome.words} ({failure_words(job)})")
+        return outcome
+
+    def started_job(self, link: LinkRecord) -> str:
+        return ""
+
+    def trains(self, link: LinkRecord) -> bool:
+        return False  # a Job that was deleted takes its pods with it
+
+    def is_complete(self) -> bool:
+        """A link has ended with exit code 0."""
+        links = self._list_in(self._namespace, "jobs", f"{names.CHAIN}={self._state.chain_id}")
+        return any(read_condition(job, "Complete") == "True" for job in links)
+
+    def submit(self, link: LinkRecord) -> str:
+        job = build_link(self._manifest, self._state, link, self._limit_s)
+        name = str(job["metadata"]["name"])
+        try:
+            self._call("POST", collection_path("jobs", self._namespace), body=job)
+        except QueueError as error:
+            if _status_of(error) != CONFLICT or not self._is_ours(name):
+                raise
+        return name
+
+    def planned_start(self) -> float | None:
+        return None  # nobody plans a start here
+
+    def cancel(self, job_ids: Iterable[str]) -> None:
+        for name in job_ids:
+            where = f"{collection_path('jobs', self._namespace)}/{name}"
+            try:
+                self._call("DELETE", where, body={"propagationPolicy": "Background"})
+            except QueueError as error:
+                if _status_of(error) != NOT_FOUND:
+                    raise
+
+    def _is_ours(self, name: str) -> bool:
+        labels = json_tree.labels_of(self._get(name) or {})
+        return labels.get(names.CHAIN) == self._state.chain_id
+
+    def _get(self, name: str) -> Json | None:
+        try:
+            return self._call("GET", f"{collection_path('jobs', self._namespace)}/{name}")
+        except QueueError as error:
+            if _status_of(error) == NOT_FOUND:
+                return None
+            raise
+
+    def _list(self, kind: Kind) -> tuple[Json, ...]:
+        if self._everywhere:
+            try:
+                return self._list_in("", kind)
+            except QueueError as error:
+                if _status_of(error) != FORBIDDEN:
+                    raise
+            self._everywhere = False
+        return self._list_in(self._namespace, kind)
+
+    def _list_in(self, namespace: str, kind: Kind, selector: str = "") -> tuple[Json, ...]:
+        query = {"labelSelector": selector} if selector else {}
+        answer = self._call("GET", collection_path(kind, namespace), query=query)
+        return whole_items(kind, answer)
+
+    def _call(self, method: str, path: str, **options: Any) -> Json:
+        """QueueError in the API server's words; QueueAwayError if it does not answer."""
+        try:
+            return self._api.run_call(lambda wire: wire.call_json(method, path, **options))
+        except ApiError as error:
+            is_away = not error.status or error.status == TOO_MANY or error.status >= 500
+            raise (QueueAwayError if is_away else QueueError)(str(error)) from error
+
+
+def _status_of(error: QueueError) -> int:
+    cause = error.__cause__
+    return cause.status if isinstance(cause, ApiError) else 0
+
+
+@contextmanager
+def open_job_queue(
+    script: Path, folder: Path, limit_s: float, held_open: int
+) -> Iterator[tuple[ChainState, JobQueue]]:
+    """The chain of a manifest, and its queue. ValueError if it cannot be run, or no cluster is known."""
+    del held_open  # a request dies with its process, and the Job's name makes a second one harmless
+    state = open_chain(script, folder, read_manifest)
+    manifest = read_manifest(script.read_text(encoding="utf-8"))
+    limit_s = read_limit_s(manifest, limit_s)
+    try:
+        api = KubernetesApi()
+    except ApiError as error:
+        raise ValueError(str(error)) from error
+    try:
+        yield state, JobQueue(api, state, manifest, limit_s)
+    finally:
+        api.close()

@@ -1,0 +1,213 @@
+"""`laxity chain` on a real API server, in a namespace whose pods are limited by another's quota.
+
+Nodes are simulated: the test itself says how a link's pod ends, as a kubelet would.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.support.kubernetes.cluster import Cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+COMMAND: Final = Path(__file__).parents[1] / "support" / "programs" / "chaining_jobs.py"
+PATIENCE_S: Final = 60.0
+
+
+def manifest(namespace: str, gpus: int = 4) -> dict[str, Any]:
+    worker = {
+        "name": "train",
+        "image": "none",
+        "command": ["python", "train.py"],
+        "env": [{"name": "LAXITY_CHAIN_FOLDER", "value": "/shared/chains"}],
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    }
+    pod = {"restartPolicy": "Never", "containers": [worker]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": namespace},
+        "spec": {"template": {"spec": pod}},
+    }
+
+
+class JobChain:
+    """`laxity chain` in a namespace, and the hands of a kubelet."""
+
+    def __init__(self, cluster: Cluster, namespace: str, place: Path) -> None:
+        self.cluster, self.namespace, self._place = cluster, namespace, place
+        self.output, self.folder = place / "said.txt", place / "train.chain"
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.folder.mkdir()
+        starts = {f"seen-{n}": [1_000_000.0 + n, 3_600.0] for n in range(10)}
+        line = {"at": 1_000_000.0, "starts": starts}  # of earlier looks: others waited an hour
+        (self.folder / "queue.jsonl").write_text(json.dumps(line) + "\n")
+        (place / "train.yaml").write_text(json.dumps(manifest(namespace)))
+
+    def start(self, *options: str, submission: str = "") -> subprocess.Popen[bytes]:
+        told = {"KUBECONFIG": str(self.cluster.kubeconfig), "SUBMISSION": submission}
+        command = [sys.executable, str(COMMAND), str(self._place / "train.yaml")]
+        with self.output.open("ab") as output:
+            process = subprocess.Popen(
+                [*command, "--interval", "0.3s", "--wall-limit", "30m", *options],
+                stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **told},
+            )  # fmt: skip
+        self._processes.append(process)
+        return process
+
+    def kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    @property
+    def words(self) -> str:
+        return self.output.read_text()
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """By the number of their link and their try."""
+        where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
+        jobs = (self.cluster.ask("GET", where) or {}).get("items") or []
+        return {job["metadata"]["name"].split("-", 2)[2]: job for job in jobs}
+
+    def pod_of(self, link: str) -> dict[str, Any] | None:
+        """Its running pod."""
+        pods = self.cluster.ask("GET", f"/api/v1/namespaces/{self.namespace}/pods")["items"]
+        return next(
+            (
+                pod
+                for pod in pods
+                if pod["metadata"]["labels"]["laxity.dev/chain-link"] == link
+                and pod["status"].get("phase") == "Running"
+            ),
+            None,
+        )
+
+    def end_pod(self, link: str, code: int, reason: str = "") -> None:
+        """The link's command has ended with this code; with a reason, the kubelet has ended it."""
+        pod = self.until(lambda: self.pod_of(link), f"link {link} runs")
+        status = pod["status"]
+        ended = {"exitCode": code, "startedAt": status["startTime"]}
+        ended |= {"finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        status["phase"] = "Failed" if code else "Succeeded"
+        status["reason"] = reason
+        for row in status["containerStatuses"]:
+            row |= {"ready": False, "state": {"terminated": ended}}
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
+        assert self.cluster.ask("PUT", f"{path}/status", pod)
+
+    def delete(self, name: str) -> None:
+        where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{name}"
+        assert self.cluster.ask("DELETE", where, {"propagationPolicy": "Background"})
+
+    def until(self, condition: Callable[[], Any], words: str) -> Any:
+        end_at = time.monotonic() + PATIENCE_S
+        while not (answer := condition()):
+            assert time.monotonic() < end_at, f"not within {PATIENCE_S:.0f} s: {words}"
+            time.sleep(0.1)
+        return answer
+
+
+@pytest.fixture
+def chain(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[JobChain]:
+    """In a namespace where another has put a quota of 4 GPUs: one link's."""
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "team"},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "4", "count/jobs.batch": "20"}},
+    }
+    where = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    assert cluster.ask("POST", where, quota)
+    counted = f"{where}/team"
+    cluster.until(
+        lambda: "used" in (cluster.ask("GET", counted) or {}).get("status", {}), 30.0, "the quota"
+    )
+    begun = JobChain(cluster, namespace, tmp_path)
+    yield begun
+    begun.kill()
+
+
+def test_successors_are_created_ahead_once_each_though_the_chain_is_killed(
+    chain: JobChain,
+) -> None:
+    first = chain.start(submission="after 2")
+    assert first.wait(timeout=60) == -9  # the successor is created, and not yet written down
+    second = chain.start(submission="before 1")
+    chain.until(lambda: "it was submitted before" in chain.words, "the successor is known")
+    assert sorted(chain.jobs()) == ["1", "2"]
+    assert chain.pod_of("2") is None  # it waits for the quota of GPUs
+
+    chain.end_pod("1", 7)
+    assert second.wait(timeout=60) == -9  # before it creates the third
+    third = chain.start()
+    chain.until(lambda: "3" in chain.jobs(), "the third link, ahead")
+    chain.end_pod("2", 137, reason="DeadlineExceeded")
+    chain.end_pod("3", 0)
+
+    assert third.wait(timeout=60) == 0
+    assert "link 1: job" in chain.words
+    assert "ended with exit code 7" in chain.words
+    assert "reached its time limit" in chain.words
+    left = {
+        name: job["status"].get("conditions", [{}])[-1].get("type")
+        for name, job in chain.jobs().items()
+    }
+    assert left == {"1": "Failed", "2": "Failed", "3": "Complete"}
+    pod = chain.jobs()["1"]["spec"]["template"]["spec"]
+    assert pod["activeDeadlineSeconds"] == 1800
+
+
+def test_a_failing_link_takes_its_successor_out_of_the_queue(chain: JobChain) -> None:
+    process = chain.start()
+    chain.until(lambda: "2" in chain.jobs(), "a successor ahead")
+
+    chain.end_pod("1", 3)
+
+    assert process.wait(timeout=60) == 1
+    assert "failed with exit code 3" in chain.words
+    chain.until(lambda: sorted(chain.jobs()) == ["1"], "no successor waits")
+
+
+def test_a_successor_deleted_by_hand_is_created_once_more_and_links_end_at_their_cap(
+    chain: JobChain,
+) -> None:
+    process = chain.start("--links", "2")
+    second = chain.until(lambda: chain.jobs().get("2"), "a successor ahead")
+
+    chain.delete(second["metadata"]["name"])
+    chain.until(lambda: "2-2" in chain.jobs(), "another one")
+    chain.end_pod("1", 7)
+    chain.end_pod("2", 7)
+
+    assert process.wait(timeout=60) == 7
+    assert "was deleted before it started: submitted once more" in chain.words
+    assert sorted(chain.jobs()) == ["1", "2-2"]
+
+
+def test_a_refused_creation_is_said_in_the_api_servers_words(chain: JobChain) -> None:
+    where = f"/api/v1/namespaces/{chain.namespace}/resourcequotas"
+    none = {"hard": {"count/jobs.batch": "1"}}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one"}, "spec": none}
+    assert chain.cluster.ask("POST", where, quota)
+    chain.until(
+        lambda: "used" in (chain.cluster.ask("GET", f"{where}/one") or {}).get("status", {}),
+        "the quota",
+    )
+
+    process = chain.start()
+    chain.until(lambda: "refused, to be tried again" in chain.words, "the successor is refused")
+
+    assert "403" in chain.words
+    assert "exceeded quota: one" in chain.words
+    chain.cluster.ask("DELETE", f"{where}/one")
+    chain.end_pod("1", 7)
+    chain.end_pod("2", 0)
+    assert process.wait(timeout=60) == 0

@@ -24,6 +24,7 @@ from laxity_scheduler.following.link_queue import (
     QueueError,
     QueueRow,
 )
+from laxity_scheduler.following.queue_clock import QueueClock
 from laxity_scheduler.following.queue_watch import QueueWatch, load_snapshots
 from laxity_scheduler.following.successor_timing import should_submit_successor
 
@@ -56,10 +57,12 @@ class ChainLoop:
         queue: LinkQueue,
         options: ChainOptions,
         say: Callable[[str], None],
+        *,
+        clock: QueueClock | None = None,
     ) -> None:
         self.state = state
         self._folder, self._queue, self._options, self._say = folder, queue, options, say
-        self._watch = QueueWatch(queue, folder)
+        self._watch = QueueWatch(queue, folder, clock)
         if options.learned:
             options.learned.snapshots = load_snapshots(folder)[-WINDOW:]
         self._backoff = Backoff(min(options.interval_s, POLL_S), longest_s=600.0)
@@ -147,6 +150,10 @@ class ChainLoop:
         method, learned = self._options.method, self._options.learned
         planned_at = self._queue.planned_start() if method == "slurm_estimate" else None
         facts = self._watch.look(planned_at, learned.shape if learned else None)
+        if facts.jump_s:
+            self._tell(
+                link, f"the queue's clock has jumped by {facts.jump_s:+.0f} s: waits leave it out"
+            )
         if learned:
             learned.note(facts)
         if nothing:

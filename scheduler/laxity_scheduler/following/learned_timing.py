@@ -12,7 +12,7 @@ from laxity_scheduler.chains.provisioning import Prices, decide
 from laxity_scheduler.chains.successor import HOUR_S
 from laxity_scheduler.following.chain_state import LinkRecord
 from laxity_scheduler.following.queue_snapshot import SuccessorShape
-from laxity_scheduler.following.queue_watch import QueueFacts
+from laxity_scheduler.following.queue_watch import QueueFacts, move_snapshots
 
 SPREAD: Final = 0.1  # by how much a day of snapshots may be shorter or longer than a day
 
@@ -32,7 +32,8 @@ class LearnedTiming:
         return SuccessorShape(rules, model.pair_nodes, model.limit_s)
 
     def note(self, facts: QueueFacts) -> None:
-        self.snapshots = [*self.snapshots, (facts.at, facts.columns)][-WINDOW:]
+        before = move_snapshots(self.snapshots, facts.jump_s)
+        self.snapshots = [*before, (facts.at, facts.columns)][-WINDOW:]
 
     def has_a_day(self) -> bool:
         """Whether the last snapshots are one every ten minutes, more or less."""

@@ -1,10 +1,12 @@
 # The service.  docker build -f k8s/images/service.Dockerfile -t laxity:latest .
 #
+# --build-arg EXTRAS=service,torch makes an image that also trains the learned policy (manifests/learning).
 # What is installed are the exact versions of constraints.txt. The image runs as nobody in particular
 # (any user id does), and writes to LAXITY_HOME and /tmp only.
 ARG PYTHON=3.11.14-slim-bookworm
 
 FROM python:${PYTHON} AS build
+ARG EXTRAS=service,kubernetes,compiled
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY flows/laxity flows/laxity
@@ -12,7 +14,7 @@ COPY profiler/laxity_profiler profiler/laxity_profiler
 COPY scheduler/laxity_scheduler scheduler/laxity_scheduler
 COPY k8s/laxity_k8s k8s/laxity_k8s
 RUN python -m venv /opt/laxity
-RUN /opt/laxity/bin/pip install --no-cache-dir --constraint constraints.txt .[service,kubernetes,compiled]
+RUN /opt/laxity/bin/pip install --no-cache-dir --constraint constraints.txt .[${EXTRAS}]
 # Machine code for any processor of this architecture, so that no service compiles as it decides. It
 # is used as long as its pages are as old as they were, and images keep whole seconds.
 RUN cd /opt/laxity/lib/python*/site-packages && \

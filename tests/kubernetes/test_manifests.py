@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from laxity.cli.exit_codes import USAGE
 from laxity_scheduler.service.metrics import Metrics
+from tests.learn.test_training import run_command
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import kubectl
 
@@ -125,6 +127,26 @@ def test_inference_nodes_can_be_lent_by_adding_a_component(
     assert set(roles) == {("ClusterRole", None), ("Role", "default")}
     (nodes,) = roles["ClusterRole", None]
     assert (nodes["resources"], nodes["verbs"]) == (["nodes"], ["patch"])
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=yaml.safe_dump_all(objects))
+
+
+def test_the_learned_policy_can_be_trained_on_a_schedule_by_adding_a_component(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Its Pod gets no calls for the service, and its command is one that laxity has."""
+    objects = built_with(cluster, tmp_path, "postgres", "learning")
+    (cron,) = (each for each in objects if each["kind"] == "CronJob")
+    pod = cron["spec"]["jobTemplate"]["spec"]["template"]
+    (service,) = (each for each in objects if each["kind"] == "Service")
+    assert not service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    (container,) = pod["spec"]["containers"]
+    absent = {"$(LAXITY_STORE)": str(tmp_path / "absent"), "models:/widths@champion": "learned"}
+    words = container["args"]
+    for name, value in absent.items():
+        words = [word.replace(name, value) for word in words]
+    code, _, error = run_command(*words)
+    assert (code, "there is no journal at" in error) == (USAGE, True)
     kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
     kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=yaml.safe_dump_all(objects))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from laxity.cli.exit_codes import FAILED, USAGE
+from laxity.cli.exit_codes import FAILED, USAGE, CommandError
 from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import Job
@@ -18,6 +18,7 @@ from laxity_scheduler.policy_training.journal_choices import (
     measure_net,
     read_curves,
 )
+from laxity_scheduler.policy_training.journal_command import read_journal_tables
 from laxity_scheduler.policy_training.teacher_samples import Choice
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import Store
@@ -167,9 +168,11 @@ def test_a_journal_that_is_absent_empty_or_too_short_is_refused_with_what_to_do(
     assert empty[0] == USAGE
     assert "0 choices among widths in 0 cycles, and 20 are needed" in empty[2]
     assert "--kept-cycles" in empty[2]
+    with pytest.raises(CommandError, match="no job of the journal has several widths"):
+        read_journal_tables(str(tmp_path), "")
+    neither = run_command(*words)
+    assert neither[0] == USAGE
     (tmp_path / "laxity.db").write_text("no database")
     damaged = run_command(*words, "--journal", f"sqlite:///{tmp_path}/laxity.db")
     assert damaged[0] == FAILED
-    neither = run_command(*words)
-    assert neither[0] == USAGE
     assert "--tables DIR" in neither[2]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from laxity.api.client import home_folder
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs
@@ -76,12 +77,13 @@ class HeldOutFigures:
     totals: ShadowTotals
 
 
-def open_source(source: str) -> JournalSource:
+def open_source(source: str, tracking_url: str = "") -> JournalSource:
     """The journal in a service's folder, in a SQLite file, or at the URL of a store.
 
-    JournalError if there is none. StoreError if it cannot be read.
+    Policies that decided in it are fetched from the MLflow at `tracking_url` if they are not beside
+    it. JournalError if there is none. StoreError if it cannot be read.
     """
-    url, home = source, Path()
+    url, home = source, home_folder()
     if "://" not in source:
         path = Path(source)
         path = path / "laxity.db" if path.is_dir() else path
@@ -91,7 +93,7 @@ def open_source(source: str) -> JournalSource:
     file = Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and not file.exists():
         raise JournalError(f"there is no journal at {file}: name a service's folder or its store")
-    return JournalSource(Store.open(url), LearnedModels(home / "policies"))
+    return JournalSource(Store.open(url), LearnedModels(home / "policies", tracking_url))
 
 
 def collect_journal(cycles: Iterator[DecidedCycle], *, seed: int) -> list[Choice]:

@@ -13,13 +13,13 @@ from laxity_scheduler.policy_training.registry_commands import tracking_store
 
 
 def imitate_journal(
-    source: str, start: Any, *, seed: int, updates: int
+    source: str, start: Any, *, seed: int, updates: int, tracking_uri: str
 ) -> tuple[Any, dict[str, float], str]:
     """A net, its figures, and which cycles it learned from."""
     from laxity_scheduler.policy_training.journal_imitation import learn_from_journal
 
     with (
-        open_journal(source) as journal,
+        open_journal(source, tracking_uri) as journal,
         typer.progressbar(length=updates, label="imitating", file=sys.stderr) as bar,
     ):
         learned = learn_from_journal(journal, start, seed=seed, updates=updates, tell=bar.update)
@@ -27,20 +27,26 @@ def imitate_journal(
     return learned.net, {"journal_choices": learned.choices}, cycles
 
 
-def read_journal_tables(source: str) -> Any:
+def read_journal_tables(source: str, tracking_uri: str) -> Any:
     """Throughput tables of the jobs in a journal. CommandError if none has several widths."""
     from laxity_scheduler.policy_training.journal_choices import read_curves
 
-    with open_journal(source) as journal:
+    with open_journal(source, tracking_uri) as journal:
         first, cut = journal.split()
-        return read_curves(journal.iter_cycles(first, cut - 1))
+        tables = read_curves(journal.iter_cycles(first, cut - 1))
+    if not tables:
+        message = (
+            "no job of the journal has several widths with known epoch times: name --tables DIR"
+        )
+        raise CommandError(message, code=USAGE)
+    return tables
 
 
-def measure_on_journal(source: str, net: Any, *, seed: int) -> dict[str, float]:
+def measure_on_journal(source: str, net: Any, *, seed: int, tracking_uri: str) -> dict[str, float]:
     """How the net does on the cycles held out."""
     from laxity_scheduler.policy_training.journal_choices import measure_net
 
-    with open_journal(source) as journal:
+    with open_journal(source, tracking_uri) as journal:
         held_out = measure_net(net, journal, seed=seed)
     totals = held_out.totals
     figures: dict[str, float] = {
@@ -55,14 +61,14 @@ def measure_on_journal(source: str, net: Any, *, seed: int) -> dict[str, float]:
 
 
 @contextmanager
-def open_journal(source: str) -> Iterator[Any]:
+def open_journal(source: str, tracking_uri: str) -> Iterator[Any]:
     """A journal to read; what goes wrong with it is a CommandError."""
     from laxity_scheduler.policy_training.journal_choices import JournalError, open_source
     from laxity_scheduler.store.journal import ReplayError
     from laxity_scheduler.store.store import StoreError
 
     try:
-        journal = open_source(source)
+        journal = open_source(source, tracking_store(tracking_uri))
         try:
             yield journal
         finally:

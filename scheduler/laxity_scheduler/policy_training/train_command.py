@@ -107,14 +107,16 @@ def policy(
                 known, teacher, seed=seed, updates=updates, worlds=worlds
             )
     if journal:
-        net, more, about["journal"] = imitate_journal(journal, net, seed=seed, updates=updates)
+        net, more, about["journal"] = imitate_journal(
+            journal, net, seed=seed, updates=updates, tracking_uri=tracking_uri
+        )
         figures |= more
     if improve != "none":
-        known = read_journal_tables(journal) if known is None else known
+        known = read_journal_tables(journal, tracking_uri) if known is None else known
         net, more = improve_in_slots(known, net, improve, seed=seed, rounds=rounds)
         figures |= more
     if journal:
-        figures |= measure_on_journal(journal, net, seed=seed)
+        figures |= measure_on_journal(journal, net, seed=seed, tracking_uri=tracking_uri)
     write_policy(net, about | figures, out)
     if register_as:
         version = register_policy(register_as, out, about, figures, (alias, tracking_uri))

@@ -106,7 +106,7 @@ def test_a_service_learns_from_its_journal_catches_a_bad_model_and_is_rolled_bac
     words = ("--journal", str(home), "--out", str(tmp_path / "mine.npz"), "--register", "widths")
     figures = json.loads(laxity(home, "train", "policy", *words, "--updates", "200", "--json"))
     assert figures["journal_choices"] >= 20
-    assert figures["right_on_cycles_held_out"] > 0.6
+    assert figures["held_out_right"] > 0.6
     models = ("--policy", "models:/widths@champion", "--shadow", "models:/widths@challenger")
     with serving(home, *models) as client:
         assert decides(client) == "optimus"

@@ -15,7 +15,9 @@ from laxity.cli.render.top import policy_lines
 from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
 from laxity_scheduler.chains.train_command import register
+from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
+from laxity_scheduler.policy_training.journal_command import read_start
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings
@@ -186,6 +188,15 @@ def test_the_page_of_a_version_says_what_it_was_trained_on_and_its_figures(
     assert version.description == "Trained: teacher drf."
     assert version.tags["slowdown"] == "0.9123"
     assert set(version.tags) == {"slowdown", "laxity.digest"}
+
+
+def test_training_on_from_an_alias_names_the_version_that_it_was(tmp_path: Path) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
+    net, name = read_start(ADDRESS, store_of(tmp_path))
+    assert name == "models:/widths/1"
+    assert (net.weights[0] == load_policy(tmp_path / "one.npz").net.weights[0]).all()
+    with pytest.raises(CommandError, match="fifo has no weights"):
+        read_start("fifo", store_of(tmp_path))
 
 
 def test_other_policies_are_no_models(tmp_path: Path) -> None:

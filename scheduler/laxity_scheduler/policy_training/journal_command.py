@@ -50,13 +50,13 @@ def measure_on_journal(source: str, net: Any, *, seed: int, tracking_uri: str) -
         held_out = measure_net(net, journal, seed=seed)
     totals = held_out.totals
     figures: dict[str, float] = {
-        "cycles_held_out": totals.cycles,
-        "cycles_held_out_differing": totals.differing,
+        "held_out_cycles": totals.cycles,
+        "held_out_differing": totals.differing,
     }
     if held_out.choices:
-        figures["right_on_cycles_held_out"] = held_out.right
+        figures["held_out_right"] = held_out.right
     if totals.decided_trained:
-        figures["gain_on_cycles_held_out"] = totals.gain
+        figures["held_out_gain"] = totals.gain
     return figures
 
 
@@ -79,8 +79,11 @@ def open_journal(source: str, tracking_uri: str) -> Iterator[Any]:
         raise CommandError(str(error), code=FAILED) from error
 
 
-def read_start(name: str, tracking_uri: str) -> Any:
-    """The net of `learned`, `learned:FILE` or `models:/...`, to train on from. CommandError."""
+def read_start(name: str, tracking_uri: str) -> tuple[Any, str]:
+    """The net of `learned`, `learned:FILE` or `models:/...` to train on from, and its full name.
+
+    An alias becomes the version that it names. CommandError.
+    """
     import tempfile
 
     from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
@@ -88,7 +91,8 @@ def read_start(name: str, tracking_uri: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         models = LearnedModels(Path(folder), tracking_store(tracking_uri))
         try:
-            return models.load(name).net
+            model = models.read(name)
+            return models.load(name).net, name if model is None else model.name
         except ModelAwayError as error:
             raise CommandError(str(error), code=AWAY) from error
         except ValueError as error:

@@ -96,7 +96,7 @@ def policy(
     improve = improve or ("evolution" if tables else "none")
     check_options(teacher, improve, tables=tables, journal=journal)
     known = None if tables is None else read_tables(tables)
-    net = read_start(start, tracking_uri) if start else None
+    net, start = read_start(start, tracking_uri) if start else (None, "")
     about: dict[str, Any] = {"teacher": teacher, "seed": seed, "improved_by": improve}
     about |= {"start": start} if start else {}
     figures: dict[str, float] = {}

@@ -271,6 +271,21 @@ def keeps_to_quotas(seed: int) -> None:
     assert set(world.finished) | refused | never == {one.id for one in world.arrivals}
 
 
+def test_one_who_lacks_its_quota_and_its_nodes_has_both_freed() -> None:
+    """j4 needs the GPU of j2, of its quota and without a promise, and that of j3, of another."""
+    keeps_to_quotas(1_084)
+
+
+def test_who_waits_for_gpus_to_be_freed_takes_no_earlier_ones_that_another_needs() -> None:
+    """j4 can wait for those of j0; j3 needs those of j1, which are free before."""
+    keeps_to_quotas(1_786)
+
+
+def test_no_two_are_stopped_for_one_where_one_of_them_is_back_at_once() -> None:
+    """j9 comes: j6 makes way for it, and j5, which is due sooner, runs on."""
+    keeps_to_quotas(730)
+
+
 every_world = pytest.mark.parametrize(
     "keeps_promises",
     [

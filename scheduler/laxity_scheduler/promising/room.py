@@ -13,17 +13,18 @@ import numpy as np
 
 from laxity_scheduler.capacity.ledger import USABLE, slots_in
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Hold
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claim_rows import ClaimRows
-from laxity_scheduler.promising.claims import ORDERS, ClaimOrder, Terms
+from laxity_scheduler.promising.claims import IN_TURN, ORDERS, ClaimOrder, Terms
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner
 from laxity_scheduler.promising.planning import Held, hold_nothing
 from laxity_scheduler.promising.regions import Region, regions_of
-from laxity_scheduler.promising.reserve import Claim, Profile, slot_edges
+from laxity_scheduler.promising.reserve import Claim, Profile, find_end, slot_edges
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,19 @@ class Room:
                 break
             kept = self.in_order(self.sort_claims(claims, order), base.copy())
             best = kept if len(kept.late) < len(best.late) else best
+        if best.late and self.awaited:
+            kept = self.in_order(self.rows.sort_claims(claims, IN_TURN, {}), base.copy())
+            if len(kept.late) < len(best.late) and self._take_what_they_await(kept, base):
+                best = kept
         return best
+
+    def _take_what_they_await(self, kept: Kept, profile: Profile) -> bool:
+        """Whether all for whom GPUs are being freed start by the slot in which they are free."""
+        return all(
+            kept.shares[name].starts_s <= profile.edges[find_end(profile, ready_s)] + TINY_S
+            for name, ready_s in self.awaited.items()
+            if name in kept.shares
+        )
 
 
 @dataclass(frozen=True, slots=True)

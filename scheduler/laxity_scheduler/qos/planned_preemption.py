@@ -44,6 +44,8 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
         key=lambda job: context.forecasts.time_to_free_s(job) > patience_s
     )  # in time for it first
     for job in ways:
+        if shares[job.id].starts_s <= shares[taker.id].starts_s:
+            continue  # it is back by then: it makes way for somebody else
         if left > 0 and job.id != taker.id and _could_use(context, taker, job):
             left -= job.gpus
             preempt_reason = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
@@ -68,7 +70,8 @@ def _first_short(
 ) -> tuple[Job | None, list[Job]]:
     """The most urgent of these for whom not enough is free or on its way, and who makes way for it.
 
-    Whose quota is used up needs a job of the same quota to make way.
+    Whose quota is used up needs a job of the same quota to make way. Where one without a claim will do
+    that, and nodes are full as well, others may free these.
     """
     trial = context.ledger.copy()
     taken: Counter[str] = Counter()  # of quotas
@@ -83,6 +86,8 @@ def _first_short(
             mine = [job for job in ways if job.quota == taker.quota]
             if mine:
                 return taker, mine
+            if _lacks_nodes(need) and _quota_comes(context, taker, need):
+                return taker, ways
         elif need.workers_fitting < need.workers:
             return taker, ways
         size, among = taker.gpus_per_worker, need.nodes or None
@@ -103,6 +108,20 @@ def _need_of(
     if may is not None and not among:
         return None
     return context.need(taker, workers, among, coming, ledger=ledger)
+
+
+def _lacks_nodes(need: Need) -> bool:
+    return replace(need, quota="").workers_fitting < need.workers
+
+
+def _quota_comes(context: DecisionContext, taker: Job, need: Need) -> bool:
+    """Whether jobs without a claim hold what its quota lacks: they are stopped for it in its turn."""
+    gpus = sum(
+        job.gpus
+        for job in context.state.running
+        if job.quota == taker.quota and job.preemptible and not context.claims(job)
+    )
+    return not replace(need, quota_left=need.quota_left + gpus).exceeds_quota
 
 
 def _could_use(context: DecisionContext, taker: Job, victim: Job) -> bool:

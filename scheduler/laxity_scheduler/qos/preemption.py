@@ -5,6 +5,7 @@ with enough slack; of the first tier that does, the cheapest set.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from laxity_scheduler.allocation.victims import (
     Need,
@@ -20,6 +21,8 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.context import DecisionContext
 
+PROMISED: Final = 3  # the last tier
+
 
 def choose(
     context: DecisionContext, job: Job, need: Need, patience_s: float, *, tiers: int
@@ -29,16 +32,35 @@ def choose(
     Tiers: wider than they need; best effort; soft; promised jobs with enough slack.
     """
     for tier in range(tiers):
-        victims = [
-            victim
+        giving = [
+            (other, victim)
             for other in _candidates(context)
             if other.id != job.id and _may_give(context, other)
             for victim in _victims(context, other, job, tier, patience_s)
         ]
-        chosen = cheapest_victims(victims, need)
+        if tier == PROMISED:
+            lasting = [
+                victim for other, victim in giving if _makes_lasting_way(context, other, job)
+            ]
+            chosen = cheapest_victims(lasting, need)
+            if chosen and all(victim.delay_s <= patience_s for victim in chosen):
+                return chosen
+        chosen = cheapest_victims([victim for _, victim in giving], need)
         if chosen is not None:
             return chosen
     return ()
+
+
+def _makes_lasting_way(context: DecisionContext, other: Job, job: Job) -> bool:
+    """Whether it is planned to start again no sooner than this job can be done on its GPUs.
+
+    To stop one that is back before, on the GPUs of another that makes way, is to stop two for one.
+    """
+    share = context.reservations.shares.get(other.id) if context.claims(other) else None
+    if share is None or share.workers_now:
+        return True
+    forecasts = context.forecasts
+    return share.starts_s >= forecasts.time_to_free_s(other) + forecasts.trajectory_s(job)
 
 
 def _candidates(context: DecisionContext) -> list[Job]:
@@ -109,7 +131,7 @@ def _of_the_rest(context: DecisionContext, other: Job, stopped: Victim) -> Victi
 
 def _tier(context: DecisionContext, job: Job) -> int:
     if context.claims(job):
-        return 3
+        return PROMISED
     return 1 if job.service_class == "best_effort" else 2
 
 

@@ -286,6 +286,11 @@ def test_no_two_are_stopped_for_one_where_one_of_them_is_back_at_once() -> None:
     keeps_to_quotas(730)
 
 
+def test_a_stop_that_an_amended_promise_rests_on_is_not_taken_back() -> None:
+    """j2 was stopped for j5, which has started elsewhere; by then j0 is promised its GPU."""
+    is_interfered_with(1_652)
+
+
 every_world = pytest.mark.parametrize(
     "keeps_promises",
     [

@@ -17,10 +17,11 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.loans.own_nodes import plan_on_own_nodes
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Continue, Decision, Preempt, Resize
+from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.stop_requests import needless_stops, withdraw_stops
+from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.qos.context import DecisionContext, QosParameters
 from laxity_scheduler.qos.forecast_messages import say_forecasts
@@ -46,6 +47,8 @@ class QosPolicy(QosParameters):
             decisions, wake_at = self._decide(withdraw_stops(state, spared), predictor)
             stopped = {d.job for d in decisions if isinstance(d, Preempt)}
             if stopped.isdisjoint(job.id for job in spared):
+                if any(_endangers(decision, state) for decision in decisions):
+                    break  # who was promised since rests on these stops
                 return Plan(_take_stops_back(decisions, spared), min(wake_at, state.now + 1.0))
             spared = [job for job in spared if job.id not in stopped]  # others need these
         decisions, wake_at = self._decide(state, predictor)
@@ -86,6 +89,15 @@ OPEN = QosPolicy(refuses=False)
 def open_to_all(state: ClusterState, predictor: Predictor) -> Plan:
     """As published: nobody is refused; who cannot be promised is still served, behind promises."""
     return OPEN(state, predictor)
+
+
+def _endangers(decision: Decision, state: ClusterState) -> bool:
+    """Whether it says that a promise which was in time is so no more."""
+    if not isinstance(decision, Promised):
+        return False
+    before, after = state.by_id[decision.job].verdict, decision.promise
+    was_in_time = isinstance(before, Promise) and before.p90_at <= before.deadline_at
+    return was_in_time and after.p90_at > after.deadline_at
 
 
 def _take_stops_back(decisions: Iterable[Decision], spared: Iterable[Job]) -> tuple[Decision, ...]:

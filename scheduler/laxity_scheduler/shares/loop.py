@@ -3,11 +3,11 @@
 
 1. each job's least level: the fewest GPUs with which it ends in time, from its scaling curve
 2. if the sum of all least levels fits now it fits always: no time profile is needed (exact)
-3. otherwise plans over time are made, promised jobs first, then newcomers (`share_plans`). Where
+3. otherwise plans over time are made, promised jobs first, then newcomers (`shares.plans`). Where
    nobody is promised, least GPU-time first serves most of a crowd that cannot all be served, and
    the earliest deadline first serves all where all can be: the order with more in time is taken
 4. what is left goes step by step to (job, next level), cheapest GPU-time per GPU first
-   (`share_surplus`)
+   (`shares.surplus`)
 """
 
 import numpy as np

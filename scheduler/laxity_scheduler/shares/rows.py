@@ -26,6 +26,8 @@ NOBODY: Final = 1 << 40  # GPUs of a level that there is not
 MOST_OF_AN_EPOCH: Final = 0.99
 LEAST_S: Final = 1e-3  # of a job whose epochs are all done and that has yet to end
 
+KindArrays = tuple[Floats, Ints, Floats, Floats, Ints]
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -90,7 +92,8 @@ class ShareRows:
         self._known: dict[str, int] = {}
         self._rows: list[Job | None] = []
         self._table = np.zeros((0, FIXED))
-        self._kind_arrays: tuple[Floats, Ints, Floats, Floats, Ints] | None = None
+        self._kind_arrays: KindArrays | None = None
+        self._deepest = 1  # levels
 
     def columns(self, jobs: list[Job], now: float) -> Columns:
         """All jobs as columns at this instant."""
@@ -191,10 +194,11 @@ class ShareRows:
 
     def _factor(self, job: Job, kind: Kind) -> float:
         """Observed over predicted mean epochs, carefully: P90 over mean shrinks as they come in."""
+        mean_by_width = dict(zip(kind.widths, kind.mean_s, strict=True))
         seen = [
-            (took_s, kind.mean_s[kind.widths.index(width)])
+            (took_s, mean_by_width[width])
             for took_s, width in zip(job.progress.epoch_s, job.progress.widths, strict=False)
-            if width in kind.widths
+            if width in mean_by_width
         ]
         if not seen:
             return 1.0
@@ -209,6 +213,7 @@ class ShareRows:
         number = self._kinds.get(key)
         if number is None:
             number = self._kinds[key] = len(self._tables)
+            self._deepest = max(self._deepest, len(job.widths))
             estimates = [self.predictor.epoch_time(job.workload, width) for width in job.widths]
             starts = [self.predictor.resume_cost(job.workload, width) for width in job.widths]
             stops = [self.predictor.suspend_cost(job.workload, width) for width in job.widths]
@@ -222,24 +227,39 @@ class ShareRows:
                     tuple(stop.mean_s for stop in stops),
                 )
             )
-            self._kind_arrays = None
         return number
 
-    def _by_kind(self) -> tuple[Floats, Ints, Floats, Floats, Ints]:
-        if self._kind_arrays is None:
-            deepest = max(len(kind.widths) for kind in self._tables)
-            epoch = np.full((len(self._tables), deepest), np.inf)
-            start = np.zeros((len(self._tables), deepest))
-            stop = np.zeros((len(self._tables), deepest))
-            width = np.full((len(self._tables), deepest), NOBODY, dtype=np.int64)
-            for row, kind in enumerate(self._tables):
-                epoch[row, : len(kind.widths)] = kind.epoch_s
-                start[row, : len(kind.widths)] = kind.start_s
-                stop[row, : len(kind.widths)] = kind.stop_s
-                width[row, : len(kind.widths)] = kind.gpus
-            count = np.array([len(kind.widths) for kind in self._tables], dtype=np.int64)
-            self._kind_arrays = (epoch, width, start, stop, count)
-        return self._kind_arrays
+    def _by_kind(self) -> KindArrays:
+        """All kinds as arrays; those that are new are appended."""
+        known = self._kind_arrays
+        deepest = self._deepest
+        if known is None or known[0].shape[1] < deepest:
+            known = self._kind_arrays = _as_arrays(self._tables, deepest)
+        elif len(known[0]) < len(self._tables):
+            new = _as_arrays(self._tables[len(known[0]) :], known[0].shape[1])
+            known = self._kind_arrays = (
+                np.concatenate((known[0], new[0])),
+                np.concatenate((known[1], new[1])),
+                np.concatenate((known[2], new[2])),
+                np.concatenate((known[3], new[3])),
+                np.concatenate((known[4], new[4])),
+            )
+        return known
+
+
+def _as_arrays(kinds: Sequence[Kind], deepest: int) -> KindArrays:
+    """Their epochs, GPUs, starts and stops by level, and how many levels each has."""
+    epoch = np.full((len(kinds), deepest), np.inf)
+    start = np.zeros((len(kinds), deepest))
+    stop = np.zeros((len(kinds), deepest))
+    width = np.full((len(kinds), deepest), NOBODY, dtype=np.int64)
+    for row, kind in enumerate(kinds):
+        epoch[row, : len(kind.widths)] = kind.epoch_s
+        start[row, : len(kind.widths)] = kind.start_s
+        stop[row, : len(kind.widths)] = kind.stop_s
+        width[row, : len(kind.widths)] = kind.gpus
+    count = np.array([len(kind.widths) for kind in kinds], dtype=np.int64)
+    return epoch, width, start, stop, count
 
 
 def _level(job: Job, kind: Kind) -> int:

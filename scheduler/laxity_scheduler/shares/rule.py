@@ -1,7 +1,7 @@
 """A deadline-elastic policy as a value: in which order shares are given, and who is promised one.
 
 `policy_of(rule)` is the policy. The simulator keeps its columns between events and calls the same
-loop (`shares_loop.allocate`), so that the code that is simulated is the code that runs.
+loop (`shares.loop.allocate`), so that the code that is simulated is the code that runs.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,9 +1,10 @@
 """A share policy over a trace of elastic jobs, without rows: the arrays are kept between events.
 
-The policy as `decide(state, predictor)` and this loop call the same `shares_loop.allocate`.
+The policy as `decide(state, predictor)` and this loop call the same `shares.loop.allocate`. It stays
+beside the literal cycle for speed alone: docs/measurements/speed.md has what one way would cost.
 
 Where it comes apart from the literal cycle, though deadlines met are the same nearly always (a test
-bounds both; architecture, chapter 7, asks for equal schedules of rigid orders alone):
+bounds both):
 
 - the loop carries out shrinking and growth of one decision at once. A plan may only spend GPUs that
   are free in its snapshot, so the cycle shrinks, looks again at the same instant and decides on rows

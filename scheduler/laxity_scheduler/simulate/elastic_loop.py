@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0917 - compiled loops take arrays, by place
-"""Elastic one-GPU workers through time, event by event, with `shares_loop.allocate` deciding.
+"""Elastic one-GPU workers through time, event by event, with `shares.loop.allocate` deciding.
 
 One-GPU workers fit wherever a GPU is free, so counting GPUs is exact on named nodes too. Arrays have
 one row per job of the trace; `total` is the seconds of the whole job by level, without any cost.

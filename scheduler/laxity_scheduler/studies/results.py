@@ -5,10 +5,12 @@ NAME.json   means over seeds, each with the half width of its 95 % interval
 """
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from laxity.durable_files import replace_file
 from laxity_scheduler.simulate.report import Figures, summary
 from laxity_scheduler.studies.trial import LABELS, Cell, Row, cell_text, row_key
 
@@ -32,15 +34,13 @@ def write_rows(folder: Path, name: str, rows: Iterable[Row]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     sorted_rows = sorted({row_key(row): row for row in rows}.values(), key=_label_order)
     columns = list(dict.fromkeys(column for row in sorted_rows for column in row))
-    path = folder / f"{name}.csv"
-    partial = path.with_suffix(".part")
-    with partial.open("w", newline="", encoding="utf-8") as lines:
-        writer = csv.writer(lines, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([cell_text(row.get(column)) for column in columns] for row in sorted_rows)
-    partial.replace(path)
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([cell_text(row.get(column)) for column in columns] for row in sorted_rows)
+    replace_file(folder / f"{name}.csv", lines.getvalue())
     groups = ",\n".join(json.dumps(group) for group in mean_rows(read_rows(folder, name)))
-    (folder / f"{name}.json").write_text(f"[\n{groups}\n]\n", encoding="utf-8")
+    replace_file(folder / f"{name}.json", f"[\n{groups}\n]\n")
 
 
 def mean_rows(rows: Sequence[Row]) -> list[Figures]:

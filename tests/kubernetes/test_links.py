@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from laxity.instants import instant_at
-from tests.kubernetes.test_pods import logged
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.ground import Ground, ground
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.podground import PodGround, Run
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json
-from tests.support.kubernetes.trained import each_once, right, starts, trained
+from tests.support.kubernetes.trained import each_once, logged, right, starts, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 

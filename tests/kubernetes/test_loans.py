@@ -234,6 +234,22 @@ def test_a_training_leaves_a_node_that_somebody_else_takes_back_while_it_is_lent
     kubectl(cluster, "label", "node", node, "team-")
 
 
+def test_a_training_whose_lent_node_is_deleted_goes_on_elsewhere(
+    there: Ground, cluster: Cluster
+) -> None:
+    train(there, "elastic", ELASTIC)
+    there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")
+    (node,) = lent(cluster)
+    kubectl(cluster, "delete", "node", node)
+    try:
+        there.until(lambda: node not in nodes_of(there, "elastic"), "its pods there to be gone")
+        there.until(lambda: there.running(["elastic"]) == 1, "it to go on elsewhere")
+        assert nodes_of(there, "elastic")
+    finally:
+        cluster.add_nodes(4, gpus=4)
+        label_fleet(cluster, (node,))
+
+
 @pytest.mark.parametrize(
     ("node", "body"),
     [

@@ -4,22 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from laxity import DeadlineRefused, names
+from laxity import DeadlineRefused
 from laxity.instants import format_instant
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.podground import PodGround, Run
-from tests.support.kubernetes.trained import QUICK, each_once, right, starts, trained
+from tests.support.kubernetes.trained import QUICK, each_once, logged, right, starts, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def logged(ground: PodGround, run: Run) -> list[int]:
-    """The epochs whose time MLflow has, as its REST API tells."""
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=ground.tracking_uri)
-    history = client.get_metric_history(run.view().run_id, names.EPOCH_ACTUAL)
-    return sorted(one.step for one in history)
 
 
 def test_a_job_that_cannot_make_it_is_refused_with_offers(ground: PodGround, place: str) -> None:

@@ -65,13 +65,16 @@ def why_not(binaries: Path) -> str:
 
 
 class RealNode:
-    """The node `localhost` of a cluster. `down` leaves no process, mount, cgroup or bridge."""
+    """A node of a cluster. `down` leaves no process, mount, cgroup or bridge.
 
-    def __init__(self, cluster: Cluster, *, gpus: int) -> None:
-        self.cluster, self.gpus = cluster, gpus
-        self.folder = cluster.folder / "node"
-        self.bridge = f"lax{os.getpid()}"
-        self.subnet = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
+    Several of them have numbers. Logs are to be had of pods on `localhost` only.
+    """
+
+    def __init__(self, cluster: Cluster, *, gpus: int, name: str = NODE, number: int = 0) -> None:
+        self.cluster, self.gpus, self.name = cluster, gpus, name
+        self.folder = cluster.folder / f"node{number or ''}"
+        self.bridge = f"lax{os.getpid()}n{number}"
+        self.subnet = f"10.{200 + os.getpid() % 50}.{(os.getpid() // 50 + number) % 250}"
         self._first: subprocess.Popen[bytes] | None = None
 
     def up(self) -> None:
@@ -88,7 +91,7 @@ class RealNode:
                 f"--config={folder}/kubelet.json",
                 f"--root-dir={folder}/kubelet",
                 f"--cert-dir={folder}/certs",
-                f"--hostname-override={NODE}",
+                f"--hostname-override={self.name}",
                 "--node-labels=type=real",
             ]
         )
@@ -105,7 +108,7 @@ class RealNode:
             )  # fmt: skip
         self.cluster.until(self._ready, 90.0, "the real node to be ready")
         status = {"status": {"capacity": {"nvidia.com/gpu": str(self.gpus)}}}
-        patch = ["patch", "node", NODE, "--subresource=status", "-p", json.dumps(status)]
+        patch = ["patch", "node", self.name, "--subresource=status", "-p", json.dumps(status)]
         subprocess.run(
             [self.cluster.binaries / "kubectl", f"--kubeconfig={self.cluster.kubeconfig}", *patch],
             check=True,
@@ -132,7 +135,7 @@ class RealNode:
             yield from (path for path in (parent, *parent.rglob("*")) if path.is_dir())
 
     def _node(self) -> Json:
-        found: Json = self.cluster.ask("GET", f"/api/v1/nodes/{NODE}") or {"status": {}}
+        found: Json = self.cluster.ask("GET", f"/api/v1/nodes/{self.name}") or {"status": {}}
         return found
 
     def _ready(self) -> bool:

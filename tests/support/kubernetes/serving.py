@@ -5,6 +5,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from typing import Any, Final
 
 from laxity_k8s.objects.pool_label import POOL
@@ -17,12 +18,12 @@ TOLERATES: Final = [{"key": "laxity.dev/inference", "operator": "Exists"}]
 Json = dict[str, Any]
 
 
-def label_fleet(cluster: Cluster) -> dict[str, Json]:
+def label_fleet(cluster: Cluster, fleet: Sequence[str] = FLEET) -> dict[str, Json]:
     """What an operator does once; the nodes as they are then."""
-    for name in FLEET:
+    for name in fleet:
         kubectl(cluster, "label", "node", name, f"{POOL}=inference")
         kubectl(cluster, "taint", "node", name, "laxity.dev/inference=only:NoSchedule")
-    return node_specs(cluster)
+    return node_specs(cluster, fleet)
 
 
 def unlabel_fleet(cluster: Cluster) -> None:
@@ -31,18 +32,18 @@ def unlabel_fleet(cluster: Cluster) -> None:
         kubectl(cluster, "taint", "node", name, "laxity.dev/inference-")
 
 
-def pools(cluster: Cluster) -> dict[str, str]:
+def pools(cluster: Cluster, fleet: Sequence[str] = FLEET) -> dict[str, str]:
     """The pool label of each node of the fleet."""
     nodes = (cluster.ask("GET", "/api/v1/nodes") or {})["items"]
     labels = {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in nodes}
-    return {name: labels[name].get(POOL, "") for name in FLEET}
+    return {name: labels[name].get(POOL, "") for name in fleet if name in labels}
 
 
 def lent(cluster: Cluster) -> list[str]:
     return [name for name, pool in pools(cluster).items() if pool == "loaned"]
 
 
-def node_specs(cluster: Cluster) -> dict[str, Json]:
+def node_specs(cluster: Cluster, fleet: Sequence[str] = FLEET) -> dict[str, Json]:
     """Of the fleet: labels and spec, all that laxity or an operator may have changed."""
     nodes = (cluster.ask("GET", "/api/v1/nodes") or {})["items"]
     return {
@@ -52,7 +53,7 @@ def node_specs(cluster: Cluster) -> dict[str, Json]:
             "annotations": node["metadata"].get("annotations"),
         }
         for node in nodes
-        if node["metadata"]["name"] in FLEET
+        if node["metadata"]["name"] in fleet
     }
 
 
@@ -77,10 +78,22 @@ def patch_as_laxity(cluster: Cluster, node: str, body: Json) -> tuple[int, str]:
 
 
 class Deployment:
-    """Pods of one GPU each that may go to the fleet only, lent or not."""
+    """Pods of one GPU each that may go to the fleet only, lent or not.
 
-    def __init__(self, cluster: Cluster, namespace: str, name: str = "serving") -> None:
+    `container`: what a pod runs, where that is not simulated.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        name: str = "serving",
+        *,
+        container: Json | None = None,
+    ) -> None:
         self.cluster, self.namespace, self.name = cluster, namespace, name
+        self.container = container or {"image": "none"}
+        self.volumes: list[Json] = []
         self.waited_s: dict[str, float] = {}  # from creation to a node, by pod
 
     def scale(self, pods: int) -> None:
@@ -127,8 +140,9 @@ class Deployment:
                         "priorityClassName": "laxity-inference",
                         "tolerations": TOLERATES,
                         "affinity": {"nodeAffinity": required},
+                        "volumes": self.volumes,
                         "containers": [
-                            {"name": "serve", "image": "none", "resources": {"limits": limits}}
+                            {"name": "serve", "resources": {"limits": limits}, **self.container}
                         ],
                     },
                 },

@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from tests.support.kubernetes.podground import Run
+from laxity import names
+from tests.support.kubernetes.podground import PodGround, Run
 from tests.support.programs.podtrainings import weights_after
 
 QUICK = 0.0
@@ -15,6 +16,15 @@ def each_once(epochs: int) -> list[int]:
 
 def trained(run: Run) -> list[int]:
     return [one["epoch"] for one in run.notes("trained")]
+
+
+def logged(ground: PodGround, run: Run) -> list[int]:
+    """The epochs whose time MLflow has, as its REST API tells."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=ground.tracking_uri)
+    history = client.get_metric_history(run.view().run_id, names.EPOCH_ACTUAL)
+    return sorted(one.step for one in history)
 
 
 def starts(run: Run) -> set[int]:

@@ -18,6 +18,9 @@ PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch")
 MISSING: Final = [name for name in PROGRAMS if shutil.which(name) is None]
 WHY_NOT: Final = f"not installed: {', '.join(MISSING)}" if MISSING else ""
 
+BESIDE: Final = [name for name in ("slurmdbd", "mariadbd") if shutil.which(name) is None]
+NO_ACCOUNTING: Final = WHY_NOT or (f"not installed: {', '.join(BESIDE)}" if BESIDE else "")
+
 CONF: Final = """ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser={user}
@@ -40,10 +43,22 @@ PriorityType=priority/basic
 ReturnToService=2
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+{accounting}
 KillWait=1
 {nodes}
 PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+"""
+DATABASE_CONF: Final = """AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+DbdHost=localhost
+DbdPort={port}
+SlurmUser={user}
+PidFile={folder}/slurmdbd.pid
+LogFile={folder}/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser={user}
+StorageLoc=accounting
 """
 
 
@@ -59,8 +74,8 @@ def until(condition: Callable[[], T], words: str) -> T:
 class SlurmCluster:
     """`down` ends all of it."""
 
-    def __init__(self, folder: Path, nodes: int) -> None:
-        self.folder, self.nodes = folder, nodes
+    def __init__(self, folder: Path, nodes: int, *, has_accounting: bool = False) -> None:
+        self.folder, self.nodes, self._has_accounting = folder, nodes, has_accounting
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -69,6 +84,8 @@ class SlurmCluster:
             (self.folder / name).mkdir(parents=True)
         self._write_conf()
         self._start_munged()
+        if self._has_accounting:
+            self._start_accounting()
         self.start_controller()
         for node in range(self.nodes):
             self._start(f"n{node}", "slurmd", "-D", "-N", f"n{node}")
@@ -91,6 +108,14 @@ class SlurmCluster:
     def kill_controller(self) -> None:
         self._stop("slurmctld", signal.SIGKILL)
 
+    def forget_jobs(self) -> None:
+        """As a controller does after MinJobAge, with all jobs at once."""
+        self.kill_controller()
+        shutil.rmtree(self.folder / "state")
+        (self.folder / "state").mkdir()
+        self.start_controller()
+        self.ask("scontrol", "update", "NodeName=ALL", "State=RESUME")
+
     def ask(self, *command: str) -> str:
         """What a command of Slurm prints; nothing if it fails."""
         answer = subprocess.run(
@@ -104,8 +129,35 @@ class SlurmCluster:
         rows = (line.split("|") for line in lines)
         return sorted((job_id, name, state) for job_id, name, state in rows)
 
+    def _start_accounting(self) -> None:
+        """MariaDB on a socket of this folder, slurmdbd over it, this cluster in it."""
+        place, data = self.folder / "mariadb.socket", self.folder / "mariadb"
+        at = ("--no-defaults", f"--datadir={data}", f"--user={getpass.getuser()}")
+        subprocess.run(
+            ["mariadb-install-db", *at, "--skip-test-db"], check=True, capture_output=True
+        )
+        options = ("--skip-networking", "--skip-grant-tables", "--innodb-buffer-pool-size=32M")
+        self._start("mariadbd", "mariadbd", *at, f"--socket={place}", *options)
+        ping = ("mariadb-admin", "--no-defaults", f"--socket={place}", "ping")
+        until(lambda: self.ask(*ping), "an answer of MariaDB")
+        self.environment["MYSQL_UNIX_PORT"] = str(place)
+        self._start("slurmdbd", "slurmdbd", "-D")
+        until(lambda: self.ask("sacctmgr", "-n", "-i", "add", "cluster", "test"), "slurmdbd")
+
     def _write_conf(self) -> None:
-        ports = _free_ports(self.nodes + 1)
+        *ports, database_port = _free_ports(self.nodes + 2)
+        accounting = "AccountingStorageType=accounting_storage/none"
+        if self._has_accounting:
+            accounting = (
+                "AccountingStorageType=accounting_storage/slurmdbd\n"
+                f"AccountingStorageHost=localhost\nAccountingStoragePort={database_port}\n"
+                f"AccountingStoragePass={self.folder}/munge.socket"
+            )
+            path = self.folder / "slurmdbd.conf"
+            path.touch(mode=0o600)
+            path.write_text(
+                DATABASE_CONF.format(folder=self.folder, port=database_port, user=getpass.getuser())
+            )
         host = socket.gethostname().split(".")[0]
         lines = [
             f"NodeName=n{node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1"
@@ -117,6 +169,7 @@ class SlurmCluster:
             user=getpass.getuser(),
             folder=self.folder,
             controller_port=ports[0],
+            accounting=accounting,
             nodes="\n".join(lines),
         )
         (self.folder / "slurm.conf").write_text(text)

@@ -15,6 +15,7 @@ from laxity_scheduler.slurm.link_script import (
 )
 from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
 
+LONG_AGO: Final = "now-365days"
 A_DAY: Final = ("-a", "-S", "now-1days")
 
 
@@ -67,7 +68,19 @@ class SlurmQueue:
         return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
 
     def started_job(self, link: LinkRecord) -> str:
-        return read_started_job(self._folder, link)
+        """By its own note, else by the accounting database."""
+        return read_started_job(self._folder, link) or self._accounted_job(link)
+
+    def _accounted_job(self, link: LinkRecord) -> str:
+        name = self._state.job_name(link)
+        try:
+            rows = self._client.ask_accounting("-S", LONG_AGO, "--name", name)
+        except SlurmAwayError:
+            raise
+        except SlurmError:
+            return ""
+        ids = (row.job_id for row in rows if row.has_started and row.job_id not in link.lost_ids)
+        return next(ids, "")
 
     def trains(self, link: LinkRecord) -> bool:
         return holds_lock(self._folder, link)

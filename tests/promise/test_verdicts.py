@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from laxity_profiler.estimate import Estimate, Workload
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal
@@ -273,6 +274,32 @@ def test_each_link_of_a_chain_takes_another_start_and_stop_from_the_deadline() -
     assert isinstance(verdict, Promise)
     assert verdict.p90_at == pytest.approx(30.0 + 600.0 + 2 * 50.0)
     assert isinstance(judge(state, replace(chain, deadline_at=729.0), restarts), Refusal)
+
+
+class NeverSeen(Curve):
+    """Stops and starts that nobody has measured."""
+
+    def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
+        return replace(super().suspend_cost(workload, workers), n_points=0)
+
+    def resume_cost(self, workload: Workload, workers: int) -> Estimate:
+        return replace(super().resume_cost(workload, workers), n_points=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "basis"),
+    [(Curve, "as seen"), (NeverSeen, "assumed: no restart of this model was seen yet")],
+)
+def test_a_refusal_for_the_restarts_of_links_says_what_they_cost_and_whether_that_was_seen(
+    kind: type[Curve], basis: str
+) -> None:
+    restarts = kind(start_s=30.0, stop_s=20.0)
+    chain = replace(job(epochs=10, due_at=700.0), wall_limit_s=300.0)
+    words = refusal(cluster(gpus=1), chain, restarts).reason.text
+    assert "30s after the deadline; 1m40s of that are stops and starts" in words
+    assert f"between links of 5m00s, 50s each (P90, {basis})" in words
+    late = refusal(cluster(gpus=1), replace(chain, deadline_at=620.0), restarts)
+    assert late.reason.code == "deadline_before_fastest_finish", "late without links, too"
 
 
 def test_a_limit_that_holds_all_epochs_costs_nothing() -> None:

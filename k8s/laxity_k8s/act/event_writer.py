@@ -39,6 +39,7 @@ WARNINGS: Final = frozenset(
         "capacity_promised_to_others",
         "counted_as_one_pool",
         "deadline_before_fastest_finish",
+        "deadline_before_last_link",
         "deadline_in_the_past",
         "does_not_fit_any_node",
         "does_not_fit_cluster",

@@ -22,6 +22,11 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "even alone on the cluster, on {workers:worker}, its P90 finish is {p90}, "
         "{late} after the deadline"
     ),
+    "deadline_before_last_link": (
+        "even alone on the cluster, on {workers:worker}, its P90 finish is {p90}, {late} after the "
+        "deadline; {restarts} of that are stops and starts between links of {limit}, {restart} each "
+        "(P90, {basis}): give links more time, or train it as soft once, and the cost is measured"
+    ),
     "capacity_promised_to_others": (
         "it needs {needed_gpus:GPU} in time; promised jobs and pods of others leave {free_gpus}: "
         "the P90 finish would be {late} after the deadline"

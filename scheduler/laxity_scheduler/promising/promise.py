@@ -9,7 +9,7 @@ stands, and its deadline stays the one in force (`plan.verdict_after`). A job th
 promise is not refused but told a forecast: it runs on as soft.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -253,14 +253,34 @@ class _Case:
         late_s = self.state.now + rest_s - job.deadline_at
         if late_s <= 0.0:
             return None
-        figures = reason(
-            "deadline_before_fastest_finish",
-            workers=best,
-            p90_at=self.state.now + rest_s,
-            late_s=late_s,
-        )
+        late = {"workers": best, "p90_at": self.state.now + rest_s, "late_s": late_s}
+        restarts_s = rest_s - forecasts.rest_s(replace(job, wall_limit_s=FOREVER), best)
+        if restarts_s >= late_s:  # without links it would be in time
+            figures = self._restarts_too_long(restarts_s, late)
+        else:
+            figures = reason("deadline_before_fastest_finish", **late)
         offers = (*self._later_or_soft(), *self._wider(slots))
         return self._refusal(figures, offers, p90_in_s=rest_s)
+
+    def _restarts_too_long(self, restarts_s: float, late: Mapping[str, float]) -> Reason:
+        """What each restart is thought to cost, and whether that was ever seen."""
+        job, predictor, workers = (
+            self.job,
+            self.reservations.forecasts.predictor,
+            int(late["workers"]),
+        )
+        start, stop = (
+            cost(job.workload, workers) for cost in (predictor.resume_cost, predictor.suspend_cost)
+        )
+        was_seen = start.n_points and stop.n_points
+        return reason(
+            "deadline_before_last_link",
+            **late,
+            restarts_s=restarts_s,
+            limit_s=job.wall_limit_s,
+            restart_s=start.p90_s + stop.p90_s,
+            basis="as seen" if was_seen else "assumed: no restart of this model was seen yet",
+        )
 
     def _unknown(self) -> Refusal:
         job, now = self.job, self.state.now

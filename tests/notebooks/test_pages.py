@@ -66,7 +66,7 @@ def kept(cell: dict[str, Any]) -> str:
 
 
 def test_there_is_a_page_for_each_claim() -> None:
-    assert PAGES == ["chains", "deadlines", "decisions", "pickyman", "prediction", "qos"]
+    assert PAGES == ["chains", "deadlines", "decisions", "loans", "pickyman", "prediction", "qos"]
 
 
 @pytest.fixture

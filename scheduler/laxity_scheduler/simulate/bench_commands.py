@@ -2,7 +2,7 @@
 
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -18,7 +18,6 @@ Load = Annotated[
     typer.Option(min=0.05, max=10.0, help="GPU time of the jobs over that of training nodes."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Of samples and of kinds of jobs.")]
-SMALL_LOAD: Final = 12.0  # the sample is of one day, and its longest jobs last a week
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="Cost of a decision over jobs, as PNG, there.")
 ]
@@ -81,7 +80,7 @@ def loans(
     json_: AsJson = False,
 ) -> None:
     """What lent inference nodes and elastic jobs are worth to a queue (policy aryl, Philly's jobs)."""
-    from laxity_scheduler.simulate.bench_loans import LoanBench, measure_loans
+    from laxity_scheduler.simulate.bench_loans import SMALL_LOAD, LoanBench, measure_loans
     from laxity_scheduler.simulate.trace_lookup import SAMPLES, trace_at
     from laxity_scheduler.simulate.traces import TraceError
     from laxity_scheduler.simulate.traces import load as load_trace

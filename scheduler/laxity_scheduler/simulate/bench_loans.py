@@ -36,6 +36,7 @@ from laxity_scheduler.simulate.world import SimWorld
 DAY_S: Final = 86_400.0
 WINDOW_S, COMPRESSION = 30 * DAY_S, 2.0
 GPUS_PER_NODE: Final = 8
+SMALL_LOAD: Final = 12.0  # the sample is of one day, and its longest jobs last a week
 INFERENCE_PER_TRAINING: Final = 520 / 443
 ELASTIC_JOBS, ELASTIC_GPU_TIME, FUNGIBLE_JOBS = 0.05, 0.36, 0.21
 EPOCH_S: Final = 120.0  # widths change, and jobs stop, at the end of an epoch

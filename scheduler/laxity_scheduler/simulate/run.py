@@ -42,7 +42,8 @@ class Setting:
 
     `paid_starts`: an order's jobs pay for their only start, as those of all other policies do.
     `cost_scale`: the costs of the model, times this.
-    `inference`: a load of `inference_nodes` more nodes, idle ones of which are lent; "": none.
+    `inference`: a load of `inference_nodes` more nodes, idle ones of which are lent if it `lends`;
+    "": none.
     `fails_s` and `repair_s`: a node's mean time between failures and to repair; 0: none fails.
     `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
     `each_epoch`: an epoch's end is an event too, as live; so there is a snapshot at every event.
@@ -67,6 +68,7 @@ class Setting:
     cost_scale: float = 1.0
     inference: str = ""
     inference_nodes: int = 0
+    lends: bool = True
 
     @property
     def gpus(self) -> int:
@@ -81,7 +83,7 @@ class Setting:
 
     def to_json(self) -> Mapping[str, object]:
         """Its fields; those of inference nodes only where there are some."""
-        unused = () if self.inference else ("inference", "inference_nodes")
+        unused = () if self.inference else ("inference", "inference_nodes", "lends")
         names = [name for name in self.__dataclass_fields__ if name not in unused]
         return {name: getattr(self, name) for name in names}
 
@@ -189,9 +191,8 @@ def _inference_fleet(setting: Setting) -> InferenceFleet | None:
     if not setting.inference:
         return None
     names = [f"inference-{number}" for number in range(setting.inference_nodes or setting.nodes)]
-    return InferenceFleet(
-        names, setting.gpus_per_node, read_load(trace_at(Path(setting.inference)))
-    )
+    load = read_load(trace_at(Path(setting.inference)))
+    return InferenceFleet(names, setting.gpus_per_node, load, lends=setting.lends)
 
 
 def nodes_of(nodes: int, gpus_per_node: int, *, pooled: bool) -> list[tuple[str, int]]:

@@ -14,7 +14,7 @@ from laxity.durable_files import replace_file
 from laxity_scheduler.simulate.report import Figures, summary
 from laxity_scheduler.studies.trial import LABELS, Cell, Row, cell_text, row_key
 
-WORDS = ("part", "trace", "policy", "admission", "packing", "cost_model")
+WORDS = ("part", "trace", "policy", "variant", "admission", "packing", "cost_model")
 
 
 def read_rows(folder: Path, name: str) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from laxity_scheduler.simulate.process_pool import process_pool
 from laxity_scheduler.simulate.traces import TraceError
-from laxity_scheduler.studies import deadlines, errors, pickyman, qos
+from laxity_scheduler.studies import deadlines, errors, loan_ablations, loan_ladder, pickyman, qos
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.results import read_rows, write_rows
 from laxity_scheduler.studies.trial import LABELS, Row, Trial, cell_text, row_key
@@ -50,6 +50,16 @@ STUDIES: Final = {
             deadlines.ladder_trials,
         ),
         Study("errors", "prediction errors of 0 to 40 % and three models of costs", errors.trials),
+        Study(
+            "loans",
+            "what lending, scaling, and each rule within them are worth to a queue",
+            loan_ablations.trials,
+        ),
+        Study(
+            "loan_ladder",
+            "deadlines met and promises kept with and without loans, on ever smaller clusters",
+            loan_ladder.trials,
+        ),
     )
 }
 

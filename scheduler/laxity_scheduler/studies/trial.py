@@ -20,6 +20,7 @@ LABELS: Final = (
     "trace",
     "gpus",
     "policy",
+    "variant",
     "admission",
     "packing",
     "cost_model",
@@ -108,7 +109,7 @@ def labels_of(setting: Setting, *, part: str, trace: str) -> Row:
 
 def _simulation_row(case: Case, setting: Setting) -> Row:
     figures = report(simulate(case.load(), setting))
-    return {name: _figure_cell(figures, name) for name in FIGURES}
+    return {name: figure_cell(figures, name) for name in FIGURES}
 
 
 def _linear_program_row(case: Case, gpus: int) -> Row:
@@ -116,6 +117,6 @@ def _linear_program_row(case: Case, gpus: int) -> Row:
     return {"jobs": len(trace.jobs), "deadline_met_ratio": deadline_bound(trace, gpus=gpus)}
 
 
-def _figure_cell(figures: Figures, name: str) -> Cell:
+def figure_cell(figures: Figures, name: str) -> Cell:
     value = figures[name]
     return value if isinstance(value, str | int | float) else None

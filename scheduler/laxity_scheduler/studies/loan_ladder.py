@@ -1,0 +1,99 @@
+"""Deadlines and promises with and without loans, on every rung of the ladder of ever smaller clusters.
+
+The rungs of `deadlines`, each with twice as many inference nodes as training nodes, so that something
+is lent on the smallest one as well; epochs of 60 s, 60 s per restart, perfect predictions. Without
+loans the inference nodes keep to themselves. As published all jobs are due: only flexible workers
+may be on lent nodes. Then half of them, drawn by seed, have no deadline, and may run there.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from random import Random
+from typing import Final
+
+from laxity_scheduler.simulate.report import report
+from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.traces import Trace
+from laxity_scheduler.studies.cases import Case, Whole, load_whole
+from laxity_scheduler.studies.datasets import Datasets
+from laxity_scheduler.studies.deadlines import RESTART_S, RUNGS, SLOT_S, SMALL
+from laxity_scheduler.studies.trial import Row, Trial, figure_cell, labels_of
+
+LOAD: Final = "servegen/rates.csv"
+POLICIES: Final = ("elasticflow", "laxity", "edf_elastic", "qos")
+INFERENCE_PER_TRAINING: Final = 2
+SAMPLE_GPUS: Final = 64
+FIGURES: Final = (
+    "jobs",
+    "finished",
+    "deadlines",
+    "deadlines_met",
+    "promises",
+    "promises_broken",
+    "avg_jct_s",
+    "preemptions",
+    "resizes",
+    "lent_gpus_mean",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HalfDue:
+    """A trace half of whose jobs, drawn by seed, have no deadline."""
+
+    source: Source
+    seed: int
+
+    def load(self) -> Trace:
+        trace, draw = load_whole(self.source), Random(f"due of {self.seed}")  # noqa: S311 - no secret
+        return replace(
+            trace,
+            jobs=tuple(
+                job
+                if draw.random() < 0.5
+                else replace(job, deadline_at=inf, service_class="best_effort")
+                for job in trace.jobs
+            ),
+        )
+
+
+def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
+    """Each rung of the small traces, each policy, with and without loans."""
+    rungs = [
+        (name, gpus)
+        for name in datasets.having(SMALL)
+        for gpus in ((SAMPLE_GPUS,) if datasets.samples else RUNGS[name])
+    ]
+    return [trial for name, gpus in rungs for trial in _rung_trials(datasets, name, gpus, seeds)]
+
+
+def _rung_trials(datasets: Datasets, name: str, gpus: int, seeds: Sequence[int]) -> Iterator[Trial]:
+    source = datasets.source(name)
+    cases: list[tuple[str, int, Case]] = [("all due", seeds[0], Whole(source))]
+    cases += [("half due", seed, HalfDue(source, seed)) for seed in seeds]
+    for part, seed, case in cases:
+        for policy in POLICIES[:2] if datasets.samples else POLICIES:
+            for lends in (False, True):
+                setting = Setting(
+                    policy,
+                    gpus // 8,
+                    8,
+                    pooled=True,
+                    restart_s=RESTART_S,
+                    epoch_s=SLOT_S,
+                    seed=seed,
+                    inference=LOAD,
+                    inference_nodes=INFERENCE_PER_TRAINING * gpus // 8,
+                    lends=lends,
+                )
+                labels = labels_of(setting, part=part, trace=name)
+                labels["variant"] = "loans" if lends else "no loans"
+                yield Trial(labels, partial(_row, case, setting))
+
+
+def _row(case: Case, setting: Setting) -> Row:
+    figures = report(simulate(case.load(), setting))
+    return {name: figure_cell(figures, name) for name in FIGURES}

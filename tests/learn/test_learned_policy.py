@@ -9,7 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_scheduler.learned.job_features import FEATURES
+from laxity_scheduler.learned.job_features import FEATURES, JobNumbers
+from laxity_scheduler.learned.promise_floors import raise_least_widths
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import (
     SHIPPED,
@@ -19,9 +20,13 @@ from laxity_scheduler.learned.weights_file import (
 )
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
+from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.simulate.commands import register
+from laxity_scheduler.simulate.report import report
+from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.store import codec
-from tests.support.builders import MINUTE_EPOCHS, cluster, job
+from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
 from tests.support.random_states import cases
 
 IDLE = cluster(gpus=[4, 4], jobs=[job("a", workers=(1, 2, 4)), job("b", workers=(1, 2, 4))])
@@ -136,3 +141,48 @@ def test_nothing_is_simulated_in_the_name_of_a_file_that_is_refused() -> None:
     assert answer.exit_code == 2
     assert "nowhere.npz is no policy" in answer.output
     assert len(answer.output.splitlines()) == 1
+
+
+def test_a_promised_job_gets_the_width_that_its_promise_needs_whatever_the_net_scores(
+    tmp_path: Path,
+) -> None:
+    stop = np.array([[9.0 if name == "stop" else 0.0] for name in FEATURES])
+    lazy = save(tmp_path / "lazy.npz", ScoringNet((stop,), (np.zeros(1),)))
+    for due_s, workers in ((700.0, 1), (310.0, 2), (160.0, 4)):
+        rows = [job("a", workers=(1, 2, 4)), promised("b", due_s, workers=(1, 2, 4))]
+        plan = find(f"learned:{lazy}").policy()(cluster(gpus=[4, 4], jobs=rows), MINUTE_EPOCHS)
+        widths = {each.job: each.workers for each in plan.decisions if isinstance(each, Admit)}
+        assert widths == {"team/a": 1, "team/b": workers}
+
+
+def test_a_promised_job_starts_before_those_that_came_earlier() -> None:
+    rows = [job("a"), promised("b", 700.0)]
+    plan = find("learned").policy()(cluster(gpus=[1], jobs=rows), MINUTE_EPOCHS)
+    assert [each.job for each in plan.decisions if isinstance(each, Admit)] == ["team/b"]
+
+
+def test_a_promise_that_is_planned_for_later_wakes_the_policy_in_time() -> None:
+    rows = [promised("a", 200.0, workers=(4,)), promised("b", 400.0, workers=(4,))]
+    plan = find("learned").policy()(cluster(gpus=[4], jobs=rows), MINUTE_EPOCHS)
+    assert [each.job for each in plan.decisions if isinstance(each, Admit)] == ["team/a"]
+    assert 0.0 < plan.wake_at <= 250.0
+
+
+def test_floors_that_lack_gpus_take_what_there_is_and_the_rest_is_kept_for_them() -> None:
+    rows = [promised("a", 700.0, workers=(1, 2, 4)), job("b")]
+    numbers = [JobNumbers((1, 2, 4), (9.0, 5.0, 3.0)), JobNumbers((1,), (9.0,))]
+    for gpus, widths, short_gpus in ((4, (4,), 0), (3, (2, 4), 2), (1, (1, 2, 4), 3)):
+        raised, lacking = raise_least_widths(rows, numbers, {"team/a": 4}, gpus)
+        assert (raised[0].widths, lacking) == (widths, short_gpus)
+        assert raised[1] == numbers[1]
+
+
+@pytest.mark.slow
+def test_promises_given_before_it_are_kept_by_the_learned_policy() -> None:
+    tables = {("m", 1): ThroughputTable((1, 2, 4, 8), (1.0, 1.8, 3.0, 4.5))}
+    mix = ArrivalMix(25, 8, 1.2, tightness=(1.2, 2.0))
+    setting = Setting("learned", 1, 8, cost_model="free", admission="greedy", epoch_s=60.0)
+    figures = report(simulate(make_trace(tables, mix, seed=2), setting))
+    assert isinstance(figures["promises"], int)
+    assert figures["promises"] > 15
+    assert figures["promises_broken"] == 0

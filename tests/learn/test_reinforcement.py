@@ -11,7 +11,7 @@ from laxity_scheduler.policy_training.reinforcement import StepSampler, run_epis
 from laxity_scheduler.policy_training.slot_environment import (
     SLOT_S,
     SlotCluster,
-    mean_jct_in_slots,
+    run_in_slots,
 )
 from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
@@ -95,7 +95,7 @@ def test_an_episode_and_a_mean_completion_time_are_those_of_their_seed() -> None
         run_episode(SlotCluster(small(), 8), net, np.random.default_rng(3)) for _ in range(2)
     )
     assert [record.reward for record in first] == [record.reward for record in again]
-    assert mean_jct_in_slots(small(), 8, net) == mean_jct_in_slots(small(), 8, net)
+    assert run_in_slots(small(), 8, net) == run_in_slots(small(), 8, net)
 
 
 def test_what_the_best_steps_lead_to_is_recorded_beside_what_was_drawn() -> None:

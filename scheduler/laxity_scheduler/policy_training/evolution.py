@@ -1,6 +1,7 @@
 """Improvement by evolution strategies (Salimans et al. 2017, section 2): no gradient, no critic, no torch.
 
-    gain(net) = - mean over worlds of log(mean JCT of the net / mean JCT of the net they came from)
+    gain(net) = - mean over worlds of log(mean JCT of the net / mean JCT of the net they came from),
+                or by how many fewer deadlines are missed (`compute_gain`)
     step      = mean over pairs of (rank of + less rank of -) x direction, by Adam
 
 Whole worlds are judged, by what is wanted of them: policy gradients judge a slot by itself, and so
@@ -15,8 +16,13 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.learned.scoring_net import ScoringNet
-from laxity_scheduler.policy_training.slot_environment import mean_jct_in_slots
-from laxity_scheduler.policy_training.training_worlds import World, draw_world, validate
+from laxity_scheduler.policy_training.slot_environment import Reward, run_in_slots
+from laxity_scheduler.policy_training.training_worlds import (
+    World,
+    compute_gain,
+    draw_world,
+    validate,
+)
 from laxity_scheduler.simulate.tables import Tables
 
 PAIRS: Final = 12
@@ -34,17 +40,19 @@ def evolve(
     *,
     seed: int,
     rounds: int,
+    reward: Reward = "jct",
     tell: Callable[[int], None] = lambda _: None,
 ) -> tuple[ScoringNet, list[float]]:
     """The best net of those tried, and what each scored on the validation seeds (`start` first)."""
     draw = np.random.default_rng(seed)
-    best, tried = start, [validate(tables, start)]
+    best, tried = start, [validate(tables, start, reward)]
     numbers, spread = flatten(start), layer_spread(start)
     slope, square = np.zeros_like(numbers), np.zeros_like(numbers)
     for number in range(1, rounds + 1):
-        worlds = [draw_world(tables, draw) for _ in range(WORLDS)]
+        worlds = [draw_world(tables, draw, reward) for _ in range(WORLDS)]
         directions = draw.standard_normal((PAIRS, len(numbers)))
-        uphill = _find_uphill(unflatten(numbers, start), CHANGE * spread * directions, worlds)
+        changes = CHANGE * spread * directions
+        uphill = _find_uphill(unflatten(numbers, start), changes, worlds, reward)
         step = (uphill[:, None] * directions).mean(axis=0)
         slope = MOMENTUM * slope + (1.0 - MOMENTUM) * step
         square = SQUARES * square + (1.0 - SQUARES) * step**2
@@ -52,22 +60,25 @@ def evolve(
         numbers = numbers + RATE * spread * slope / (1.0 - MOMENTUM**number) / scaled
         if number % ROUNDS_BETWEEN_TRIALS == 0:
             net = unflatten(numbers, start)
-            tried.append(validate(tables, net))
+            tried.append(validate(tables, net, reward))
             best = net if tried[-1] == min(tried) else best
         tell(1)
     return best, tried
 
 
-def _find_uphill(net: ScoringNet, changes: Floats, worlds: Sequence[World]) -> Floats:
+def _find_uphill(
+    net: ScoringNet, changes: Floats, worlds: Sequence[World], reward: Reward
+) -> Floats:
     """Shape (PAIRS,): how much better the net is with a change than with its mirror image, in ranks."""
-    now_s = [mean_jct_in_slots(jobs, gpus, net) for jobs, gpus in worlds]
+    before = [run_in_slots(jobs, gpus, net) for jobs, gpus in worlds]
     numbers = flatten(net)
     gains = []
     for change in changes:
         for changed in (numbers + change, numbers - change):
             other = unflatten(changed, net)
-            jct_s = [mean_jct_in_slots(jobs, gpus, other) for jobs, gpus in worlds]
-            gains.append(-float(np.mean(np.log(np.array(jct_s) / now_s))))
+            after = [run_in_slots(jobs, gpus, other) for jobs, gpus in worlds]
+            pairs = zip(after, before, strict=True)
+            gains.append(float(np.mean([compute_gain(new, old, reward) for new, old in pairs])))
     ranks = np.sign(np.subtract.outer(gains, gains)).mean(axis=1) / 2.0  # equal ones share theirs
     return np.asarray(ranks[0::2] - ranks[1::2])
 

@@ -6,6 +6,7 @@ Models and batch sizes are drawn evenly, run times at the width asked for log-no
 and ITP traces are of that shape, and longer).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,13 +21,17 @@ LONGEST_S: Final = 2.0 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class ArrivalMix:
-    """`jobs` for a cluster of `gpus`; median run time `median_s`, spread `sigma` of its logarithm."""
+    """`jobs` for a cluster of `gpus`; median run time `median_s`, spread `sigma` of its logarithm.
+
+    `tightness`: deadlines are submit + U(tightness) x the run time at the width asked for; none: ().
+    """
 
     jobs: int = 60
     gpus: int = 32
     load: float = 0.8
     median_s: float = 5_400.0
     sigma: float = 1.2
+    tightness: tuple[float, float] | tuple[()] = ()
 
 
 def make_trace(tables: Tables, mix: ArrivalMix, *, seed: int) -> Trace:
@@ -41,12 +46,15 @@ def make_trace(tables: Tables, mix: ArrivalMix, *, seed: int) -> Trace:
     work_gpu_s = sum(run_s * gpus for run_s, gpus in zip(runs_s, asked, strict=True))
     gap_s = work_gpu_s / mix.jobs / (mix.load * mix.gpus)
     instants = np.cumsum(draw.exponential(gap_s, size=mix.jobs)).tolist()
+    factors = draw.uniform(*mix.tightness, size=mix.jobs).tolist() if mix.tightness else []
     jobs = [
         TraceJob(
             id=f"made-{number}",
             submitted_at=submitted_at,
             duration_s=run_s,
             gpus=gpus,
+            deadline_at=submitted_at + factors[number] * run_s if factors else math.inf,
+            service_class="hard" if factors else "best_effort",
             model=key[0],
             batch_size=key[1],
             iterations=run_s * tables[key].speed(gpus),

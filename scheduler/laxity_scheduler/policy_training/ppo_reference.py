@@ -10,7 +10,8 @@ from typing import Any, Final
 from sb3_contrib import MaskablePPO
 
 from laxity_scheduler.policy_training.gym_environment import AllocationEnv
-from laxity_scheduler.policy_training.training_worlds import mean_slowdown
+from laxity_scheduler.policy_training.slot_environment import WorldOutcome
+from laxity_scheduler.policy_training.training_worlds import mean_cost
 from laxity_scheduler.simulate.tables import Tables
 from laxity_scheduler.simulate.traces import TraceJob
 
@@ -43,7 +44,7 @@ def train_ppo(
 
 
 def _slowdown(tables: Tables, model: Any) -> float:
-    def mean_jct_s(jobs: Sequence[TraceJob], gpus: int) -> float:
+    def run_world(jobs: Sequence[TraceJob], gpus: int) -> WorldOutcome:
         env = AllocationEnv(lambda _: (jobs, gpus))
         seen, _ = env.reset()
         while True:
@@ -51,6 +52,6 @@ def _slowdown(tables: Tables, model: Any) -> float:
             seen, _, ended, cut, info = env.step(int(action))
             if ended or cut:
                 jct_s = info.get("jct_s", [float("inf")])
-                return float(sum(jct_s) / len(jct_s))
+                return WorldOutcome(float(sum(jct_s) / len(jct_s)), 0.0)
 
-    return mean_slowdown(tables, mean_jct_s)
+    return mean_cost(tables, run_world)

@@ -23,7 +23,7 @@ from laxity_scheduler.learned.job_features import (
     stop_rows,
 )
 from laxity_scheduler.learned.scoring_net import ScoringNet, masked_softmax
-from laxity_scheduler.policy_training.slot_environment import MOST_SLOTS, SlotCluster
+from laxity_scheduler.policy_training.slot_environment import MOST_SLOTS, Reward, SlotCluster
 from laxity_scheduler.policy_training.step_walk import StepWalk
 from laxity_scheduler.policy_training.training_worlds import draw_world, validate
 from laxity_scheduler.simulate.tables import Tables
@@ -87,6 +87,7 @@ def reinforce(
     *,
     seed: int,
     rounds: int,
+    reward: Reward = "jct",
     tell: Callable[[int], None] = lambda _: None,
 ) -> tuple[ScoringNet, list[float]]:
     """The best net of those tried, and what each scored on the validation seeds (`start` first)."""
@@ -94,15 +95,15 @@ def reinforce(
 
     draw = np.random.default_rng(seed)
     learner = torch_net.PolicyGradient(start, entropy=ENTROPY)
-    best, tried = start, [validate(tables, start)]
+    best, tried = start, [validate(tables, start, reward)]
     for number in range(1, rounds + 1):
-        jobs, gpus = draw_world(tables, draw)
+        jobs, gpus = draw_world(tables, draw, reward)
         net = learner.policy()
-        records = run_episode(SlotCluster(jobs, gpus), net, draw)
+        records = run_episode(SlotCluster(jobs, gpus, reward), net, draw)
         learner.update(records, draw)
         if number % ROUNDS_BETWEEN_TRIALS == 0:
             policy = learner.policy()
-            tried.append(validate(tables, policy))
+            tried.append(validate(tables, policy, reward))
             best = policy if tried[-1] == min(tried) else best
         tell(1)
     return best, tried

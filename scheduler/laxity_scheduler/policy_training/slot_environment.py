@@ -6,7 +6,8 @@ Within a slot widths stay; a job that changed its width trains less by what a st
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
 
 from laxity_scheduler.learned.allocation_loop import (
     Take,
@@ -22,15 +23,22 @@ from laxity_scheduler.policy_training.step_walk import StepWalk
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.traces import TraceJob
 
+Reward = Literal["jct", "deadlines"]
+REWARDS: Final[tuple[Reward, ...]] = get_args(Reward)
 SLOT_S: Final = 600.0
 MOST_SLOTS: Final = 5_000
 
 
 class SlotCluster:
-    """Jobs that arrive, train and end. All of them have a table; each worker is one GPU."""
+    """Jobs that arrive, train and end. All of them have a table; each worker is one GPU.
 
-    def __init__(self, jobs: Sequence[TraceJob], gpus: int) -> None:
+    `missed` are the deadlines that have passed before their jobs ended.
+    """
+
+    def __init__(self, jobs: Sequence[TraceJob], gpus: int, reward: Reward = "jct") -> None:
         self.gpus = gpus
+        self.reward: Reward = reward
+        self.missed: set[str] = set()
         self.now = 0.0
         self.jct_s: list[float] = []
         self._waiting = list(jobs)
@@ -60,6 +68,7 @@ class SlotCluster:
                     left=left,
                     workers=workers,
                     reform_s=self._costs.stop_s(widths[0]),
+                    spare_s=job.deadline_at - self.now,
                 )
             )
         return numbers
@@ -84,8 +93,12 @@ class SlotCluster:
         return StepWalk(steps, widths, free_gpus)
 
     def train(self, widths: Sequence[int]) -> float:
-        """One slot. The reward (6.6): the sum of the shares of their iterations that jobs trained."""
-        reward, ends = 0.0, []
+        """One slot. The reward (6.6): the sum of the shares of their iterations that jobs trained.
+
+        Of `deadlines`: less 1 for each deadline missed in the slot, so that a job which is late has
+        earned nothing by its end.
+        """
+        reward, ends, late = 0.0, [], len(self.missed)
         for number, (job, width) in enumerate(zip(self._live, widths, strict=True)):
             lost_s = 0.0
             if width and width != self._workers[number]:
@@ -103,11 +116,14 @@ class SlotCluster:
                     ended_at = self.now + lost_s + share * alone_s
                     self.jct_s.append(ended_at - job.submitted_at)
                     ends.append(number)
+                    if ended_at > job.deadline_at:
+                        self.missed.add(job.id)
         for number in reversed(ends):
             del self._live[number], self._left[number], self._workers[number]
         self.now += SLOT_S
+        self.missed.update(job.id for job in self._live if job.deadline_at < self.now)
         self._admit()
-        return reward
+        return reward - (len(self.missed) - late if self.reward == "deadlines" else 0)
 
     def _admit(self) -> None:
         """Jobs submitted by now; an empty cluster waits for the next one."""
@@ -119,14 +135,23 @@ class SlotCluster:
             self._workers.append(0)
 
 
-def mean_jct_in_slots(jobs: Sequence[TraceJob], gpus: int, net: ScoringNet) -> float:
-    """Seconds from submission to end, mean over all jobs, when the net decides alone."""
+@dataclass(frozen=True, slots=True)
+class WorldOutcome:
+    """Seconds from submission to end, mean over all jobs, and the share of jobs that were late."""
+
+    mean_jct_s: float
+    missed: float
+
+
+def run_in_slots(jobs: Sequence[TraceJob], gpus: int, net: ScoringNet) -> WorldOutcome:
+    """What comes of a world in which the net decides alone."""
     cluster = SlotCluster(jobs, gpus)
     for _ in range(MOST_SLOTS):
         if cluster.done:
             break
         cluster.train(cluster.decide(net))
-    return sum(cluster.jct_s) / max(1, len(cluster.jct_s))
+    mean_jct_s = sum(cluster.jct_s) / max(1, len(cluster.jct_s))
+    return WorldOutcome(mean_jct_s, len(cluster.missed) / max(1, len(jobs)))
 
 
 def _curve(job: TraceJob) -> tuple[tuple[int, ...], tuple[float, ...]]:

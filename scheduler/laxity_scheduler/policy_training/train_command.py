@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from laxity_scheduler.policy_training.registry_commands import tracking_store
 
 TEACHER_NAMES = ("optimus", "drf")
 IMPROVEMENTS = ("evolution", "gradients", "none")
+REWARD_NAMES = ("jct", "deadlines")
 
 TeacherOption = Annotated[
     str,
@@ -57,6 +59,13 @@ ImproveOption = Annotated[
         autocompletion=completing(lambda: IMPROVEMENTS),
     ),
 ]
+RewardOption = Annotated[
+    str,
+    typer.Option(
+        help=f"What improvement is about: {', '.join(REWARD_NAMES)}.",
+        autocompletion=completing(lambda: REWARD_NAMES),
+    ),
+]
 RoundsOption = Annotated[
     int, typer.Option(min=1, help="Steps of evolution, or episodes of policy gradients.")
 ]
@@ -86,6 +95,7 @@ def policy(
     updates: UpdatesOption = 1_500,
     worlds: WorldsOption = 2,
     improve: ImproveOption = "",
+    reward: RewardOption = "jct",
     rounds: RoundsOption = 60,
     register_as: RegisterOption = "",
     alias: AliasOption = "challenger",
@@ -95,6 +105,7 @@ def policy(
     """Learn a policy from simulated clusters, or a service's journal; `learned:FILE` decides by it."""
     improve = improve or ("evolution" if tables else "none")
     check_options(teacher, improve, tables=tables, journal=journal)
+    check_name("reward", reward, REWARD_NAMES)
     known = None if tables is None else read_tables(tables)
     net, start = read_start(start, tracking_uri) if start else (None, "")
     about: dict[str, Any] = {"teacher": teacher, "seed": seed, "improved_by": improve}
@@ -113,7 +124,8 @@ def policy(
         figures |= more
     if improve != "none":
         known = read_journal_tables(journal, tracking_uri) if known is None else known
-        net, more = improve_in_slots(known, net, improve, seed=seed, rounds=rounds)
+        about["reward"] = reward
+        net, more = improve_in_slots(known, net, (improve, reward), seed=seed, rounds=rounds)
         figures |= more
     if journal:
         figures |= measure_on_journal(journal, net, seed=seed, tracking_uri=tracking_uri)
@@ -129,11 +141,14 @@ def check_options(teacher: str, improve: str, *, tables: Path | None, journal: s
     """CommandError if they do not go together."""
     if tables is None and not journal:
         raise CommandError("name --tables DIR to simulate from, or --journal HOME", code=USAGE)
-    if teacher not in TEACHER_NAMES:
-        message = f"unknown teacher {teacher!r}: one of {', '.join(TEACHER_NAMES)}"
-        raise CommandError(message, code=USAGE)
-    if improve not in IMPROVEMENTS:
-        message = f"unknown improvement {improve!r}: one of {', '.join(IMPROVEMENTS)}"
+    check_name("teacher", teacher, TEACHER_NAMES)
+    check_name("improvement", improve, IMPROVEMENTS)
+
+
+def check_name(kind: str, name: str, known: Sequence[str]) -> None:
+    """CommandError if it is none of these."""
+    if name not in known:
+        message = f"unknown {kind} {name!r}: one of {', '.join(known)}"
         raise CommandError(message, code=USAGE)
 
 
@@ -151,16 +166,21 @@ def imitate_teacher(
 
 
 def improve_in_slots(
-    tables: Any, net: Any, way: str, *, seed: int, rounds: int
+    tables: Any, net: Any, kind: tuple[str, Any], *, seed: int, rounds: int
 ) -> tuple[Any, dict[str, float]]:
-    """The best net on validation seeds, and the slowdowns there; progress on stderr."""
+    """The best net on validation seeds, and the costs there; `kind`: how, and by which reward.
+
+    Progress on stderr.
+    """
+    way, reward = kind
     from laxity_scheduler.policy_training.evolution import evolve
     from laxity_scheduler.policy_training.reinforcement import reinforce
 
     improve = evolve if way == "evolution" else reinforce
     with typer.progressbar(length=rounds, label=way, file=sys.stderr) as bar:
-        best, tried = improve(tables, net, seed=seed, rounds=rounds, tell=bar.update)
-    return best, {"rounds": rounds, "slowdown_of_imitation": tried[0], "slowdown": min(tried)}
+        best, tried = improve(tables, net, seed=seed, rounds=rounds, reward=reward, tell=bar.update)
+    cost = "slowdown" if reward == "jct" else "missed"
+    return best, {"rounds": rounds, f"{cost}_of_imitation": tried[0], cost: min(tried)}
 
 
 def write_policy(net: Any, about: dict[str, Any], out: Path) -> None:

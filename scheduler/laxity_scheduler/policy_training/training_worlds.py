@@ -4,14 +4,14 @@ Curves are varied as well (our own): a net that has seen one kind of hardware on
 the law. The speeds of a varied curve are the measured ones, relative to the least width, to the power e.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.slot_environment import mean_jct_in_slots
+from laxity_scheduler.policy_training.slot_environment import Reward, WorldOutcome, run_in_slots
 from laxity_scheduler.simulate.tables import Tables, ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 
@@ -23,16 +23,23 @@ VALIDATION_SEEDS: Final = range(20_000, 20_003)
 VALIDATION_LOADS: Final = (0.5, 0.8, 1.1)
 VALIDATION_EXPONENTS: Final = (0.75, 1.0, 1.15)
 VALIDATION_GPUS: Final = 16
+TIGHTNESS: Final[Mapping[Reward, tuple[float, float] | tuple[()]]] = {
+    "jct": (),
+    "deadlines": (1.2, 3.0),  # as the QoS framework's jobs (algorithms.md 3.6)
+}
+JCT_WEIGHT: Final = 0.05
 
 World = tuple[Sequence[TraceJob], int]  # jobs, and the GPUs of their cluster
 
 
-def draw_world(tables: Tables, draw: np.random.Generator) -> World:
-    """Jobs with varied curves, and the GPUs of their cluster."""
+def draw_world(tables: Tables, draw: np.random.Generator, reward: Reward = "jct") -> World:
+    """Jobs with varied curves, with deadlines where these are rewarded, and the GPUs of their cluster."""
     varied = {
         key: vary_curve(table, float(draw.uniform(*EXPONENTS))) for key, table in tables.items()
     }
-    mix = ArrivalMix(JOBS, int(draw.choice(SIZES)), float(draw.choice(LOADS)))
+    mix = ArrivalMix(
+        JOBS, int(draw.choice(SIZES)), float(draw.choice(LOADS)), tightness=TIGHTNESS[reward]
+    )
     return make_trace(varied, mix, seed=int(draw.integers(10_000))).jobs, mix.gpus
 
 
@@ -43,25 +50,42 @@ def vary_curve(table: ThroughputTable, exponent: float) -> ThroughputTable:
     return ThroughputTable(table.gpus, tuple(speeds))
 
 
-def validate(tables: Tables, net: ScoringNet) -> float:
-    """The net's mean slowdown on the validation worlds."""
-    return mean_slowdown(tables, lambda jobs, gpus: mean_jct_in_slots(jobs, gpus, net))
+def validate(tables: Tables, net: ScoringNet, reward: Reward = "jct") -> float:
+    """The net's mean cost on the validation worlds, less is better: see `mean_cost`."""
+    return mean_cost(tables, lambda jobs, gpus: run_in_slots(jobs, gpus, net), reward)
 
 
-def mean_slowdown(tables: Tables, mean_jct_s: Callable[[Sequence[TraceJob], int], float]) -> float:
-    """Mean JCT over the validation worlds, each relative to the run time at the width asked for."""
-    ratios = []
-    for jobs, gpus in make_validation_worlds(tables):
-        asked_s = float(np.mean([job.duration_s for job in jobs]))
-        ratios.append(mean_jct_s(jobs, gpus) / asked_s)
-    return float(np.mean(ratios))
+def mean_cost(
+    tables: Tables,
+    run_world: Callable[[Sequence[TraceJob], int], WorldOutcome],
+    reward: Reward = "jct",
+) -> float:
+    """Mean JCT relative to the run time at the width asked for, over the validation worlds.
+
+    Of `deadlines`: the share of jobs that were late, and a little of the former.
+    """
+    costs = []
+    for jobs, gpus in make_validation_worlds(tables, reward):
+        outcome = run_world(jobs, gpus)
+        slowdown = outcome.mean_jct_s / float(np.mean([job.duration_s for job in jobs]))
+        late = reward == "deadlines"
+        costs.append(outcome.missed + JCT_WEIGHT * slowdown if late else slowdown)
+    return float(np.mean(costs))
 
 
-def make_validation_worlds(tables: Tables) -> Iterator[World]:
+def compute_gain(after: WorldOutcome, before: WorldOutcome, reward: Reward) -> float:
+    """How much better a world went than before; shorter jobs decide where as many are late."""
+    shorter = -float(np.log(after.mean_jct_s / before.mean_jct_s))
+    if reward == "deadlines":
+        return before.missed - after.missed + JCT_WEIGHT * shorter
+    return shorter
+
+
+def make_validation_worlds(tables: Tables, reward: Reward = "jct") -> Iterator[World]:
     """A world for each exponent, seed and load."""
     for exponent in VALIDATION_EXPONENTS:
         varied = {key: vary_curve(table, exponent) for key, table in tables.items()}
         for seed in VALIDATION_SEEDS:
             for load in VALIDATION_LOADS:
-                mix = ArrivalMix(JOBS, VALIDATION_GPUS, load)
+                mix = ArrivalMix(JOBS, VALIDATION_GPUS, load, tightness=TIGHTNESS[reward])
                 yield make_trace(varied, mix, seed=seed).jobs, mix.gpus

@@ -102,6 +102,24 @@ def verdicts_of(
     return verdicts
 
 
+def promised_widths_of(
+    rule: ShareRule,
+) -> Callable[[ClusterState, Predictor], tuple[dict[str, int], float]]:
+    """What its plans give promised jobs now, by job id, and when to look again; nothing for others.
+
+    The plans are those that promises were given on, so whoever grants these widths keeps them.
+    """
+    memory: list[ShareRows] = []
+
+    def widths(state: ClusterState, predictor: Predictor) -> tuple[dict[str, int], float]:
+        if not memory or memory[0].predictor is not predictor:
+            memory[:] = [ShareRows(predictor)]
+        own = without_loans(state)
+        return _Decision(own.in_submission_order, rule, memory[0]).promised_widths()
+
+    return widths
+
+
 class _Decision:
     """One decision: columns, the loop, and its answer as decisions with reasons."""
 
@@ -137,12 +155,39 @@ class _Decision:
         verdicts, target = self._allocate(columns)
         return tuple(self._build_verdicts(np.flatnonzero(columns.asks), columns, verdicts, target))
 
+    def promised_widths(self) -> tuple[dict[str, int], float]:
+        """Least shares of promised jobs, planned over time in the order of their deadlines."""
+        if not any(isinstance(job.verdict, Promise) for job in self.jobs):
+            return {}, FOREVER
+        from laxity_scheduler.shares.loop import keys_of, least_levels
+        from laxity_scheduler.shares.plans import base_profile
+
+        held = self._current_levels()
+        columns = self.rows.columns(self.jobs, self.state.now)
+        columns = with_waits(columns, held, self.ledger.total_free)
+        how, promised = self.rule.on(self._count_gpus()), columns.promised
+        table = columns.table(np.where(promised, columns.due, FOREVER))
+        given = np.where(promised, PROMISED, TURNED_AWAY).astype(np.int64)
+        target = np.empty(len(self.jobs), dtype=np.int64)
+        least = least_levels(table, how.careful)
+        order = np.argsort(keys_of(table, how, least, given), kind="mergesort")
+        wake_s = base_profile(table, how, FOREVER, order, least, given, target)
+        widths = {
+            self.jobs[row].id: self.jobs[row].widths[target[row]]
+            for row in order.tolist()
+            if target[row] >= 0
+        }
+        return widths, self.state.now + max(1.0, wake_s)
+
+    def _count_gpus(self) -> float:
+        leaving = sum(job.terminating_workers * job.gpus_per_worker for job in self.state.jobs)
+        return float(sum(job.gpus for job in self.jobs) + self.ledger.total_free + leaving)
+
     def _allocate(self, columns: Columns) -> tuple["Ints", "Ints"]:
         from laxity_scheduler.shares.loop import allocate
 
         rule, many = self.rule, len(self.jobs)
-        leaving = sum(job.terminating_workers * job.gpus_per_worker for job in self.state.jobs)
-        gpus = float(sum(job.gpus for job in self.jobs) + self.ledger.total_free + leaving)
+        gpus = self._count_gpus()
         stays = columns.hard & ~columns.asks & ~columns.promised
         verdicts = np.where(columns.promised, PROMISED, np.where(stays, TURNED_AWAY, NEWCOMER))
         renewed = self._find_renewals(columns)

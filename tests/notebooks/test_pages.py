@@ -14,7 +14,7 @@ import pytest
 HOME = Path(__file__).parents[2] / "notebooks"
 PAGES = sorted(path.stem for path in HOME.glob("*.ipynb"))
 AS_IN_A_PAGE = ("display.max_columns", 20)  # tables as Jupyter writes them
-MOST_BYTES = 1_000_000  # of kept figures, in all
+MOST_BYTES = 1_100_000  # of kept figures, in all
 
 
 def cells(name: str) -> list[dict[str, Any]]:
@@ -66,7 +66,16 @@ def kept(cell: dict[str, Any]) -> str:
 
 
 def test_there_is_a_page_for_each_claim() -> None:
-    assert PAGES == ["chains", "deadlines", "decisions", "loans", "pickyman", "prediction", "qos"]
+    assert PAGES == [
+        "chains",
+        "deadlines",
+        "decisions",
+        "learned",
+        "loans",
+        "pickyman",
+        "prediction",
+        "qos",
+    ]
 
 
 @pytest.fixture

@@ -8,7 +8,15 @@ from typing import Final
 
 from laxity_scheduler.simulate.process_pool import process_pool
 from laxity_scheduler.simulate.traces import TraceError
-from laxity_scheduler.studies import deadlines, errors, loan_ablations, loan_ladder, pickyman, qos
+from laxity_scheduler.studies import (
+    deadlines,
+    errors,
+    learned,
+    loan_ablations,
+    loan_ladder,
+    pickyman,
+    qos,
+)
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.results import read_rows, write_rows
 from laxity_scheduler.studies.trial import LABELS, Row, Trial, cell_text, row_key
@@ -48,6 +56,9 @@ STUDIES: Final = {
             "ladder",
             "deadlines met against promises, on ever smaller clusters",
             deadlines.ladder_trials,
+        ),
+        Study(
+            "learned", "completion times of the learned policy on unseen hardware", learned.trials
         ),
         Study("errors", "prediction errors of 0 to 40 % and three models of costs", errors.trials),
         Study(

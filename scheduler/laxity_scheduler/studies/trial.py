@@ -108,7 +108,11 @@ def labels_of(setting: Setting, *, part: str, trace: str) -> Row:
 
 
 def _simulation_row(case: Case, setting: Setting) -> Row:
-    figures = report(simulate(case.load(), setting))
+    return figures_row(report(simulate(case.load(), setting)))
+
+
+def figures_row(figures: Figures) -> Row:
+    """What is kept of a run."""
     return {name: figure_cell(figures, name) for name in FIGURES}
 
 

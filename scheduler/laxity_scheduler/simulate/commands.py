@@ -28,7 +28,7 @@ from laxity_scheduler.simulate.limits import (
 from laxity_scheduler.simulate.progress_bar import ProgressBar
 from laxity_scheduler.simulate.replay import UnsettledError
 from laxity_scheduler.simulate.report import Figures, summary
-from laxity_scheduler.simulate.run import Setting
+from laxity_scheduler.simulate.run import Setting, in_links
 from laxity_scheduler.simulate.sweep import Source, groups, settings, sweep
 from laxity_scheduler.simulate.tables import TableError
 from laxity_scheduler.simulate.trace_lookup import (
@@ -139,6 +139,9 @@ EachEpochOption = Annotated[
     bool,
     typer.Option("--each-epoch", help="And at each epoch's end too, as the service does; slower."),
 ]
+WallLimitOption = Annotated[
+    str, typer.Option(help="No start runs longer (48h): jobs are chains of links. [no limit]")
+]
 BoundOption = Annotated[
     bool, typer.Option("--bound", help="Also the bound on deadlines met (a linear program).")
 ]
@@ -187,6 +190,7 @@ def simulate(
     fails_s: FailsSOption = 0.0,
     literal: LiteralOption = False,
     each_epoch: EachEpochOption = False,
+    wall_limit: WallLimitOption = "",
     inference: InferenceOption = None,
     inference_nodes: InferenceNodesOption = None,
     bound: BoundOption = False,
@@ -216,10 +220,9 @@ def simulate(
             inference_nodes=inference_nodes or 0,
         )
         source = _source(trace, format_, throughputs, from_at, until_at, batch)
-        drawn = range(seed, seed + seeds)
+        setting, drawn = in_links(setting, wall_limit), range(seed, seed + seeds)
         every = settings(setting, policies=policies, nodes=nodes, errors=errors, seeds=drawn)
-        if out is not None:
-            _can_be_written(out)
+        _can_be_written(out)
         reports = run_sweep(source, every, bound=bound, processes=processes, quiet=json_)
     _set_aside(source, reports[0])
     _print(reports, as_json=json_)
@@ -279,8 +282,10 @@ def run_sweep(
         screen.clear()
 
 
-def _can_be_written(folder: Path) -> None:
+def _can_be_written(folder: Path | None) -> None:
     """Asked before hours of simulation rather than after."""
+    if folder is None:
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

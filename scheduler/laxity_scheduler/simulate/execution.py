@@ -204,7 +204,7 @@ class JobExecution:
             self.lose(live, (live.position - whole) * live.epoch_s)
         live.position = float(whole)
 
-    def stop(self, live: SimJob) -> None:
+    def stop(self, live: SimJob, *, is_preemption: bool = True) -> None:
         now = self.now
         self.account(live)
         self.move(live)
@@ -218,7 +218,7 @@ class JobExecution:
         live.version += 1
         live.row = replace(
             live.row,
-            preemptions=live.row.preemptions + 1,
+            preemptions=live.row.preemptions + is_preemption,
             queued_at=now,
             stop_requested_at=None,
             stop_for="",

@@ -41,6 +41,7 @@ class GroundTruth:
     asked_gpus: int = 1
     workload: Workload = field(default=Workload("", 1))
     eligible: str = ""
+    wall_limit_s: float = FOREVER  # of one start
 
     def row(self) -> Job:
         """The job as it is submitted."""
@@ -55,6 +56,7 @@ class GroundTruth:
             since=self.submitted_at,
             queued_at=self.submitted_at,
             eligible=self.eligible,
+            wall_limit_s=self.wall_limit_s,
         )
 
 

@@ -125,4 +125,5 @@ def row_of(live: SimJob, done: int, now: float) -> Job:
         on_miss=row.on_miss,
         asked=row.asked,
         eligible=row.eligible,
+        wall_limit_s=row.wall_limit_s,
     )

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import assert_never
 
+from laxity_scheduler.link_end import LINK_ENDS
 from laxity_scheduler.model.cluster import HOLD_S, Hold
 from laxity_scheduler.model.decision import (
     Admit,
@@ -176,7 +177,7 @@ class PlanExecutor:
                 Hold(decision.beneficiary, node, workers * live.truth.gpus_per_worker, now + HOLD_S)
                 for node, workers in sorted(freed.items())
             ]
-        self.passage.stop(live)
+        self.passage.stop(live, is_preemption=decision.reason.code not in LINK_ENDS)
         self.agenda.wake_at(now)  # its GPUs are free now
 
     def _move_nodes(self, decision: Loan | Reclaim) -> None:

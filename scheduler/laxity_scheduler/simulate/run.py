@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from laxity.durations import parse_duration, positive_duration
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.order import Packing
 from laxity_scheduler.policies.registry import Registered, find
@@ -46,6 +47,7 @@ class Setting:
     "": none.
     `fails_s` and `repair_s`: a node's mean time between failures and to repair; 0: none fails.
     `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
+    `wall_limit_s`: no start runs longer, all jobs are chains of links; 0: no limit.
     `each_epoch`: an epoch's end is an event too, as live; so there is a snapshot at every event.
     """
 
@@ -69,6 +71,7 @@ class Setting:
     inference: str = ""
     inference_nodes: int = 0
     lends: bool = True
+    wall_limit_s: float = 0.0
 
     @property
     def gpus(self) -> int:
@@ -82,10 +85,28 @@ class Setting:
         return scale(model, self.cost_scale)
 
     def to_json(self) -> Mapping[str, object]:
-        """Its fields; those of inference nodes only where there are some."""
-        unused = () if self.inference else ("inference", "inference_nodes", "lends")
+        """Its fields; those of inference nodes and of a limit only where there are some."""
+        unused = [] if self.inference else ["inference", "inference_nodes", "lends"]
+        unused += [] if self.wall_limit_s else ["wall_limit_s"]
         names = [name for name in self.__dataclass_fields__ if name not in unused]
         return {name: getattr(self, name) for name in names}
+
+
+def in_links(setting: Setting, limit: str) -> Setting:
+    """The same with a time limit of each start, none if it is empty. ValueError for no duration.
+
+    Links end at an epoch's end as live, so every event has a literal cycle; and starts cost.
+    """
+    if not limit:
+        return setting
+    try:
+        limit_s = positive_duration(parse_duration(limit)).total_seconds()
+    except ValueError as problem:
+        message = f"--wall-limit {limit!r}: {problem}"
+        raise ValueError(message) from problem
+    return replace(
+        setting, wall_limit_s=limit_s, literal_cycle=True, each_epoch=True, paid_starts=True
+    )
 
 
 def simulate(trace: Trace, setting: Setting, *, ended: Ended = nobody) -> Run:
@@ -137,6 +158,8 @@ def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Ru
         pooled=setting.pooled,
         epoch_s=setting.epoch_s,
     )
+    if setting.wall_limit_s:
+        jobs = [replace(job, wall_limit_s=setting.wall_limit_s) for job in jobs]
     exact = setting.pooled or all(job.gpus_per_worker == 1 for job in jobs)
     if policy.kind == "rule" and not cycles and exact and runs_without_rows(jobs, setting.costs):
         rule = policy.rule(setting.admission)

@@ -28,6 +28,8 @@ KINDS: tuple[Kind, ...] = ("jobs", "pods", "nodes")
 class Scripted:
     """What there is by kind, and the callbacks of who watches it; nothing is told by itself."""
 
+    is_local = False
+
     def __init__(self) -> None:
         self.revision = 10
         self.there: dict[str, dict[str, Json]] = {kind: {} for kind in KINDS}

@@ -57,14 +57,14 @@ class Room:
     def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
         return [row for row in self.jobs if row.job_id == f"link-{link.seq}"]
 
-    def ended_row(self, link: LinkRecord) -> QueueRow | None:
+    def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
         return None
 
     def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
         assert row is not None
         return outcome_of_row(row, None)
 
-    def started_job(self, link: LinkRecord) -> str:
+    def find_started_job(self, link: LinkRecord) -> str:
         return ""
 
     def trains(self, link: LinkRecord) -> bool:
@@ -77,7 +77,7 @@ class Room:
         assert f"link-{link.seq}" not in self.submitted
         return self.add(f"link-{link.seq}")
 
-    def planned_start(self) -> float | None:
+    def estimate_start(self) -> float | None:
         return None
 
     def cancel(self, job_ids: Iterable[str]) -> None:

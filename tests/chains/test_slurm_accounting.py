@@ -57,14 +57,14 @@ def test_the_database_tells_how_a_link_ended_that_slurm_has_forgotten_and_what_j
     links = [LinkRecord(seq, job_id) for seq, job_id in enumerate((well, badly, held), start=1)]
 
     assert [queue.jobs_of(link) for link in links] == [[], [], []]
-    rows = [queue.ended_row(link) for link in links]
+    rows = [queue.row_of_ended(link) for link in links]
     outcomes = [queue.outcome(link, row) for link, row in zip(links, rows, strict=True)]
     assert [(outcome.meaning, outcome.words) for outcome in outcomes] == [
         ("goes on", "ended with exit code 0"),
         ("failed", "failed with exit code 3"),
         ("cancelled", "was cancelled before it started"),
     ]
-    assert [queue.started_job(LinkRecord(seq)) for seq in (1, 2, 3)] == [well, badly, ""]
+    assert [queue.find_started_job(LinkRecord(seq)) for seq in (1, 2, 3)] == [well, badly, ""]
     facts = QueueWatch(queue, tmp_path).look()
     assert (facts.waits_from, facts.mean_wait_s) == ("sacct", 0.0)
 

@@ -68,7 +68,7 @@ def _check_pod(job: Json) -> None:
     if not json_tree.list_at(pod, "containers", 0, "command"):
         message = "containers[0].command: say what runs; the lock of the chain is put before it"
         raise ValueError(message)
-    if not shared_folder(job).startswith("/"):
+    if not find_shared_folder(job).startswith("/"):
         message = (
             f"containers[0].env: set {names.ENV_CHAIN_FOLDER} to a folder on a volume that all links "
             "mount: their lock and checkpoints are there"
@@ -76,7 +76,7 @@ def _check_pod(job: Json) -> None:
         raise ValueError(message)
 
 
-def shared_folder(job: Json) -> str:
+def find_shared_folder(job: Json) -> str:
     """Where all chains of this manifest have their folders; empty where it says none."""
     container = json_tree.mapping_at(job, "spec", "template", "spec", "containers", 0)
     values = (
@@ -129,7 +129,7 @@ def build_link(manifest: Json, state: ChainState, link: LinkRecord, limit_s: flo
 
 def _wrap(container: Json, job: Json, state: ChainState, link: LinkRecord, limit_s: float) -> None:
     setup = _SETUP.format(
-        folder=shlex.quote(f"{shared_folder(job).rstrip('/')}/{state.chain_id}"),
+        folder=shlex.quote(f"{find_shared_folder(job).rstrip('/')}/{state.chain_id}"),
         link=link.seq,
         job=shlex.quote(str(job["metadata"]["name"])),
         chain_id=shlex.quote(state.chain_id),

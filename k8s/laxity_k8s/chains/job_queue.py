@@ -72,7 +72,7 @@ class JobQueue:
         pods = self._list_in(self._namespace, "pods", selector)
         return [job_row(job, list(pods))]
 
-    def ended_row(self, link: LinkRecord) -> QueueRow | None:
+    def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
         return None
 
     def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
@@ -85,7 +85,7 @@ class JobQueue:
             return LinkOutcome("failed", f"{outcome.words} ({failure_words(job)})")
         return outcome
 
-    def started_job(self, link: LinkRecord) -> str:
+    def find_started_job(self, link: LinkRecord) -> str:
         return ""
 
     def trains(self, link: LinkRecord) -> bool:
@@ -106,7 +106,7 @@ class JobQueue:
                 raise
         return name
 
-    def planned_start(self) -> float | None:
+    def estimate_start(self) -> float | None:
         return None  # nobody plans a start here
 
     def cancel(self, job_ids: Iterable[str]) -> None:

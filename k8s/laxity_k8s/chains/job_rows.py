@@ -44,7 +44,7 @@ def job_row(job: Json, pods: list[Json]) -> QueueRow:
     name = str(job["metadata"]["name"])
     started_at = _first_start(job, pods)
     ended_at = end_instant(job)
-    state = _ended_state(job, pods) or ("PENDING" if started_at is None else "RUNNING")
+    state = _final_state(job, pods) or ("PENDING" if started_at is None else "RUNNING")
     return QueueRow(
         job_id=name,
         state=state,
@@ -89,7 +89,7 @@ def _start_of(pod: Json) -> float | None:
     return instant_at(json_tree.get_in(pod, "status", "startTime"))
 
 
-def _ended_state(job: Json, pods: list[Json]) -> str:
+def _final_state(job: Json, pods: list[Json]) -> str:
     if read_condition(job, "Complete") == "True":
         return "COMPLETED"
     if read_condition(job, "Failed") != "True":

@@ -148,7 +148,7 @@ class ChainLoop:
         """Look at the queue, decide, and write both down; `nothing` is why there is no decision."""
         self._decides_at = time.monotonic() + self._options.interval_s
         method, learned = self._options.method, self._options.learned
-        planned_at = self._queue.planned_start() if method == "slurm_estimate" else None
+        planned_at = self._queue.estimate_start() if method == "slurm_estimate" else None
         facts = self._watch.look(planned_at, learned.shape if learned else None)
         if facts.jump_s:
             self._tell(
@@ -185,7 +185,7 @@ class ChainLoop:
     def _job_of(self, link: LinkRecord) -> str:
         """The job that was already submitted for this link, empty if there is none."""
         rows = self._queue.jobs_of(link)
-        job_ids = [row.job_id for row in rows] or [self._queue.started_job(link)]
+        job_ids = [row.job_id for row in rows] or [self._queue.find_started_job(link)]
         return next((job_id for job_id in job_ids if job_id not in link.lost_ids), "")
 
     def _try_submit(self, link: LinkRecord) -> str:
@@ -215,7 +215,7 @@ class ChainLoop:
             row.job_id for row in rows if row.job_id != link.job_id and not row.has_ended
         )
         row = next((row for row in rows if row.job_id == link.job_id), None)
-        row = row or self._queue.ended_row(link)
+        row = row or self._queue.row_of_ended(link)
         if row is not None and not row.has_ended:
             self._note_row(link, row)
             return

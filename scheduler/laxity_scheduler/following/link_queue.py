@@ -96,7 +96,7 @@ class LinkQueue(ClusterQueue, Protocol):
         """Jobs that were submitted for a link and that the queue remembers, the first one first."""
         ...
 
-    def ended_row(self, link: LinkRecord) -> QueueRow | None:
+    def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
         """A link's job that the queue has forgotten, where somebody else recorded its end."""
         ...
 
@@ -104,7 +104,7 @@ class LinkQueue(ClusterQueue, Protocol):
         """What it means that this job has ended; None: nobody knows of the job any more."""
         ...
 
-    def started_job(self, link: LinkRecord) -> str:
+    def find_started_job(self, link: LinkRecord) -> str:
         """The job that is known to have run this link, though the queue has forgotten it."""
         ...
 
@@ -120,7 +120,7 @@ class LinkQueue(ClusterQueue, Protocol):
         """Submit a job for this link; its id. Not asked twice for one that is there."""
         ...
 
-    def planned_start(self) -> float | None:
+    def estimate_start(self) -> float | None:
         """When the queue would start one more link; None where it plans nothing."""
         ...
 

@@ -47,10 +47,10 @@ def snapshot_queue(
 ) -> Floats:
     """The columns of now, (COLUMNS,). `starts` has (start, wait) of the last started jobs."""
     known = [row for row in rows if row.submitted_at is not None]
-    waiting = sorted((row for row in known if not row.has_started), key=_submitted_at)
+    waiting = sorted((row for row in known if not row.has_started), key=_submission_instant)
     running = [row for row in known if row.has_started]
     recent = sorted(starts)
-    submitted = [_submitted_at(row) for row in waiting + running]
+    submitted = [_submission_instant(row) for row in waiting + running]
     submitted += [started_at - wait_s for started_at, wait_s in recent]
     started = [row.started_at or now_at for row in running]
     started += [started_at for started_at, _ in recent]
@@ -83,7 +83,7 @@ def _state(start: Ints, waiting: int, running: int, recent: int) -> BatchState:
     return BatchState(rows[:waiting], rows[waiting:before], start, rows[before:], counts)
 
 
-def _submitted_at(row: QueueRow) -> float:
+def _submission_instant(row: QueueRow) -> float:
     return row.submitted_at or 0.0
 
 

@@ -130,7 +130,7 @@ def _open_to_all(state: ClusterState) -> ClusterState:
     """`keep_promises_off_loans` taken back."""
     rows: dict[str, tuple[Job, Job]] = state.memory.get("off_loans", {})
 
-    def declared(job: Job) -> Job:
+    def restore_declaration(job: Job) -> Job:
         if not job.eligible.endswith(SUFFIX):
             return job
         row = rows.get(job.id)
@@ -139,7 +139,7 @@ def _open_to_all(state: ClusterState) -> ClusterState:
         return replace(job, eligible=job.eligible.removesuffix(SUFFIX))
 
     sets = {name: some for name, some in (state.sets or {}).items() if not name.endswith(SUFFIX)}
-    return replace(state, jobs=tuple(map(declared, state.jobs)), sets=sets or None)
+    return replace(state, jobs=tuple(map(restore_declaration, state.jobs)), sets=sets or None)
 
 
 def _not_own(state: ClusterState) -> frozenset[str]:
@@ -208,7 +208,7 @@ def _mean_for(state: ClusterState, decisions: Iterable[Decision]) -> Iterable[De
             if job.preemptible and not stopping(job):
                 yield Preempt(job.id, "epoch", "", reason("move_off_lent_nodes"))
         elif isinstance(decision, Refuse):
-            yield _told_while_running(job, decision, state.now)
+            yield _forecast_while_running(job, decision, state.now)
         elif isinstance(decision, Resize) and 0 < own < decision.workers:
             if job.resize_to != own:
                 cause = reason("shrink_to_grow", from_workers=job.workers, workers=decision.workers)
@@ -217,7 +217,7 @@ def _mean_for(state: ClusterState, decisions: Iterable[Decision]) -> Iterable[De
             yield decision
 
 
-def _told_while_running(job: Job, refusal: Refuse, now: float) -> Refuse | Forecasted:
+def _forecast_while_running(job: Job, refusal: Refuse, now: float) -> Refuse | Forecasted:
     """A refusal for who waits; who runs on lent nodes may go on there, without a promise."""
     if not isinstance(verdict_after(job, refusal, now), Refusal):
         return refusal

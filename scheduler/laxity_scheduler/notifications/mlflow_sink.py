@@ -28,7 +28,7 @@ from laxity.worker.mlflow_tracking import (
 )
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.run_origin import RunOrigin, origin_of
-from laxity_scheduler.service.borrowing import borrowed_gpu_h
+from laxity_scheduler.service.borrowing import count_borrowed_gpu_h
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
         names.TAG_REASON: ending_text(job_view(view)) or view["reason"],
         names.TAG_FLOW_RUN: view["followed_by"] or view["flow_run"],
         names.TAG_BORROWED: _gpu_hours_text(
-            borrowed_gpu_h(view, view["finished_at"] or time.time())
+            count_borrowed_gpu_h(view, view["finished_at"] or time.time())
         ),
         names.TAG_OUTCOME: "broken" if view["broken"] and not view["outcome"] else view["outcome"],
     }

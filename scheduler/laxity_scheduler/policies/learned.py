@@ -29,7 +29,7 @@ from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.admission import admission_rule
-from laxity_scheduler.shares.rule import promised_widths_of
+from laxity_scheduler.shares.rule import width_planner_for_promises
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -52,12 +52,12 @@ def from_file(path: Path) -> Policy:
 
 def decide_by(net: ScoringNet | None) -> Policy:
     """The policy of a net; of none, its teacher's rule."""
-    promised_widths = promised_widths_of(admission_rule("greedy"))
+    plan_promised_widths = width_planner_for_promises(admission_rule("greedy"))
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         forecasts = Forecasts(state, predictor)
         if net is not None:
-            floors, wake_at = promised_widths(state, predictor)
+            floors, wake_at = plan_promised_widths(state, predictor)
             plan = _deal_out(net, state, forecasts, floors)
             return replace(plan, wake_at=wake_at)
         jobs = resizable_jobs(state)

@@ -34,7 +34,7 @@ def borrowing_fields(view: Mapping[str, Any], gpus: int, now: float) -> Json:
     return {"borrowed_gpus": gpus, "borrowed_gpu_s": spent_gpu_s, "borrowed_at": now}
 
 
-def borrowed_gpu_h(view: Mapping[str, Any], now: float) -> float:
+def count_borrowed_gpu_h(view: Mapping[str, Any], now: float) -> float:
     """GPU-hours borrowed up to now."""
     return float((view.get("borrowed_gpu_s", 0.0) + _gpu_s_since(view, now)) / HOUR_S)
 

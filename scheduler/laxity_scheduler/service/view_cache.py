@@ -21,7 +21,7 @@ from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.live import Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.borrowing import borrowed_gpu_h, count_borrowed
+from laxity_scheduler.service.borrowing import count_borrowed, count_borrowed_gpu_h
 from laxity_scheduler.service.job_faults import JobFaults, error_text
 from laxity_scheduler.service.promise_outcome import (
     is_over,
@@ -337,7 +337,10 @@ def readable_view(view: Json, now: float) -> Json:
     """The view as readers get it, with figures as of now and without internal fields."""
     hidden = ("told", "released", "borrowed_gpu_s", "borrowed_at")
     answer = {name: value for name, value in view.items() if name not in hidden}
-    return answer | {"laxity_s": laxity_s(view, now), "borrowed_gpu_h": borrowed_gpu_h(view, now)}
+    return answer | {
+        "laxity_s": laxity_s(view, now),
+        "borrowed_gpu_h": count_borrowed_gpu_h(view, now),
+    }
 
 
 def _row_of_view(view: Json) -> JobRow:

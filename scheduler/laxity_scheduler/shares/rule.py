@@ -102,7 +102,7 @@ def verdicts_of(
     return verdicts
 
 
-def promised_widths_of(
+def width_planner_for_promises(
     rule: ShareRule,
 ) -> Callable[[ClusterState, Predictor], tuple[dict[str, int], float]]:
     """What its plans give promised jobs now, by job id, and when to look again; nothing for others.
@@ -115,7 +115,7 @@ def promised_widths_of(
         if not memory or memory[0].predictor is not predictor:
             memory[:] = [ShareRows(predictor)]
         own = without_loans(state)
-        return _Decision(own.in_submission_order, rule, memory[0]).promised_widths()
+        return _Decision(own.in_submission_order, rule, memory[0]).plan_promised_widths()
 
     return widths
 
@@ -155,7 +155,7 @@ class _Decision:
         verdicts, target = self._allocate(columns)
         return tuple(self._build_verdicts(np.flatnonzero(columns.asks), columns, verdicts, target))
 
-    def promised_widths(self) -> tuple[dict[str, int], float]:
+    def plan_promised_widths(self) -> tuple[dict[str, int], float]:
         """Least shares of promised jobs, planned over time in the order of their deadlines."""
         if not any(isinstance(job.verdict, Promise) for job in self.jobs):
             return {}, FOREVER

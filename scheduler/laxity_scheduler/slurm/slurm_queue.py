@@ -48,7 +48,7 @@ class SlurmQueue:
     def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
         return self._client.jobs_of_name(self._state.job_name(link))
 
-    def ended_row(self, link: LinkRecord) -> QueueRow | None:
+    def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
         try:
             rows = self._client.ask_accounting("-j", link.job_id)
         except SlurmAwayError:
@@ -60,18 +60,18 @@ class SlurmQueue:
     def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
         exit_code = read_exit_code(self._folder, link)
         if row is None:
-            has_started = self.started_job(link) == link.job_id or link.started_at is not None
+            has_started = self.find_started_job(link) == link.job_id or link.started_at is not None
             return outcome_of_lost(exit_code, has_started=has_started)
         slurm_code = row.exit_code
         if slurm_code is None and row.state == "FAILED":
             slurm_code = self._client.exit_code(row.job_id)
         return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
 
-    def started_job(self, link: LinkRecord) -> str:
+    def find_started_job(self, link: LinkRecord) -> str:
         """By its own note, else by the accounting database."""
-        return read_started_job(self._folder, link) or self._accounted_job(link)
+        return read_started_job(self._folder, link) or self._find_accounted_job(link)
 
-    def _accounted_job(self, link: LinkRecord) -> str:
+    def _find_accounted_job(self, link: LinkRecord) -> str:
         name = self._state.job_name(link)
         try:
             rows = self._client.ask_accounting("-S", LONG_AGO, "--name", name)
@@ -95,7 +95,7 @@ class SlurmQueue:
             script, f"--job-name={name}", f"--comment={name}", *self._options
         )
 
-    def planned_start(self) -> float | None:
+    def estimate_start(self) -> float | None:
         """None if Slurm would refuse the script: submitting it then says why."""
         try:
             return self._client.ask_planned_start(self._folder / "script", *self._options)

@@ -97,7 +97,7 @@ def _world_trials(case: TableJobs, name: str) -> Iterator[Trial]:
             yield Trial(labels, partial(_simulation_row, case, setting))
     setting = make_setting("optimus", 0.0, case.seed)
     labels = {**labels_of(setting, part=part, trace=name), "policy": FITTED}
-    yield Trial(labels, partial(_fitted_row, case, setting))
+    yield Trial(labels, partial(_row_of_fit, case, setting))
 
 
 def make_setting(policy: str, error: float, seed: int) -> Setting:
@@ -114,7 +114,7 @@ def shorten(run: Run) -> Row:
     return {name: figures[name] for name in KEPT}
 
 
-def _fitted_row(case: TableJobs, setting: Setting) -> Row:
+def _row_of_fit(case: TableJobs, setting: Setting) -> Row:
     """A run whose policy is told fitted curves; jobs train by the true ones."""
     trace = case.load()
     true = ground_truths(trace, elastic=True, gpus_per_node=GPUS_PER_NODE, pooled=False)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.job_view import job_view
-from laxity.cli.render.job_panel import borrowed_text, verdict_line
+from laxity.cli.render.job_panel import format_borrowing, verdict_line
 from laxity.cli.render.job_table import short_id
 from laxity.human_time import as_of, count_noun, format_seconds, instant_text, wall_time
 
@@ -28,7 +28,7 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
         )
     )
     parts.append(decision_table(answer.get("chain") or (), now=now, of_one_job=True))
-    if isinstance(job, dict) and (borrowed := borrowed_text(job_view(job))):
+    if isinstance(job, dict) and (borrowed := format_borrowing(job_view(job))):
         parts.append(Text(f"borrowed: {borrowed}"))
     if answer.get("held_by"):
         parts.append(Text("waits for what is held by " + ", ".join(answer["held_by"])))

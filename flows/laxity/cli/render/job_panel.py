@@ -163,7 +163,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("epochs", f"{job.epochs_done} of {job.epochs}"),
         ("workers", f"{width_text(job)}; may have {on_widths(job.widths)}"),
         ("workers so far", history),
-        ("borrowed", borrowed_text(job)),
+        ("borrowed", format_borrowing(job)),
         ("preemptions", str(job.preemptions) if job.preemptions else ""),
         ("attempt", str(job.attempt) if job.attempt > 1 else ""),
         ("waits for", ", ".join(job.held_by)),
@@ -178,7 +178,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
     return [(name, value) for name, value in lines if value not in {"", "-"}]
 
 
-def borrowed_text(job: JobView) -> str:
+def format_borrowing(job: JobView) -> str:
     """What it trains on that inference has lent; "" if it never did."""
     if not job.borrowed_gpus and not job.borrowed_gpu_h:
         return ""

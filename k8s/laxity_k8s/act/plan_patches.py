@@ -62,8 +62,8 @@ class WaitFilter:
             self._written.pop(job_id, None)
             return True
         is_shown = last.reason.within(job_id.partition("/")[0]).text == shown
-        told = (last.reason.code, now) if is_shown else ("", 0.0)
-        code, since = self._written.setdefault(job_id, told)
+        first_told = (last.reason.code, now) if is_shown else ("", 0.0)
+        code, since = self._written.setdefault(job_id, first_told)
         if code == last.reason.code and now < since + WAITS_AGAIN_S:
             return False
         self._written[job_id] = (last.reason.code, now)

@@ -108,9 +108,9 @@ def build_link(manifest: Json, state: ChainState, link: LinkRecord, limit_s: flo
     """The Job to create for this link."""
     job: Json = json.loads(json.dumps(manifest))
     name, spec = name_link(job, state, link), job["spec"]
-    told = {names.CHAIN: state.chain_id, names.CHAIN_LINK: str(link.seq)}
+    chain_labels = {names.CHAIN: state.chain_id, names.CHAIN_LINK: str(link.seq)}
     metadata: dict[str, Any] = job["metadata"]
-    metadata.update(name=name, labels={**json_tree.labels_of(job), **told})
+    metadata.update(name=name, labels={**json_tree.labels_of(job), **chain_labels})
     metadata.setdefault("namespace", "default")
     job.pop("status", None)
     for field in ("activeDeadlineSeconds", "ttlSecondsAfterFinished"):  # its end must stay known
@@ -120,7 +120,7 @@ def build_link(manifest: Json, state: ChainState, link: LinkRecord, limit_s: flo
     spec["podFailurePolicy"] = {"rules": [{"action": "FailJob", "onExitCodes": unfinished}, *rules]}
     spec["backoffLimit"] = 0
     template, pod = spec["template"], spec["template"]["spec"]
-    labels = {**json_tree.labels_of(template), **told}
+    labels = {**json_tree.labels_of(template), **chain_labels}
     template["metadata"] = {**json_tree.mapping_at(template, "metadata"), "labels": labels}
     pod.update(restartPolicy="Never", activeDeadlineSeconds=round(limit_s))
     _wrap(pod["containers"][0], job, state, link, limit_s)

@@ -37,10 +37,11 @@ class LastDeclared:
             return spec, None
         if not isinstance(read_verdict(job), Promise | Forecast):
             return None, bad
-        bad, (known_uid, known) = replace(bad, put_off=True), self._specs.get(job_id, ("", None))
-        if known is None or known_uid != uid:
+        bad = replace(bad, put_off=True)
+        last_uid, last = self._specs.get(job_id, ("", None))
+        if last is None or last_uid != uid:
             return None, bad
-        return known, replace(bad, problems=(*bad.problems, GOES_ON))
+        return last, replace(bad, problems=(*bad.problems, GOES_ON))
 
     def forget(self, job_id: str) -> None:
         self._specs.pop(job_id, None)

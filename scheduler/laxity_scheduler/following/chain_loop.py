@@ -240,18 +240,18 @@ class ChainLoop:
         ends_by = math.inf if row.started_at is None else row.started_at + row.time_limit_s
         link.ends_by = ends_by if math.isfinite(ends_by) else None
         if row.started_at != started_before and not row.has_ended:
-            words = "waits again" if row.started_at is None else "started"
-            self._tell(link, f"job {link.job_id} {words}")
+            change = "waits again" if row.started_at is None else "started"
+            self._tell(link, f"job {link.job_id} {change}")
 
     def _submit_again(self, link: LinkRecord, outcome: LinkOutcome) -> None:
         """A job that was taken out of the queue is submitted once more, in case that was a mistake."""
         if link.tries >= MOST_JOBS:
             self._fail(link, f"{outcome.words}, for the second time")
             return
-        words = f"job {link.job_id} {outcome.words}: submitted once more"
+        repeat = f"job {link.job_id} {outcome.words}: submitted once more"
         link.lost_ids.append(link.job_id)
         link.job_id, link.submitted_at, link.ended_at = "", None, None
-        self._tell(link, words)
+        self._tell(link, repeat)
         self._submit("the first was cancelled")
 
     def _end_link(self, link: LinkRecord, words: str) -> None:

@@ -46,9 +46,9 @@ def snapshot_queue(
     shape: SuccessorShape,
 ) -> Floats:
     """The columns of now, (COLUMNS,). `starts` has (start, wait) of the last started jobs."""
-    known = [row for row in rows if row.submitted_at is not None]
-    waiting = sorted((row for row in known if not row.has_started), key=_submission_instant)
-    running = [row for row in known if row.has_started]
+    dated_rows = [row for row in rows if row.submitted_at is not None]
+    waiting = sorted((row for row in dated_rows if not row.has_started), key=_submission_instant)
+    running = [row for row in dated_rows if row.has_started]
     recent = sorted(starts)
     submitted = [_submission_instant(row) for row in waiting + running]
     submitted += [started_at - wait_s for started_at, wait_s in recent]

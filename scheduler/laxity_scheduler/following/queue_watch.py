@@ -144,7 +144,7 @@ def move_snapshots(
     snapshots: Iterable[tuple[float, list[float]]], jump_s: float
 ) -> list[tuple[float, list[float]]]:
     """Snapshots from before a jump of the clock, in the clock of now."""
-    return [(at + jump_s, columns) for at, columns in snapshots]
+    return [(taken_at + jump_s, columns) for taken_at, columns in snapshots]
 
 
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -92,10 +92,10 @@ def keep_promises_off_loans(state: ClusterState) -> ClusterState:
     )
     if not lent or not due:
         return state
-    known: dict[str, tuple[Job, Job]] = state.memory.get("off_loans", {})
+    known_rows: dict[str, tuple[Job, Job]] = state.memory.get("off_loans", {})
     rows: dict[str, tuple[Job, Job]] = {}
     for job in due:
-        row = known.get(job.id)
+        row = known_rows.get(job.id)
         name = f"{job.eligible}{SUFFIX}"
         rows[job.id] = row if row and row[0] is job else (job, replace(job, eligible=name))
     state.memory["off_loans"] = rows
@@ -153,13 +153,13 @@ def _hide_loans(state: ClusterState) -> ClusterState:
     A job on lent nodes alone is not there; one that needs nodes of its own waits for them.
     """
     not_own = _not_own(state)
-    known: dict[str, tuple[Job, Job | None]] = state.memory.get("own_workers", {})
+    known_rows: dict[str, tuple[Job, Job | None]] = state.memory.get("own_workers", {})
     rows: dict[str, tuple[Job, Job | None]] = {}
     for job in state.running:
         if not not_own.isdisjoint(job.nodes):
-            row = known.get(job.id)
-            kept = row is not None and row[0] is job
-            rows[job.id] = row if row and kept else (job, _own_row(job, not_own, state.now))
+            row = known_rows.get(job.id)
+            is_known = row is not None and row[0] is job
+            rows[job.id] = row if row and is_known else (job, _own_row(job, not_own, state.now))
     state.memory["own_workers"] = rows
     jobs = [rows[job.id][1] if job.id in rows else job for job in state.jobs]
     return replace(hide_nodes(state, not_own), jobs=tuple([job for job in jobs if job is not None]))

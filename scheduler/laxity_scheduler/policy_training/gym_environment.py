@@ -84,9 +84,9 @@ class AllocationEnv(gymnasium.Env[Observation, int]):  # type: ignore[misc]  # m
         return {number: row for number, row in rows.items() if number < self._most_jobs}
 
     def _observe(self) -> Observation:
-        seen = np.zeros((self._most_jobs + 1, len(FEATURES)), dtype=np.float32)
+        observation = np.zeros((self._most_jobs + 1, len(FEATURES)), dtype=np.float32)
         steps = self._walk.steps
         for number, row in self._fitting_rows().items():
-            seen[number] = steps.features[row]
-        seen[-1] = stop_rows(steps)[free_level(self._walk.free_gpus, steps.cluster_gpus)]
-        return seen
+            observation[number] = steps.features[row]
+        observation[-1] = stop_rows(steps)[free_level(self._walk.free_gpus, steps.cluster_gpus)]
+        return observation

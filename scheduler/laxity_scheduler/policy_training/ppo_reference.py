@@ -46,10 +46,12 @@ def train_ppo(
 def _slowdown(tables: Tables, model: Any) -> float:
     def run_world(jobs: Sequence[TraceJob], gpus: int) -> WorldOutcome:
         env = AllocationEnv(lambda _: (jobs, gpus))
-        seen, _ = env.reset()
+        observation, _ = env.reset()
         while True:
-            action, _ = model.predict(seen, action_masks=env.action_masks(), deterministic=True)
-            seen, _, ended, cut, info = env.step(int(action))
+            action, _ = model.predict(
+                observation, action_masks=env.action_masks(), deterministic=True
+            )
+            observation, _, ended, cut, info = env.step(int(action))
             if ended or cut:
                 jct_s = info.get("jct_s", [float("inf")])
                 return WorldOutcome(float(sum(jct_s) / len(jct_s)), 0.0)

@@ -106,7 +106,7 @@ def policy(
     improve = improve or ("evolution" if tables else "none")
     check_options(teacher, improve, tables=tables, journal=journal)
     check_name("reward", reward, REWARD_NAMES)
-    known = None if tables is None else read_tables(tables)
+    throughputs = None if tables is None else read_tables(tables)
     net, start = read_start(start, tracking_uri) if start else (None, "")
     about: dict[str, Any] = {"teacher": teacher, "seed": seed, "improved_by": improve}
     about |= {"start": start} if start else {}
@@ -115,7 +115,7 @@ def policy(
         about["tables"] = tables.name
         if net is None:
             net, figures = imitate_teacher(
-                known, teacher, seed=seed, updates=updates, worlds=worlds
+                throughputs, teacher, seed=seed, updates=updates, worlds=worlds
             )
     if journal:
         net, more, about["journal"] = imitate_journal(
@@ -123,9 +123,11 @@ def policy(
         )
         figures |= more
     if improve != "none":
-        known = read_journal_tables(journal, tracking_uri) if known is None else known
+        throughputs = (
+            read_journal_tables(journal, tracking_uri) if throughputs is None else throughputs
+        )
         about["reward"] = reward
-        net, more = improve_in_slots(known, net, (improve, reward), seed=seed, rounds=rounds)
+        net, more = improve_in_slots(throughputs, net, (improve, reward), seed=seed, rounds=rounds)
         figures |= more
     if journal:
         figures |= measure_on_journal(journal, net, seed=seed, tracking_uri=tracking_uri)

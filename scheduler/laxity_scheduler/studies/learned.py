@@ -118,7 +118,7 @@ def _row_of_fit(case: TableJobs, setting: Setting) -> Row:
     """A run whose policy is told fitted curves; jobs train by the true ones."""
     trace = case.load()
     true = ground_truths(trace, elastic=True, gpus_per_node=GPUS_PER_NODE, pooled=False)
-    told = [_with_fitted_curve(truth) for truth in true]
+    believed = [_with_fitted_curve(truth) for truth in true]
     nodes = nodes_of(setting.nodes, GPUS_PER_NODE, pooled=False)
     run = literal(
         setting.policy,
@@ -126,7 +126,7 @@ def _row_of_fit(case: TableJobs, setting: Setting) -> Row:
         true,
         world=SimWorld(true, nodes, setting.costs),
         policy=find(setting.policy).policy(),
-        predictor=NoisyPredictor(told, setting.costs),
+        predictor=NoisyPredictor(believed, setting.costs),
     )
     return shorten(run)
 

@@ -104,9 +104,10 @@ def until_ended(there: Ground, jobs: list[str]) -> None:
 
 
 def nodes_of(there: Ground, name: str) -> list[str]:
+    """Of those of its pods that have one."""
     path = f"/api/v1/namespaces/{there.namespace}/pods?labelSelector=job-name={name}"
     pods: Sequence[Any] = (there.cluster.ask("GET", path) or {}).get("items", [])
-    return sorted(pod["spec"].get("nodeName", "") for pod in pods)
+    return sorted(node for pod in pods if (node := pod["spec"].get("nodeName")))
 
 
 def test_idle_nodes_are_lent_to_trainings_that_tolerate_the_fleet_and_given_back_when_it_grows(

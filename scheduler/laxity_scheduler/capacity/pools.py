@@ -1,8 +1,9 @@
 """Where workers go when some nodes are lent: what is lent takes those that are easily moved away.
 
 Base workers (up to a job's least width) go to training nodes first, flexible ones to lent nodes
-first. Where jobs wait that may not use lent nodes, all leave the training nodes to these. On lent nodes the two keep apart, so that inference finds nodes back on which nobody has to
-be stopped (Aryl, 4.6).
+first. Where jobs wait that may not use lent nodes, all leave the training nodes to these. On lent
+nodes the two keep apart, so that inference finds nodes back on which nobody has to be stopped
+(Aryl, 4.6).
 """
 
 from collections.abc import Callable, Sequence

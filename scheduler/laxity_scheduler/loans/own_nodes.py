@@ -42,7 +42,7 @@ def plan_on_own_nodes(policy: Policy, state: ClusterState, predictor: Predictor)
         return policy(state, predictor)
     every = _open_to_all(state)
     plan = policy(_hide_loans(every), predictor)
-    decisions = tuple(_mean_for(every, plan.decisions))
+    decisions = tuple(_translate_decisions(every, plan.decisions))
     more = use_lent_nodes(every, decisions, Forecasts(every, predictor))
     started = {start.job for start in more if isinstance(start, Admit)}
     rest = tuple(d for d in decisions if not (isinstance(d, Wait) and d.job in started))
@@ -195,7 +195,7 @@ def _as_waiting(job: Job) -> Job:
     )
 
 
-def _mean_for(state: ClusterState, decisions: Iterable[Decision]) -> Iterable[Decision]:
+def _translate_decisions(state: ClusterState, decisions: Iterable[Decision]) -> Iterable[Decision]:
     """What decisions about own workers mean for the jobs as they run."""
     not_own = _not_own(state)
     for decision in decisions:

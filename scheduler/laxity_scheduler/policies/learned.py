@@ -1,8 +1,9 @@
 """A policy that was learned (DL2, algorithms.md 6): a net scores whose next width is worth most.
 
-Jobs that hold a promise get what their plans need now; everybody else gets its least width in order of
-arrival, as with the teachers. Then the net deals out what is left, or leaves it idle. The net ships with the package or comes from a file that `laxity train
-policy` wrote (`learned:FILE`). Where that file is refused Optimus decides, and the log says why.
+Jobs that hold a promise get what their plans need now; everybody else gets its least width in order
+of arrival, as with the teachers. Then the net deals out what is left, or leaves it idle. The net
+ships with the package or comes from a file that `laxity train policy` wrote (`learned:FILE`). Where
+that file is refused Optimus decides, and the log says why.
 """
 
 import logging

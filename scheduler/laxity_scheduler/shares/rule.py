@@ -71,13 +71,11 @@ class ShareRule:
 
 
 def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
-    """The rule as a policy. Rows of the last predictor are kept; the answers do not depend on it."""
-    memory: list[ShareRows] = []
+    """The rule as a policy."""
+    open_decision = _decisions_by(rule)
 
     def share(state: ClusterState, predictor: Predictor) -> Plan:
-        if not memory or memory[0].predictor is not predictor:
-            memory[:] = [ShareRows(predictor)]
-        return _Decision(state.in_submission_order, rule, memory[0]).plan()
+        return open_decision(state, predictor).plan()
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         return plan_on_own_nodes(share, state, predictor)  # the rule knows one pool
@@ -89,15 +87,12 @@ def verdicts_of(
     rule: ShareRule,
 ) -> Callable[[ClusterState, Predictor], tuple[Promised | Forecasted | Refuse, ...]]:
     """What the rule tells those who ask, and nothing else: see `share_admission`."""
-    memory: list[ShareRows] = []
+    open_decision = _decisions_by(rule)
 
     def verdicts(
         state: ClusterState, predictor: Predictor
     ) -> tuple[Promised | Forecasted | Refuse, ...]:
-        if not memory or memory[0].predictor is not predictor:
-            memory[:] = [ShareRows(predictor)]
-        own = without_loans(state)
-        return _Decision(own.in_submission_order, rule, memory[0]).verdicts()
+        return open_decision(without_loans(state), predictor).verdicts()
 
     return verdicts
 
@@ -109,15 +104,24 @@ def width_planner_for_promises(
 
     The plans are those that promises were given on, so whoever grants these widths keeps them.
     """
-    memory: list[ShareRows] = []
+    open_decision = _decisions_by(rule)
 
     def widths(state: ClusterState, predictor: Predictor) -> tuple[dict[str, int], float]:
-        if not memory or memory[0].predictor is not predictor:
-            memory[:] = [ShareRows(predictor)]
-        own = without_loans(state)
-        return _Decision(own.in_submission_order, rule, memory[0]).plan_promised_widths()
+        return open_decision(without_loans(state), predictor).plan_promised_widths()
 
     return widths
+
+
+def _decisions_by(rule: ShareRule) -> Callable[[ClusterState, Predictor], "_Decision"]:
+    """Rows of the last predictor are kept; the answers do not depend on it."""
+    memory: list[ShareRows] = []
+
+    def open_decision(state: ClusterState, predictor: Predictor) -> _Decision:
+        if not memory or memory[0].predictor is not predictor:
+            memory[:] = [ShareRows(predictor)]
+        return _Decision(state.in_submission_order, rule, memory[0])
+
+    return open_decision
 
 
 class _Decision:

@@ -8,7 +8,7 @@ PLACES     which nodes base and flexible workers go to first
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from laxity_scheduler.allocation.surplus import (
     WidthRule,
@@ -44,31 +44,29 @@ def _take_in_order(servers: Sequence[LentServer], gpus: float) -> list[LentServe
     return picked
 
 
-def choose_at_random(
-    servers: Sequence[LentServer],
-    gpus: float,
-    *,
-    server_counts: Mapping[str, int],
-    stop_cost: StopCost = NO_DIFFERENCE,
-) -> list[LentServer]:
-    """An order drawn once, so that a server that is being left is chosen again."""
-    del server_counts, stop_cost
-    order = sorted(servers, key=lambda server: Random(f"order of {server.id}").random())  # noqa: S311
-    return _take_in_order(order, gpus)
+def choose_in_order_of(key: Callable[[LentServer], Any]) -> ServerChoice:
+    """By a fixed order, whatever else the jobs on a server run on."""
+
+    def choose(
+        servers: Sequence[LentServer],
+        gpus: float,
+        *,
+        server_counts: Mapping[str, int],
+        stop_cost: StopCost = NO_DIFFERENCE,
+    ) -> list[LentServer]:
+        del server_counts, stop_cost
+        return _take_in_order(sorted(servers, key=key), gpus)
+
+    return choose
 
 
-def choose_fewest_jobs(
-    servers: Sequence[LentServer],
-    gpus: float,
-    *,
-    server_counts: Mapping[str, int],
-    stop_cost: StopCost = NO_DIFFERENCE,
-) -> list[LentServer]:
-    """Servers with the fewest jobs first, however many others these jobs are on."""
-    del server_counts, stop_cost
-    return _take_in_order(
-        sorted(servers, key=lambda server: (len(server.base_jobs), server.id)), gpus
-    )
+def draw_place(server: LentServer) -> float:
+    """Drawn once, so that a server that is being left is chosen again."""
+    return Random(f"order of {server.id}").random()  # noqa: S311
+
+
+def count_base_jobs(server: LentServer) -> tuple[int, str]:
+    return len(server.base_jobs), server.id
 
 
 def choose_by_lost_work(
@@ -105,8 +103,8 @@ def mix_on_lent(state: ClusterState) -> WorkerOrder:
 
 
 RECLAIMS: Final[Mapping[str, ServerChoice]] = {
-    "random": choose_at_random,
-    "fewest jobs": choose_fewest_jobs,
+    "random": choose_in_order_of(draw_place),
+    "fewest jobs": choose_in_order_of(count_base_jobs),
     "cost": partial(choose_servers, most_ways=0),
     "cost x overhead": choose_by_lost_work,
     "exact": partial(choose_servers, most_ways=ALL_WAYS),

@@ -150,7 +150,8 @@ def test_a_service_that_is_killed_while_nodes_are_lent_knows_them_and_inference_
     there.until(lambda: set(pools(cluster).values()) == {"inference"}, "the node to be given back")
     there.until(lambda: there.running(["elastic"]) == 1, "the training to go on")
     assert not set(FLEET) & set(nodes_of(there, "elastic"))
-    assert rights_of_loans(audit) == granted(MANIFESTS / "loans" / "rights.yaml")
+    rights = granted(MANIFESTS / "loans" / "rights.yaml")
+    there.until(lambda: rights_of_loans(audit) == rights, "all rights to be used, and no other")
     assert audit.refused() == set()
 
 

@@ -131,6 +131,23 @@ def test_inference_gets_its_gpus_back_and_the_promised_job_only_shrinks() -> Non
     assert acts(decide(stays)) == [], "it was told already, and grows nowhere meanwhile"
 
 
+@pytest.mark.parametrize("name", PROMISING)
+def test_a_job_whose_later_workers_hold_own_nodes_too_gives_these_to_a_promised_one(
+    name: str,
+) -> None:
+    """Where a cluster's scheduler puts which worker nobody can say."""
+    mixed = ("t0", "t0", "t0", "l0", "l0", "t0")
+    wide = job(
+        "wide", epochs=1_000, workers=(2, 4, 6), running=6, nodes=mixed, epoch_started_at=NOW
+    )
+    due = promised("due", DUE_AT, epochs=10, workers=(1,))
+    rows = acts(decide(cluster(wide, due, own=4), name))
+    assert [(kind, who) for kind, who, *_ in rows] in (
+        [("Resize", "team/wide")],
+        [("Preempt", "team/wide")],
+    )
+
+
 def test_a_job_with_room_at_home_leaves_its_lent_nodes_first() -> None:
     borrowing = at_home(lent=2)
     assert acts(decide(cluster(borrowing, own=8))) == [("Resize", "team/due", 2, "shrink_to_grow")]

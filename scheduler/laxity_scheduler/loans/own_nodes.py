@@ -165,8 +165,19 @@ def _hide_loans(state: ClusterState) -> ClusterState:
     return replace(hide_nodes(state, not_own), jobs=tuple([job for job in jobs if job is not None]))
 
 
-def _own_row(job: Job, not_own: frozenset[str], now: float) -> Job | None:
+def _base_width(job: Job, not_own: frozenset[str], now: float) -> int:
+    """Workers that its policy sees of it; 0: all, or none.
+
+    All of a job that could give GPUs which stay, because some of its later workers are there.
+    """
     own = width_without(job, not_own)
+    if own and not needs_own_nodes(job, now) and not not_own.issuperset(job.nodes[own:]):
+        return 0
+    return own
+
+
+def _own_row(job: Job, not_own: frozenset[str], now: float) -> Job | None:
+    own = _base_width(job, not_own, now)
     if own:
         return replace(
             job,
@@ -203,7 +214,7 @@ def _translate_decisions(state: ClusterState, decisions: Iterable[Decision]) -> 
         if job is None or not_own.isdisjoint(job.nodes):
             yield decision
             continue
-        own = width_without(job, not_own)  # 0: its policy saw all of it, or none
+        own = _base_width(job, not_own, state.now)
         if isinstance(decision, Admit):  # there is room for it on nodes that stay
             if job.preemptible and not stopping(job):
                 yield Preempt(job.id, "epoch", "", reason("move_off_lent_nodes"))

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from http.client import HTTPException
 from typing import Any
@@ -38,6 +38,20 @@ class Crew:
     def close(self) -> None:
         self._over.set()
         self._thread.join()
+
+    def tell_state(self) -> str:
+        """What it saw and what no service has taken, for the report of a failed test."""
+        jobs, pods = self._history.now()
+        phases = Counter((owner(pod), pod["status"].get("phase")) for pod in pods)
+        seen = {
+            job["metadata"]["name"]: {
+                "said": self._said.get(uid := job["metadata"]["uid"]),
+                "not taken": self._lines[uid],
+                "pods": {phase: many for (one, phase), many in phases.items() if one == uid},
+            }
+            for job in jobs
+        }
+        return f"crew {'speaks' if self._thread.is_alive() else 'died'}: {json.dumps(seen)}"
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_S):

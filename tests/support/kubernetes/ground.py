@@ -101,10 +101,10 @@ class Ground:
         except TimeoutError as late:
             for replica in self.replicas:
                 late.add_note(f"{replica.log}: {replica.log.read_text()[-4000:]}")
-            late.add_note(
-                kubectl(self.cluster, "-n", self.namespace, "get", "jobs,pods", "-o", "yaml")
-            )
-            late.add_note(kubectl(self.cluster, "get", "nodes", "-o", "yaml"))
+            late.add_note(kubectl(self.cluster, "-n", self.namespace, "get", "jobs", "-o", "yaml"))
+            late.add_note(kubectl(self.cluster, "get", "nodes", "-L", "laxity.dev/pool"))
+            late.add_note(kubectl(self.cluster, "-n", self.namespace, "get", "pods", "-o", "wide"))
+            late.add_note(self.crew.tell_state())  # last: of a long report the end is kept
             raise
 
     def problems(self, nodes: dict[str, int] = GPUS, *, twins: bool = False) -> list[str]:

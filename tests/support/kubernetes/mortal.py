@@ -91,12 +91,14 @@ class Life:
     pid: int
 
     def state(self) -> str:
-        """The kernel's letter: R, S, T (stopped), ...; "" for one that is dead."""
+        """The kernel's letter: R, S, T (stopped), ...; "" for one that is dead.
+
+        Z is of its first thread alone: the others may still hold its files and locks.
+        """
         try:
-            said = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             return ""
-        return "" if said in "ZX" else said
 
     def send(self, what: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -3,22 +3,16 @@
 Nodes are simulated: the test itself says how a link's pod ends, as a kubelet would.
 """
 
-import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.job_chain import JobChain
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-COMMAND: Final = Path(__file__).parents[1] / "support" / "programs" / "chaining_jobs.py"
-PATIENCE_S: Final = 60.0
 
 
 def manifest(namespace: str, gpus: int = 4) -> dict[str, Any]:
@@ -38,83 +32,6 @@ def manifest(namespace: str, gpus: int = 4) -> dict[str, Any]:
     }
 
 
-class JobChain:
-    """`laxity chain` in a namespace, and the hands of a kubelet."""
-
-    def __init__(self, cluster: Cluster, namespace: str, place: Path) -> None:
-        self.cluster, self.namespace, self._place = cluster, namespace, place
-        self.output, self.folder = place / "said.txt", place / "train.chain"
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.folder.mkdir()
-        starts = {f"seen-{n}": [1_000_000.0 + n, 3_600.0] for n in range(10)}
-        line = {"at": 1_000_000.0, "starts": starts}  # of earlier looks: others waited an hour
-        (self.folder / "queue.jsonl").write_text(json.dumps(line) + "\n")
-        (place / "train.yaml").write_text(json.dumps(manifest(namespace)))
-
-    def start(self, *options: str, submission: str = "") -> subprocess.Popen[bytes]:
-        told = {"KUBECONFIG": str(self.cluster.kubeconfig), "SUBMISSION": submission}
-        command = [sys.executable, str(COMMAND), str(self._place / "train.yaml")]
-        with self.output.open("ab") as output:
-            process = subprocess.Popen(
-                [*command, "--interval", "0.3s", "--wall-limit", "30m", *options],
-                stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **told},
-            )  # fmt: skip
-        self._processes.append(process)
-        return process
-
-    def kill(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-    @property
-    def words(self) -> str:
-        return self.output.read_text()
-
-    def jobs(self) -> dict[str, dict[str, Any]]:
-        """By the number of their link and their try."""
-        where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
-        jobs = (self.cluster.ask("GET", where) or {}).get("items") or []
-        return {job["metadata"]["name"].split("-", 2)[2]: job for job in jobs}
-
-    def pod_of(self, link: str) -> dict[str, Any] | None:
-        """Its running pod."""
-        pods = self.cluster.ask("GET", f"/api/v1/namespaces/{self.namespace}/pods")["items"]
-        return next(
-            (
-                pod
-                for pod in pods
-                if pod["metadata"]["labels"]["laxity.dev/chain-link"] == link
-                and pod["status"].get("phase") == "Running"
-            ),
-            None,
-        )
-
-    def end_pod(self, link: str, code: int, reason: str = "") -> None:
-        """The link's command has ended with this code; with a reason, the kubelet has ended it."""
-        pod = self.until(lambda: self.pod_of(link), f"link {link} runs")
-        status = pod["status"]
-        ended = {"exitCode": code, "startedAt": status["startTime"]}
-        ended |= {"finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        status["phase"] = "Failed" if code else "Succeeded"
-        status["reason"] = reason
-        for row in status["containerStatuses"]:
-            row |= {"ready": False, "state": {"terminated": ended}}
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
-        assert self.cluster.ask("PUT", f"{path}/status", pod)
-
-    def delete(self, name: str) -> None:
-        where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{name}"
-        assert self.cluster.ask("DELETE", where, {"propagationPolicy": "Background"})
-
-    def until(self, condition: Callable[[], Any], words: str) -> Any:
-        end_at = time.monotonic() + PATIENCE_S
-        while not (answer := condition()):
-            assert time.monotonic() < end_at, f"not within {PATIENCE_S:.0f} s: {words}"
-            time.sleep(0.1)
-        return answer
-
-
 @pytest.fixture
 def chain(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[JobChain]:
     """In a namespace where another has put a quota of 4 GPUs: one link's."""
@@ -130,7 +47,7 @@ def chain(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[JobChain
     cluster.until(
         lambda: "used" in (cluster.ask("GET", counted) or {}).get("status", {}), 30.0, "the quota"
     )
-    begun = JobChain(cluster, namespace, tmp_path)
+    begun = JobChain(cluster, manifest(namespace), tmp_path)
     yield begun
     begun.kill()
 
@@ -147,7 +64,7 @@ def test_successors_are_created_ahead_once_each_though_the_chain_is_killed(
 
     chain.end_pod("1", 7)
     assert second.wait(timeout=60) == -9  # before it creates the third
-    third = chain.start()
+    third = chain.start("--links", "3")
     chain.until(lambda: "3" in chain.jobs(), "the third link, ahead")
     chain.end_pod("2", 137, reason="DeadlineExceeded")
     chain.end_pod("3", 0)
@@ -202,7 +119,7 @@ def test_a_refused_creation_is_said_in_the_api_servers_words(chain: JobChain) ->
         "the quota",
     )
 
-    process = chain.start()
+    process = chain.start("--links", "2")
     chain.until(lambda: "refused, to be tried again" in chain.words, "the successor is refused")
 
     assert "403" in chain.words

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from laxity.instants import instant_at
 from laxity_k8s.chains.job_links import build_link, read_limit_s, read_manifest
 from laxity_k8s.chains.job_rows import job_row, read_rows
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
@@ -151,6 +152,15 @@ def test_a_job_waits_until_its_first_pod_has_a_node_and_again_when_it_is_put_bac
     assert job_row(job(["train"]), [waits]).state == "PENDING"
     assert job_row(job(["train"], suspend=True), []).state == "PENDING"
     assert job_row(job(["train"]), [pod("Failed", 2), waits]).state == "PENDING"
+    assert job_row(job(["train"], suspend=True), [pod("Failed", 2)]).state == "PENDING"
+
+
+def test_a_job_whose_last_pod_has_ended_and_that_is_not_yet_counted_out_does_not_wait_again() -> (
+    None
+):
+    row = job_row(job(["train"]), [pod("Failed", 2)])
+
+    assert (row.state, row.started_at) == ("RUNNING", instant_at(AT.format(2)))
 
 
 def test_services_are_no_queue_and_without_gpus_nothing_waits_for_gpus() -> None:

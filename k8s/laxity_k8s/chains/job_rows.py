@@ -78,9 +78,13 @@ def _gpus(job: Json) -> int:
 
 
 def _first_start(job: Json, pods: list[Json]) -> float | None:
-    """Of those that are still there; a Job that has been put back into the queue waits again."""
+    """Of those that are still there; a Job that has been put back into the queue waits again.
+
+    Between the end of its last pod and its own end a Job has ended pods only, and waits for nothing.
+    """
     live = [pod for pod in pods if not pod_fields.is_finished(pod)]
-    counted = pods if is_finished(job) else live
+    is_put_back = bool(live) or json_tree.get_in(job, "spec", "suspend") is True
+    counted = live if is_put_back and not is_finished(job) else pods
     starts = [start for pod in counted if (start := _start_of(pod)) is not None]
     return min(starts, default=None)
 

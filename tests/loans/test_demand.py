@@ -1,6 +1,7 @@
 """What inference needs: values that cannot be are refused, others are read as the nearest that can."""
 
 from math import inf, nan, sin
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +25,9 @@ SLOTS_A_DAY = 144
     ],
 )
 def test_demand_that_cannot_be_is_refused(field: str, value: float, words: str) -> None:
+    fields: dict[str, Any] = {"needed_gpus": 4.0, field: value}
     with pytest.raises(DemandError, match=words):
-        InferenceDemand(**{"needed_gpus": 4.0, field: value})
+        InferenceDemand(**fields)
 
 
 def test_demand_larger_than_the_fleet_keeps_all_of_it() -> None:
@@ -87,3 +89,19 @@ def test_coverage_is_the_share_of_slots_within_their_forecast() -> None:
     )
     assert 0.9 < careful <= 1.0
     assert 0.5 < bold < careful
+
+
+@pytest.mark.parametrize(
+    ("gpus", "until_at"), [(2.0, 900.0), (5.0, 300.0), (6.0, 100.0), (8.0, 100.0), (9.0, 0.0)]
+)
+def test_gpus_are_idle_until_the_horizon_or_as_long_as_the_outlook_says(
+    gpus: float, until_at: float
+) -> None:
+    outlook = ((300.0, 3.0), (900.0, 6.0))
+    demand = InferenceDemand(0.0, horizon_at=100.0, outlook=outlook)
+    assert demand.idle_until_at(gpus, 8) == until_at
+
+
+def test_a_demand_with_an_outlook_is_read_back_as_it_was() -> None:
+    demand = InferenceDemand(1.0, outlook=((600.0, 2.0), (inf, 3.5)))
+    assert from_json(InferenceDemand, to_json(demand)) == demand

@@ -100,3 +100,15 @@ def test_slots_in_which_nobody_could_forecast_do_not_count_for_its_coverage() ->
         history.forecast_gpus(1)
     share, slots = history.coverage()
     assert (share, slots) == (2 / 3, 3), "slots 1, 6 and 7"
+
+
+def test_after_a_day_the_outlook_says_how_much_is_needed_up_to_when() -> None:
+    peak = (8.0, 20 * SLOT_S), (8.0, 22 * SLOT_S), (2.0, 23 * SLOT_S)
+    history = after((2.0, 0.0), *peak, (2.0, DAY_S - SLOT_S))
+    assert history.outlook() == (), "not a day yet"
+    history.add(2.0, BEGAN + DAY_S)
+    outlook = history.outlook()
+    assert outlook[0] == pytest.approx((BEGAN + DAY_S + 19 * SLOT_S, 2.1)), "a slot before the peak"
+    assert outlook[-1] == pytest.approx((BEGAN + 2 * DAY_S + SLOT_S, 8.4))
+    assert list(outlook) == sorted(outlook)
+    assert history.outlook() is outlook, "it is made once in a slot"

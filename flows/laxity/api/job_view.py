@@ -26,6 +26,7 @@ class OfferView:
     p90_at: float | None = None
     checked_at: float | None = None
     gpus_borrowed: int = 0
+    p50_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,9 @@ def offer_text(offer: OfferView) -> str:
     texts = {
         "deadline": f"deadline {instant_text(offer.deadline_at)} on {widths}",
         "widths": f"{widths}, deadline as asked",
-        "borrow": f"{count_noun(offer.gpus_borrowed, 'borrowed GPU')}, deadline as asked",
+        "borrow": f"{count_noun(offer.gpus_borrowed, 'more GPU')} in the cluster, deadline as asked",
+        "lent": f"class soft: with {count_noun(offer.gpus_borrowed, 'borrowed GPU')} it would likely end at "
+        f"{instant_text(offer.p50_at)}, in time; this is a forecast, no promise",
         "probe": "a probe of two epochs as best effort, then a verdict",
         "soft": "class soft: it runs, and its lateness is told early",
     }.get(offer.kind, offer.kind)

@@ -131,6 +131,10 @@ def offer_annotation(offer: Mapping[str, Any]) -> str:
         return f"{names.DEADLINE}={time.strftime('%Y-%m-%dT%H:%M:%SZ', deadline)}"
     if offer["kind"] == "widths":
         return f"{names.WIDTHS}={','.join(map(str, offer['widths']))}"
+    if offer["kind"] == "lent":
+        end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(float(offer["p50_at"])))
+        borrowed = f"borrowed GPUs: {offer['gpus_borrowed']}"
+        return f"{names.CLASS}=soft  # {borrowed}; likely end: {end}; a forecast, no promise"
     return f"{names.CLASS}=soft" if offer["kind"] == "soft" else ""
 
 

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from laxity import names
-from laxity.human_time import count_noun
 from laxity.instants import calendar_instant, format_rfc3339
 from laxity_k8s import json_tree
+from laxity_k8s.act.offer_annotations import describe_offers
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects.affinity import Reach, affinity_patch, node_names_for
 from laxity_k8s.objects.jobs import is_elastic
@@ -44,7 +44,7 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, may_be_named, reason
-from laxity_scheduler.model.verdict import Offer, Promise, Refusal, Verdict
+from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
 from laxity_scheduler.start_backoff import FAILED_START_CODES, backoff_s, count_failed_starts
 
 LONGEST_REASON = 1024
@@ -217,22 +217,6 @@ def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
     _write_reason(draft, reason_within)
     if decision.refusal.offers:
         draft.reasons.append(("offered", partial(describe_offers, decision.refusal.offers)))
-
-
-def describe_offers(offers: Sequence[Offer]) -> str:
-    """Counter-offers as somebody with kubectl alone can take them up: which annotation, what."""
-    texts: Mapping[str, Callable[[Offer], str]] = {
-        "deadline": lambda offer: (
-            f"{names.DEADLINE}: {format_rfc3339(math.ceil(offer.deadline_at))}"
-        ),
-        "widths": lambda offer: f"{names.WIDTHS}: {','.join(map(str, offer.widths))}",
-        "borrow": lambda offer: f"{count_noun(offer.gpus_borrowed, 'more GPU')}",
-        "soft": lambda _: f"{names.CLASS}: soft (a forecast, no promise)",
-        "probe": lambda _: "two epochs as a probe first",
-    }
-    return "would be taken with " + "; or with ".join(
-        texts[counter_offer.kind](counter_offer) for counter_offer in offers
-    )
 
 
 def _write_admission(draft: _Draft, decision: Admit, reach: Reach, token: str) -> None:

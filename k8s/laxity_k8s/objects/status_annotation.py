@@ -180,7 +180,7 @@ def _makes_sense(found: Verdict) -> bool:
 
 
 def _is_offer(found: Offer) -> bool:
-    instants = (found.deadline_at, found.p90_at, found.checked_at)
+    instants = (found.deadline_at, found.p50_at, found.p90_at, found.checked_at)
     counts = (*found.widths, found.gpus_borrowed)
     return (
         found.kind in get_args(OfferKind)

@@ -88,6 +88,7 @@ class InferencePods:
             forecast_gpus=forecast,
             horizon_at=self.history.horizon_at if now >= self._stopped_until else 0.0,
             reclaim_by=self._reclaim_by(needed, forecast, own_gpus, now),
+            outlook=self.history.outlook(),
         )
 
     def _reclaim_by(self, needed: float, forecast: float, own_gpus: int, now: float) -> float:

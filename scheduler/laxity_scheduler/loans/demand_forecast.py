@@ -51,9 +51,9 @@ class SeasonalForecast:
         last = float(past[-1]) if len(past) else 0.0
         return max([last, *self.profile(past)])
 
-    def profile(self, past: Sequence[float] | Floats) -> list[float]:
-        """GPUs forecast for each slot to the horizon, the next one first."""
-        slots = max(1, round(self.horizon_s / self.slot_s))
+    def profile(self, past: Sequence[float] | Floats, *, slots: int = 0) -> list[float]:
+        """GPUs forecast for so many slots, the next one first; 0: for each to the horizon."""
+        slots = slots or max(1, round(self.horizon_s / self.slot_s))
         return [self.forecast(past, ahead) for ahead in range(1, slots + 1)]
 
 

@@ -7,8 +7,8 @@ force when it began, so that it is measured all along how often the need stayed 
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import islice
-from math import isnan, nan
+from itertools import accumulate, islice
+from math import inf, isnan, nan
 from typing import Final, NamedTuple
 
 from laxity_scheduler.loans.demand_forecast import DAY_S, WEEK_S, SeasonalForecast
@@ -40,6 +40,8 @@ class DemandHistory:
         self._last_gpus = 0.0
         self._last_forecast = nan  # made in the running slot
         self._saved: DemandSlot | None = None
+        self._outlook: tuple[tuple[float, float], ...] = ()
+        self._outlook_slot = -1  # in which it was made
 
     def add(self, gpus: float, now: float) -> None:
         """So many GPUs are needed from now on."""
@@ -87,11 +89,39 @@ class DemandHistory:
         """The most that may be needed up to the horizon, head-room included."""
         start = max(0, len(self._needs) - RECENT_SLOTS)
         recent = max(islice(self._needs, start, None), default=0.0)
-        if len(self._needs) > round(DAY_S / self.method.slot_s):
+        if self._has_day:
             self._last_forecast = max(recent, self.method.peak(self._needs))
         else:
             self._last_forecast = recent + max(float(largest_pod), FIRST_HEADROOM * recent)
         return self._last_forecast
+
+    def outlook(self) -> tuple[tuple[float, float], ...]:
+        """(until_at, GPUs): the most that is forecast up to then, for a day; empty of no history.
+
+        Made once a slot, and only where the need rises: at most one row a slot.
+        """
+        if not self._has_day:
+            return ()
+        if self._outlook_slot != self._slot:
+            self._outlook_slot, self._outlook = self._slot, self._forecast_day()
+        return self._outlook
+
+    def _forecast_day(self) -> tuple[tuple[float, float], ...]:
+        slot_s, first = self.method.slot_s, self._slot + 1
+        needs = self.method.profile(self._needs, slots=round(DAY_S / slot_s))
+        peaks = list(accumulate(needs, max))
+        rises = zip(peaks, [*peaks[1:], inf], strict=True)
+        return tuple(
+            [
+                ((number + 1) * slot_s, peak)
+                for number, (peak, later) in enumerate(rises, start=first)
+                if later > peak
+            ]
+        )
+
+    @property
+    def _has_day(self) -> bool:
+        return len(self._needs) > round(DAY_S / self.method.slot_s)
 
     def coverage(self) -> tuple[float, int]:
         """Share of the slots in which the need stayed within its forecast, and how many those are.

@@ -19,6 +19,7 @@ from laxity_scheduler.loans.leaving import (
     leave_nodes,
     was_changed_now,
 )
+from laxity_scheduler.loans.lent_offers import offer_lent_gpus
 from laxity_scheduler.loans.own_nodes import hide_nodes, keep_promises_off_loans
 from laxity_scheduler.loans.server_choice import ServerChoice, choose_servers
 from laxity_scheduler.model.cluster import ClusterState, Node
@@ -48,7 +49,8 @@ def with_loans(policy: Policy, choose: ServerChoice = choose_servers) -> Policy:
         demand = state.inference
         if demand is None:
             return policy(state, predictor)
-        step = plan_loans(state, demand, Forecasts(state, predictor), choose)
+        forecasts = Forecasts(state, predictor)
+        step = plan_loans(state, demand, forecasts, choose)
         plan = policy(step.visible, predictor)
         leavers = {decision.job for decision in step.leave}
         rest = tuple(
@@ -56,7 +58,8 @@ def with_loans(policy: Policy, choose: ServerChoice = choose_servers) -> Policy:
             for decision in plan.decisions
             if not (isinstance(decision, DROPPED) and decision.job in leavers)
         )
-        return Plan(step.leave + rest + step.moves, min(plan.wake_at, step.wake_at))
+        decisions = offer_lent_gpus(state, step.visible, rest, forecasts)
+        return Plan(step.leave + decisions + step.moves, min(plan.wake_at, step.wake_at))
 
     return decide_with_loans
 

@@ -20,12 +20,15 @@ class InferenceDemand:
     """GPUs that inference needs now, and at most until `horizon_at`, head-room included.
 
     `reclaim_by` is when GPUs that it needs and that are lent must be back; the past means at once.
+    `outlook` looks further: at most so many GPUs are forecast to be needed up to each instant, in
+    order. Nothing is lent by it: what is lent rests on the horizon.
     """
 
     needed_gpus: float
     forecast_gpus: float = 0.0
     horizon_at: float = FOREVER
     reclaim_by: float = FOREVER
+    outlook: tuple[tuple[float, float], ...] = ()  # (until_at, GPUs), neither ever falls
 
     def __post_init__(self) -> None:
         for name in ("needed_gpus", "forecast_gpus"):
@@ -46,6 +49,13 @@ class InferenceDemand:
     def lendable_gpus(self, pool_gpus: int) -> float:
         """GPUs of a fleet of so many that may be lent until the horizon."""
         return max(0.0, pool_gpus - self.peak_gpus)
+
+    def idle_until_at(self, gpus: float, pool_gpus: int) -> float:
+        """Until when so many of the fleet's GPUs are forecast idle; 0 if they are not even now."""
+        if gpus > self.lendable_gpus(pool_gpus):
+            return 0.0
+        idle = [until_at for until_at, needed in self.outlook if gpus <= pool_gpus - needed]
+        return max([self.horizon_at, *idle])
 
     def due_at(self, now: float) -> float:
         """When lent GPUs must be back, never in the past."""

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from laxity_scheduler.model.reasons import Reason
 
-OfferKind = Literal["deadline", "widths", "borrow", "probe", "soft"]
+OfferKind = Literal["deadline", "widths", "borrow", "lent", "probe", "soft"]
 Runs = tuple[tuple[float, int], ...]  # reserved widths over time: (until_at, workers), in order
 
 
@@ -33,7 +33,8 @@ class Offer:
     """What would be promised instead; checked on the snapshot of `checked_at`, not held.
 
     `kind` says which one thing differs from what was asked: a later deadline, other widths,
-    capacity that would have to be borrowed, a probe of two epochs, or class soft.
+    capacity that would have to be added, class soft on GPUs that inference has lent, a probe of two
+    epochs, or class soft. On lent GPUs nothing is promised: `p50_at` is the best guess.
     """
 
     kind: OfferKind
@@ -42,6 +43,7 @@ class Offer:
     p90_at: float
     checked_at: float
     gpus_borrowed: int = 0
+    p50_at: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,9 +93,13 @@ class LoanOrders:
         if demand.needed_gpus > fleet - lent:  # pods lack GPUs
             reclaim_by = min(reclaim_by, demand.reclaim_by)
         forecast = float(max(0, fleet - allowed))
-        return replace(
-            state, inference=replace(demand, forecast_gpus=forecast, reclaim_by=reclaim_by)
+        changed = replace(
+            demand,
+            forecast_gpus=forecast,
+            reclaim_by=reclaim_by,
+            outlook=((FOREVER, forecast),),  # until the next order
         )
+        return replace(state, inference=changed)
 
     def _set_order(self, allowed_gpus: int | None, reclaim_by: float) -> None:
         self._save(LoanOrderRow(allowed_gpus=allowed_gpus, reclaim_by=reclaim_by))

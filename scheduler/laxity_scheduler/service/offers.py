@@ -63,7 +63,7 @@ def format_instant_ms(instant: float) -> str:
 
 def annotations_for(offer: Offer) -> dict[str, str | None]:
     """The annotations that ask for what was offered."""
-    if offer.kind == "soft":
+    if offer.kind in ("soft", "lent"):
         return {names.CLASS: "soft"}
     annotations: dict[str, str | None] = {}
     if offer.widths:

@@ -60,6 +60,7 @@ def offer_view(offer: Offer) -> Json:
         "p90_at": finite_or_none(offer.p90_at),
         "checked_at": offer.checked_at,
         "gpus_borrowed": offer.gpus_borrowed,
+        "p50_at": finite_or_none(offer.p50_at),
     }
 
 

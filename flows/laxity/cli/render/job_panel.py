@@ -89,7 +89,9 @@ def offer_words(offer: OfferView, now: float) -> str:
     texts = {
         "deadline": f"a deadline of {instant_text(offer.deadline_at, now)} on {widths}",
         "widths": f"{widths} and the deadline as asked",
-        "borrow": f"{count_noun(offer.gpus_borrowed, 'borrowed GPU')} and the deadline as asked",
+        "borrow": f"{count_noun(offer.gpus_borrowed, 'more GPU')} in the cluster and the deadline as asked",
+        "lent": f"class soft: with {count_noun(offer.gpus_borrowed, 'borrowed GPU')} it would likely end "
+        f"{instant_text(offer.p50_at, now)}, in time; this is a forecast, no promise",
         "probe": "a probe of two epochs as best effort, then a verdict",
         "soft": "class soft: it runs, and its lateness is told early",
     }.get(offer.kind, offer.kind)

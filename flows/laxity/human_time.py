@@ -11,6 +11,7 @@ from laxity.instants import LAST_AT, calendar_instant
 NONE: Final = "-"
 NEVER: Final = "never"
 _DAY_S: Final = 86_400
+_YEAR_S: Final = 365 * _DAY_S
 LAST_SHOWN_AT: Final = LAST_AT - _DAY_S  # beyond it, another time zone has no calendar any more
 _UTC: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -42,14 +43,16 @@ def relative_text(at: float | None, now: float) -> str:
 
 
 def wall_time(at: float | None, now: float) -> str:
-    """Local wall time, with the date when it is more than half a day away."""
+    """Local wall time, with the date when it is over half a day away, and the year over half a year."""
     if at is None or not math.isfinite(at):
         return NONE
     at_utc = calendar_instant(at)
     if at_utc is None or at > LAST_SHOWN_AT:
         return NEVER
     local = at_utc.astimezone()
-    return f"{local:%H:%M:%S}" if abs(at - now) < _DAY_S / 2 else f"{local:%b %d %H:%M}"
+    if abs(at - now) < _DAY_S / 2:
+        return f"{local:%H:%M:%S}"
+    return f"{local:%b %d %H:%M}" if abs(at - now) < _YEAR_S / 2 else f"{local:%Y-%m-%d %H:%M}"
 
 
 def instant_text(at: float | None, now: float) -> str:

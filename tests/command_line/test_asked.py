@@ -18,6 +18,13 @@ from laxity import Training, deadline_flow
 def train(training: Training, hidden: int = 64) -> float:
     return 0.0
 
+class Flow:
+    # as Prefect's: it can be called, and has a name
+    __name__ = "nightly"
+
+    def __call__(self) -> None: ...
+
+nightly = Flow()
 ANSWER = 42
 
 if __name__ == "__main__":
@@ -204,6 +211,7 @@ def test_class_best_effort_drops_a_declared_deadline_and_says_so(
         pytest.param("train", ("depth=3",), "depth", id="a parameter it does not have"),
         pytest.param("train", ("hidden",), "not KEY=VALUE", id="a parameter without a value"),
         pytest.param("nothing", (), "there is no nothing in .*; it has: train", id="not there"),
+        pytest.param("nightly", (), "is of type Flow, not a .*; it has: train$", id="a plain flow"),
         pytest.param("ANSWER", (), "is of type int, not a function; it has: train", id="no call"),
     ],
 )
@@ -336,3 +344,11 @@ def test_a_name_that_no_job_can_have_is_wrong_usage(flow: Path) -> None:
     with pytest.raises(CommandError, match="'A B' is no DNS label") as refused:
         job_manifests(f"{flow}:train", {}, name="A B", namespace=None, params=[])
     assert refused.value.code == USAGE
+
+
+def test_a_wrong_option_is_told_before_the_file_is_imported(tmp_path: Path) -> None:
+    path = tmp_path / "slow.py"
+    path.write_text("raise AssertionError('imported')")
+
+    with pytest.raises(CommandError, match="deadline: 20 of what"):
+        ask(f"{path}:train", deadline="20")

@@ -130,3 +130,15 @@ def test_an_ended_job_is_headed_by_how_it_ended(
     assert out.getvalue().splitlines()[1].strip("│ ") == headline
     assert because in verdict_markdown(job).splitlines()[2]
     assert "fits" not in verdict_markdown(job)
+
+
+def test_an_end_that_was_expected_in_the_past_is_expected_now() -> None:
+    late = running(p50_at=NOW - 16, p90_at=NOW - 3)
+    out = io.StringIO()
+    Console(file=out, width=160).print(job_panel(late, now=NOW))
+
+    assert "16s ago" not in shown(late)[1]
+    assert [line.split()[1:4] for line in out.getvalue().splitlines() if "finish" in line] == [
+        ["P50", "finish", "now"],
+        ["P90", "finish", "now"],
+    ]

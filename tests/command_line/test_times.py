@@ -59,3 +59,9 @@ def test_a_reasons_instants_are_shown_as_seen_from_now() -> None:
 )
 def test_widths_are_said_in_words(widths: tuple[int, ...], said: str) -> None:
     assert on_widths(widths) == said
+
+
+def test_an_instant_of_another_year_is_shown_with_its_year() -> None:
+    at = datetime(2020, 6, 1, 12, tzinfo=UTC).timestamp()
+
+    assert wall_time(at, datetime(2026, 11, 26, tzinfo=UTC).timestamp()).startswith("2020-06-01")

@@ -4,6 +4,7 @@ The file is the user's, and runs as it is imported: whatever goes wrong in it is
 its line, and never ends the command with a code that means something else.
 """
 
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -31,7 +32,7 @@ def load_declared(source: str) -> tuple[Callable[..., Any], Any]:
             raise CommandError(message, code=USAGE)
         target = getattr(target, part)
     function = getattr(target, "function", target)
-    if not callable(function) or not hasattr(function, "__name__"):
+    if not inspect.isroutine(function):
         message = (
             f"{source} is of type {type(target).__name__}, not a function{_functions_text(module)}"
         )
@@ -95,6 +96,5 @@ def _functions_text(module: ModuleType) -> str:
 
 
 def _is_its(value: Any, module: ModuleType) -> bool:
-    if isinstance(value, type):
-        return False
-    return hasattr(value, "__laxity__") or getattr(value, "__module__", "") == module.__name__
+    is_own = inspect.isfunction(value) and value.__module__ == module.__name__
+    return is_own or hasattr(value, "__laxity__")

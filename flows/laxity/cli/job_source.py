@@ -87,6 +87,20 @@ def _in_project(job: Json, source: str, pass_env: Sequence[str]) -> Json:
         raise CommandError(f"{source}: {error}", code=USAGE) from error
 
 
+def check_options(source: str, options: Json) -> None:
+    """Tell what is wrong in the options alone before a file is imported, which can take seconds."""
+    from laxity.flow.declaration import QOS_FIELDS
+    from laxity.job.qos import QoS, QoSError
+
+    asked = {key: options[key] for key in QOS_FIELDS if key in options}
+    if asked.get("service_class") != "best_effort":
+        asked.setdefault("deadline", "1h")  # the function may declare its own
+    try:
+        QoS.of(**asked)
+    except QoSError as error:
+        raise CommandError(f"{source}: {error}", code=USAGE) from error
+
+
 def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence[str]) -> Json:
     """The Job of a function: what it declares if it is a deadline_flow, changed by the options."""
     from laxity.cli.function_source import load_declared
@@ -95,6 +109,7 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     from laxity.flow.decorator import check_function
     from laxity.job.qos import QoSError
 
+    check_options(source, options)
     function, declared = load_declared(source)
     if "epochs" in options:
         options["epochs"] = int(options["epochs"])

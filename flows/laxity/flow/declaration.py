@@ -16,7 +16,7 @@ from laxity.job.spec import TrainingSpec, job_name, json_object
 from laxity.job.work_pool import job_variables
 
 ENV_IDEMPOTENCY_KEY: Final = "LAXITY_IDEMPOTENCY_KEY"  # set by CI: repository, commit, data version
-_QOS_FIELDS: Final = (
+QOS_FIELDS: Final = (
     "deadline",
     "service_class",
     "workers",
@@ -38,7 +38,7 @@ _SPEC_FIELDS: Final = (
     "template",
 )
 _OTHERS: Final = ("entry", "env", "pass_env", "idempotency_key", "tags")
-OPTIONS: Final = (*_QOS_FIELDS, *_SPEC_FIELDS, *_OTHERS)
+OPTIONS: Final = (*QOS_FIELDS, *_SPEC_FIELDS, *_OTHERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Declaration:
         unknown = sorted(set(options).difference(OPTIONS))
         if unknown:
             raise QoSError(unknown[0], f"no such option; there are {', '.join(OPTIONS)}")
-        qos = QoS.of(**{key: options[key] for key in _QOS_FIELDS if key in options})
+        qos = QoS.of(**{key: options[key] for key in QOS_FIELDS if key in options})
         declared = cls(title, qos, MappingProxyType(dict(options)))
         declared.spec(entry="module:function", parameters={})
         _check_tags(declared.tags)

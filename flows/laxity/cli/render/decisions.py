@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from laxity.api.job_view import job_view
-from laxity.cli.render.job_panel import format_borrowing, verdict_line
+from laxity.api.job_view import ENDED, job_view
+from laxity.cli.render.job_panel import format_borrowing, headline_text, verdict_line
 from laxity.cli.render.job_table import short_id
 from laxity.human_time import as_of, count_noun, format_seconds, instant_text, wall_time
 
@@ -17,16 +17,7 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     """The answer of `explain`: the job in a line, its decisions, and what it waits for."""
     job = answer.get("job") or {}
     name = job if isinstance(job, str) else str(job.get("id", ""))
-    parts: list[RenderableType] = [Text(name, style="bold")]
-    verdict = answer.get("verdict")
-    fields: Mapping[str, Any] = verdict if isinstance(verdict, dict) else {"kind": verdict}
-    parts.append(
-        verdict_line(
-            str(fields.get("kind") or "none"),
-            str(fields.get("reason_code") or ""),
-            as_of(now, str(fields.get("reason") or "")),
-        )
-    )
+    parts: list[RenderableType] = [Text(name, style="bold"), _standing_text(answer, now)]
     parts.append(decision_table(answer.get("chain") or (), now=now, of_one_job=True))
     if isinstance(job, dict) and (borrowed := format_borrowing(job_view(job))):
         parts.append(Text(f"borrowed: {borrowed}"))
@@ -40,9 +31,24 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     return Group(*parts)
 
 
+def _standing_text(answer: Mapping[str, Any], now: float) -> Text:
+    """How the job ended and what it failed of; while it has not ended, its verdict."""
+    job = answer.get("job")
+    if isinstance(job, dict) and (view := job_view(job)).state in ENDED:
+        return headline_text(view, now).append(f": {view.error}" if view.error else "")
+    verdict = answer.get("verdict")
+    fields: Mapping[str, Any] = verdict if isinstance(verdict, dict) else {"kind": verdict}
+    return verdict_line(
+        str(fields.get("kind") or "none"),
+        str(fields.get("reason_code") or ""),
+        as_of(now, str(fields.get("reason") or "")),
+    )
+
+
 def decision_table(
     rows: Iterable[Mapping[str, Any]], *, now: float, of_one_job: bool = False
 ) -> Table:
+    """A row per decision. Its reason is in the words of its instant: "in 2m" is from then on."""
     table = Table(box=None, pad_edge=False)
     for name in ("AT", "CYCLE"):
         table.add_column(name, no_wrap=True, justify="right")
@@ -56,9 +62,8 @@ def decision_table(
         if not of_one_job:
             cells.append(short_id(str(row.get("job", ""))))
         cells += [_decision_text(row.get("decision")), str(row.get("reason_code", ""))]
-        table.add_row(
-            *map(Text, [*cells, as_of(now, str(row.get("reason", ""))) + _repeat_text(row)])
-        )
+        reason = as_of(row.get("at", now), str(row.get("reason", "")))
+        table.add_row(*map(Text, [*cells, reason + _repeat_text(row)]))
     return table
 
 

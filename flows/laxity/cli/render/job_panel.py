@@ -13,7 +13,14 @@ from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
 from laxity.api.status_text import ending_text
-from laxity.cli.render.job_table import VERDICT_STYLES, console, fact_table, short_id, width_text
+from laxity.cli.render.job_table import (
+    OVERDUE,
+    VERDICT_STYLES,
+    console,
+    fact_table,
+    short_id,
+    width_text,
+)
 from laxity.human_time import as_of, count_noun, format_seconds, instant_text, on_widths
 from laxity.safe_text import printable
 
@@ -35,14 +42,14 @@ def print_json(answer: Any) -> None:
 
 def job_panel(job: JobView, *, now: float) -> Panel:
     """The whole story of a job in a box."""
-    parts: list[RenderableType] = [_headline_text(job, now)]
+    parts: list[RenderableType] = [headline_text(job, now)]
     parts.append(fact_table(_job_facts(job, now)))
     if job.offers and job.state == "refused" and not job.ended:
         parts.append(offers_text(job.offers, now=now, job=short_id(job.id)))
     return Panel(Group(*parts), title=job.id, title_align="left", expand=False)
 
 
-def _headline_text(job: JobView, now: float) -> Text:
+def headline_text(job: JobView, now: float) -> Text:
     """The verdict with its reason; after the end how the job ended."""
     if job.state not in ENDED:
         return verdict_line(job.verdict, job.reason_code, as_of(now, job.reason))
@@ -159,8 +166,8 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("deadline", instant_text(job.deadline_at, now)),
         ("refused deadline", describe_refused_deadline(job, now)),
         ("promised P90", instant_text(job.promised_p90_at, now)),
-        ("P50 finish", "" if job.ended else instant_text(job.p50_at, now)),
-        ("P90 finish", "" if job.ended else instant_text(job.p90_at, now)),
+        ("P50 finish", _expected_text(job, job.p50_at, now)),
+        ("P90 finish", _expected_text(job, job.p90_at, now)),
         ("laxity", "" if job.ended or job.laxity_s is None else format_seconds(job.laxity_s)),
         ("epochs", f"{job.epochs_done} of {job.epochs}"),
         ("workers", f"{width_text(job)}; may have {on_widths(job.widths)}"),
@@ -178,6 +185,12 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("runs in", str((job.raw.get("project") or {}).get("workdir") or "")),
     ]
     return [(name, value) for name, value in lines if value not in {"", "-"}]
+
+
+def _expected_text(job: JobView, at: float | None, now: float) -> str:
+    if job.ended or at is None:
+        return ""
+    return instant_text(at, now) if at > now else OVERDUE
 
 
 def format_borrowing(job: JobView) -> str:

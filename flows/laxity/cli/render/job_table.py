@@ -34,6 +34,7 @@ DROPPED: Final = (
     "WORKERS",
     "LAXITY",
 )  # on a narrow screen, in this order
+OVERDUE: Final = "now"
 REASON_CELLS: Final = 24  # fewer say nothing
 GAP_CELLS: Final = 2
 RUNS_WELL: Final = {"due_first", "fits", "forecast", "promise_moved", "shortest_first"}
@@ -160,9 +161,10 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> Table:
 
 
 def format_expected_end(job: JobView, at: float | None, now: float) -> str:
+    """When it ended, or is expected to. An end expected in the past has yet to come: any moment."""
     if job.finished_at is not None:
         return wall_time(job.finished_at, now)
-    return relative_text(at, now)
+    return OVERDUE if at is not None and at <= now else relative_text(at, now)
 
 
 def _reason_text(job: JobView, now: float) -> str:

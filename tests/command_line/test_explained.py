@@ -1,0 +1,37 @@
+"""`explain` says how an ended job ended, and tells each decision as of its own instant."""
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from laxity.cli.render.decisions import chain_lines
+
+T0 = 1_795_694_222.0
+REASON = f"the P90 finish is now {datetime.fromtimestamp(T0 + 90, UTC):%Y-%m-%dT%H:%M:%SZ}; still in time"
+
+
+def explain(job: dict[str, Any], *, after_s: float) -> str:
+    row = {"at": T0, "first_at": T0, "decision": {"kind": "promised"}, "reason": REASON}
+    verdict = {"kind": "promised", "reason_code": "promise_moved", "reason": REASON}
+    out = io.StringIO()
+    answer = {"job": {"id": "default/train", **job}, "verdict": verdict, "chain": [row]}
+    Console(file=out, width=160).print(chain_lines(answer, now=T0 + after_s))
+    return out.getvalue()
+
+
+def test_a_failed_job_is_explained_by_its_error_not_by_its_last_verdict() -> None:
+    job = {"state": "failed", "epochs": 10, "epochs_done": 1, "error": "ValueError: loss is NaN"}
+
+    headline = explain(job, after_s=600.0).splitlines()[1]
+
+    assert headline.startswith("failed after 1 of 10 epochs")
+    assert headline.endswith(": ValueError: loss is NaN")
+
+
+def test_a_decision_is_told_as_of_its_own_instant() -> None:
+    lines = explain({"state": "running"}, after_s=30.0).splitlines()
+
+    assert "(in 1m00s)" in lines[1]
+    assert "(in 1m30s)" in lines[-1]

@@ -26,6 +26,10 @@ class ModelAwayError(RuntimeError):
     """MLflow is away, or has no such version: nothing is known of the model."""
 
 
+class ModelAddressError(ModelAwayError):
+    """The address is none, or the service has no MLflow: asking again does not help."""
+
+
 @dataclass(frozen=True, slots=True)
 class LearnedModel:
     """A learned policy by its full name, with the digest of its weights and its teacher.
@@ -101,8 +105,10 @@ class LearnedModels:
             return path
         try:
             fetched = fetch_file(self._require_url(), address)
-        except (MlflowAwayError, ValueError) as error:
+        except MlflowAwayError as error:
             raise ModelAwayError(str(error)) from error
+        except ValueError as error:
+            raise ModelAddressError(str(error)) from error
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(".part")
         shutil.copyfile(fetched, aside)
@@ -132,8 +138,10 @@ class LearnedModels:
             if not alias:
                 return address
             return f"{SCHEME}{name}/{find_version(self._require_url(), address)}"
-        except (MlflowAwayError, ValueError) as error:
+        except MlflowAwayError as error:
             raise ModelAwayError(str(error)) from error
+        except ValueError as error:
+            raise ModelAddressError(str(error)) from error
 
     def _require_url(self) -> str:
         if not self.tracking_url:

@@ -16,13 +16,17 @@ from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
 from laxity_scheduler.chains.train_command import register
 from laxity_scheduler.learned.weights_file import load_policy
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
 from laxity_scheduler.policy_training.journal_command import read_start
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
-from laxity_scheduler.service.settings import Settings
+from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store
+from laxity_scheduler.width_comparison import DecidedCycle
 from tests.learn.test_policy_in_force import save
+from tests.support.builders import MINUTE_EPOCHS, cluster, job
 
 pytestmark = pytest.mark.slow  # each MLflow store takes seconds to make
 ADDRESS = "models:/widths@champion"
@@ -118,6 +122,39 @@ def test_a_restart_while_mlflow_is_away_goes_on_with_the_version_that_the_alias_
     policies.begin_cycle()
     store.close()
     assert (policies.name, policies.view()["stale"]) == ("models:/widths/1", "")
+
+
+def test_a_shadow_that_is_not_registered_yet_stops_no_start_and_decides_once_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = Settings(home=tmp_path, policy="optimus", shadow=ADDRESS)
+    store = Store.open(here.store_url)
+    with caplog.at_level(logging.WARNING):
+        policies, shadow = open_policy(here, store), open_shadow(here, store)
+        assert shadow is not None
+        follower = AliasFollower(here, policies, shadow)
+        follower.read()
+        follower.read()
+    (line,) = [record.getMessage() for record in caplog.records if ADDRESS in record.getMessage()]
+    assert line.startswith(f"{ADDRESS} shadows nothing until it can be read")
+    state = cluster(gpus=[2], jobs=[job("a")])
+    shadow.compare(DecidedCycle(state, Plan(), MINUTE_EPOCHS, find("optimus").policy()))
+    (told,) = policy_lines({"shadow": shadow.view()})
+    assert told.plain.startswith(f"shadow {ADDRESS} does not decide: MLflow at")
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
+    follower.read()
+    shadow.compare(DecidedCycle(state, Plan(), MINUTE_EPOCHS, find("optimus").policy()))
+    store.close()
+    assert (shadow.name, shadow.failure) == ("models:/widths/1", "")
+    assert shadow.totals.cycles == 1
+
+
+def test_a_shadow_that_no_mlflow_can_ever_have_stops_the_start(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    for shadow, uri in (("models:/widths", ""), (ADDRESS, "none")):
+        with pytest.raises(SettingsError, match="models:/"):
+            open_shadow(Settings(home=tmp_path, shadow=shadow, tracking_uri=uri), store)
+    store.close()
 
 
 def test_where_the_kept_weights_are_gone_the_teacher_decides(tmp_path: Path) -> None:

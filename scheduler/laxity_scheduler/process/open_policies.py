@@ -12,6 +12,7 @@ from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_models import (
     LearnedModel,
     LearnedModels,
+    ModelAddressError,
     ModelAwayError,
     model_address,
 )
@@ -64,17 +65,24 @@ def open_policy(settings: Settings, store: Store) -> PolicyInForce:
 
 
 def open_shadow(settings: Settings, store: Store) -> Shadow | None:
-    """The shadow of the settings, if they name one. SettingsError if it cannot be used."""
+    """The shadow of the settings, if they name one. SettingsError if it cannot be used.
+
+    One of MLflow's registry that is not there yet shadows nothing until it is.
+    """
     name = settings.shadow
     if not name:
         return None
     models = models_of(settings)
     try:
         model = models.read(name)
+    except ModelAddressError as error:
+        raise SettingsError(str(error)) from error
     except ModelAwayError as error:
         model = models.read_kept(name, str(error))
-        if model is not None:
-            LOG.warning("%s decides in shadow: %s", model.name, model.stale)
+        if model is None:
+            LOG.warning("%s shadows nothing until it can be read: %s", name, error)
+            return Shadow(name, None, store, failure=str(error))
+        LOG.warning("%s decides in shadow: %s", model.name, model.stale)
     name = name if model is None else model.name
     return Shadow(name, find_usable_policy(name, models), store)
 
@@ -86,21 +94,43 @@ class AliasFollower:
     settings: Settings
     policies: PolicyInForce
     shadow: Shadow | None
+    _shadow_failure: str = ""
 
     def read(self) -> int:
         """Ask once; ModelAwayError if that fails."""
-        models, questions = models_of(self.settings), 0
+        questions = 0
+        if self.shadow is not None and model_address(self.settings.shadow):
+            self._read_shadow(self.shadow)
+            questions += 1
         if model_address(self.settings.policy):
-            model = models.read(self.settings.policy)
+            model = models_of(self.settings).read(self.settings.policy)
             if model is not None:
                 self.policies.offer(model)
             questions += 1
-        if self.shadow is not None and model_address(self.settings.shadow):
-            model = models.read(self.settings.shadow)
-            if model is not None and not model.refusal and model.name != self.shadow.name:
-                self.shadow.replace_policy(model.name, find_policy(model.name, models))
-            questions += 1
         return questions
+
+    def _read_shadow(self, shadow: Shadow) -> None:
+        """One that cannot be read leaves the shadow as it is, and says why."""
+        models = models_of(self.settings)
+        try:
+            model = models.read(self.settings.shadow)
+        except ModelAwayError as error:
+            self._note_failure(shadow, str(error))
+            return
+        if model is not None and model.refusal:
+            self._note_failure(shadow, model.refusal)
+            return
+        self._shadow_failure = ""
+        if model is not None and model.name != shadow.name:
+            shadow.replace_policy(model.name, find_policy(model.name, models))
+
+    def _note_failure(self, shadow: Shadow, failure: str) -> None:
+        """Log it once."""
+        if failure not in (self._shadow_failure, shadow.failure):
+            LOG.warning("%s cannot be read, it is asked again: %s", self.settings.shadow, failure)
+        self._shadow_failure = failure
+        if shadow.decide is None:
+            shadow.failure = failure
 
 
 def alias_poller(

@@ -32,10 +32,13 @@ CLOSE_S: Final = 1.0
 
 @dataclass(slots=True)
 class Shadow:
-    """`show` hands it a decided cycle and returns at once; `start` makes its thread."""
+    """`show` hands it a decided cycle and returns at once; `start` makes its thread.
+
+    Without `decide` it shadows nothing yet, and `failure` says why.
+    """
 
     name: str
-    decide: Policy
+    decide: Policy | None
     store: Store
     totals: ShadowTotals = field(default_factory=ShadowTotals)
     failure: str = ""
@@ -50,6 +53,8 @@ class Shadow:
 
     def show(self, cycle: DecidedCycle) -> None:
         """Hand over a cycle, unless the shadow is still at work on another."""
+        if self.decide is None:
+            return
         with self._wake:
             if self._busy or self._box:
                 self.totals.skipped += 1
@@ -60,7 +65,7 @@ class Shadow:
     def replace_policy(self, name: str, decide: Policy) -> None:
         """Go on with another policy; what was counted is of the one before, and begins anew."""
         LOG.info("%s decides in shadow from now on, in place of %s", name, self.name)
-        self.name, self.decide, self.totals = name, decide, ShadowTotals()
+        self.name, self.decide, self.totals, self.failure = name, decide, ShadowTotals(), ""
 
     def close(self) -> None:
         """Take no more cycles. A decision that hangs is left to itself."""
@@ -70,6 +75,8 @@ class Shadow:
 
     def compare(self, cycle: DecidedCycle) -> None:
         """Decide about one cycle and write it down; an error is logged and counted."""
+        if self.decide is None:
+            return
         began = time.perf_counter()
         try:
             compared = compare_widths(self.decide, cycle, self._memory)
@@ -87,6 +94,7 @@ class Shadow:
         totals = self.totals
         return {
             "policy": self.name,
+            "decides": self.decide is not None,
             "cycles": totals.cycles,
             "differing": totals.differing,
             "skipped": totals.skipped,

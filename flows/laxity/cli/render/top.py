@@ -75,7 +75,9 @@ def policy_lines(answer: Mapping[str, Any]) -> list[Text]:
         lines.append(Text(f"{learned['learned']} does not decide: {learned['fallback']}"))
     elif learned.get("stale"):
         lines.append(Text(f"{learned['learned']} decides: {learned['stale']}"))
-    if shadow:
+    if shadow and not shadow["decides"]:
+        lines.append(Text(f"shadow {shadow['policy']} does not decide: {shadow['failure']}"))
+    elif shadow:
         text = f"shadow {shadow['policy']} differs in {shadow['differing']} of {count_noun(shadow['cycles'], 'cycle')}"
         if shadow["decided_trained"]:
             text += f", its widths would have trained {1 + shadow['gain']:.2f} times as much"

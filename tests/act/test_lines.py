@@ -1,7 +1,7 @@
 """Requests over kept connections: what a server may do in between, and what becomes of an answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +16,6 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from tests.support.builders import promised
-
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def echo(body: bytes) -> bytes:

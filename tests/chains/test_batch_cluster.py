@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from laxity_scheduler.chains.batch_cluster import BatchCluster, ClusterRules, open_cluster
+from laxity_scheduler.chains.cluster_loop import FREE, PENDING
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from tests.chains.minute_by_minute import PlainCluster, Row
 
@@ -88,9 +89,9 @@ def test_running_start_holds_the_nodes_of_jobs_that_ran_and_the_queue_that_waite
         job("comes", 6, 1, 8),
     )
     running = open_cluster(log, 5 * HOUR_S, ClusterRules(8), start="running")
-    assert (running.free_nodes, running.pending_jobs) == (0, 0)
+    assert running.state.counts[[FREE, PENDING]].tolist() == [0, 0]
     running.run_until(7 * HOUR_S)
-    assert running.pending_jobs == 2
+    assert running.state.counts[PENDING] == 2
     assert start_hours(running, 3) == [1.0, 11.0, 12.0]
     empty = open_cluster(log, 5 * HOUR_S, ClusterRules(8), start="empty")
     assert start_hours(empty, 1) == [6.0]

@@ -10,8 +10,6 @@ from laxity import QoSError
 from tests.support.flow_runs import said
 from tests.support.job_service import StandIn
 
-DUE_AT = datetime(2026, 11, 21, 18, tzinfo=UTC).timestamp()
-
 
 def test_one_run_of_a_deployment_takes_a_deadline_of_its_own(
     trainings: ModuleType, service: StandIn, prefect_api: str, monkeypatch: pytest.MonkeyPatch

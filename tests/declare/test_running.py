@@ -4,7 +4,6 @@ import json
 import logging
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,9 +12,6 @@ import pytest
 from laxity import DeadlineRefused, TrainingFailed
 from tests.support.flow_runs import artifacts_of, latest_run, lines_of, said
 from tests.support.job_service import StandIn, story_of
-
-SCRIPT = Path(__file__).parents[1] / "support/programs/flows.py"
-
 
 DUE_AT = datetime(2026, 11, 21, 18, tzinfo=UTC).timestamp()
 

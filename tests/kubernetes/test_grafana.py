@@ -16,7 +16,6 @@ from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.service import Service, training_job
 
 GRAFANA = Path(__file__).parents[2] / "k8s" / "grafana"
-MANIFESTS = GRAFANA.parent / "manifests"
 DASHBOARD: dict[str, Any] = json.loads((GRAFANA / "laxity.json").read_text())
 ADDED_BY_PROMETHEUS = {"job", "le"}
 HARD = {"class": "hard", "epochs": "2", "epoch-estimate": "1s", "deadline": "10m", "widths": "1"}

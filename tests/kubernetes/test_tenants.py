@@ -27,7 +27,6 @@ from tests.support.pod_security import BASELINE, RESTRICTED, template
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
 SECRET = "/api/v1/namespaces/laxity/secrets/laxity-seal"
-SECRETS = SECRET.rpartition("/")[0]
 GPUS = 16
 HARD = {"epochs": "3", "epoch-estimate": "5s", "deadline": "10m", "widths": "1"}
 GREEDY = {"epochs": "100", "epoch-estimate": "700h", "deadline": "720h", "widths": str(GPUS)}

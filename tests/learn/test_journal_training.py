@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from laxity.cli.exit_codes import FAILED, USAGE, CommandError
-from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
@@ -27,8 +26,6 @@ from tests.learn.test_policy_in_force import save
 from tests.learn.test_training import run_command
 from tests.support import journal
 from tests.support.builders import cluster, job
-
-STOP = FEATURES.index("stop")
 
 
 def arrivals(count: int = 24) -> list[Job]:

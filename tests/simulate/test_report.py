@@ -14,7 +14,6 @@ from laxity_scheduler.simulate.report import interval, report, summary
 from laxity_scheduler.simulate.run import Setting, simulate
 from tests.support.simulated import LINEAR, job, trace
 
-NEVER = math.inf
 JOBS: Mapping[str, Mapping[str, float]] = {
     "kept": {
         "submitted_at": 0,

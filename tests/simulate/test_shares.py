@@ -30,10 +30,6 @@ def sample() -> Trace:
     return load(SAMPLES / "itp" / "195job.csv", "itp", tables=tables)
 
 
-def elastic(name: str, *, at: float, runs_s: float, due_at: float) -> Trace:
-    return trace(job(name, at=at, runs_s=runs_s, due_at=due_at, table=LINEAR))
-
-
 def test_a_job_gets_what_is_idle_and_gives_it_back_when_another_needs_it() -> None:
     jobs = trace(
         job("first", runs_s=4_000.0, due_at=4_000.0, table=LINEAR),

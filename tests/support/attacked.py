@@ -12,13 +12,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from laxity_scheduler.process.instance_dir import InstanceDir
 
-Json = dict[str, Any]
 MEGABYTE = 1024 * 1024
 
 

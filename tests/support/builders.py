@@ -90,7 +90,6 @@ def _exactly(seconds: float, source: Source = "truth") -> Estimate:
 
 
 MINUTE_EPOCHS = Curve()
-SECOND_EPOCHS = Curve(epoch_s=1.0)
 
 
 def workload(model: str = "mlp", epochs: int = 10) -> Workload:

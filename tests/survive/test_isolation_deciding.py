@@ -22,8 +22,6 @@ from tests.support.services import Stage, manifest, staged, wait_until
 
 pytestmark = pytest.mark.slow
 
-Json = dict[str, Any]
-
 
 HONEST = [f"honest-{number}" for number in range(5)]
 

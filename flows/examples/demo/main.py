@@ -42,7 +42,7 @@ def play_demo(folder: Path, *, slots: int) -> int:
     report = report_of(ended, wall_s=wall_s, refused=refused, offer_accepted=story.offer_accepted)
     write_report(folder / "report.json", report)
     print_report(out, ended, folder=folder)
-    return judge_report(report, ended, missed=story.missed)
+    return judge_report(ended, missed=story.missed)
 
 
 def play_story(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, JobPoller]:
@@ -88,9 +88,7 @@ def at_the_end(story: Story, watch: JobPoller, folder: Path) -> list[Ended]:
     ]
 
 
-def judge_report(
-    report: dict[str, object], ended: Sequence[Ended], *, missed: Sequence[str]
-) -> int:
+def judge_report(ended: Sequence[Ended], *, missed: Sequence[str]) -> int:
     """The exit code, with a line for each thing that is not as it should be."""
     wrong = [f"did not happen: {what}" for what in missed]
     wrong += [

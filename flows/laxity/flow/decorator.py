@@ -35,7 +35,6 @@ R = TypeVar("R")
 
 TRAINING: Final = "training"
 _HOOKS: Final = ("on_completion", "on_failure", "on_cancellation", "on_crashed", "on_running")
-_UNSET: Final[Any] = object()
 _PATIENCE: Final = ("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
 
 

@@ -89,7 +89,7 @@ def _read_fields(
             fields[field] = parse(cast("str", annotations[annotation]))
         except ValueError as error:
             problems.append(QoSError(field_name(annotation), str(error)))
-    qos = build_qos(fields, annotations, problems)
+    qos = build_qos(fields, problems)
     raise_all(problems)
     return qos
 
@@ -121,12 +121,10 @@ def parse_flag(text: str) -> bool:
     raise ValueError(f"{text[:40]!r} is neither 'true' nor 'false'")
 
 
-def build_qos(
-    said: Mapping[str, Any], annotations: Mapping[str, object], problems: list[QoSError]
-) -> QoS:
+def build_qos(fields: Mapping[str, Any], problems: list[QoSError]) -> QoS:
     """The QoS of the fields that could be read; further problems are added to `problems`."""
     try:
-        return QoS(**said)
+        return QoS(**fields)
     except QoSError as error:
         unread = {problem.field for problem in problems}
         if not unread.intersection({"deadline", "class"}) or error.field != "deadline":

@@ -312,16 +312,13 @@ def open_world(
     inference_slots: int = 0,
     url: str = "",
     worker_token: WorkerToken = no_token,
-    kubeconfig: Path | None = None,
-    context: str | None = None,
-    keep_s: float = 7 * 86_400.0,
     fit_within_s: float = 60.0,
 ) -> LiveCluster:
     """The live world on a cluster: by KUBECONFIG, or as a pod of it. `home` and slots are unused.
 
     `url` is not handed to the workers: their Jobs name LAXITY_URL themselves.
     """
-    api = KubernetesApi(kubeconfig, context=context)
+    api = KubernetesApi()
     try:
         seal, limits = api.open_seal(own_namespace()), Limits(api.get_namespace, own_namespace())
     except BaseException:
@@ -330,7 +327,6 @@ def open_world(
     return LiveCluster(
         api,
         reports,
-        keep_s=keep_s,
         fit_within_s=fit_within_s,
         seal=seal,
         limits=limits,

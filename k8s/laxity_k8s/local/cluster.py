@@ -247,7 +247,6 @@ def open_world(
     url: str = "",
     worker_token: WorkerToken = no_token,
     nodes: Mapping[str, int] | None = None,
-    backoff: Backoff | None = None,
     keep_s: float = 7 * 86_400.0,
     fit_within_s: float = 60.0,
 ) -> LiveCluster:
@@ -259,9 +258,8 @@ def open_world(
     layout = dict(nodes) if nodes is not None else {"local": slots or os.cpu_count() or 1}
     layout |= dict.fromkeys(inference_nodes(inference_slots), 1)
     env = {names.ENV_URL: url, names.ENV_HOME: str(home)}
-    cluster = LocalCluster(
-        home, layout, given={key: value for key, value in env.items() if value}, backoff=backoff
-    )
+    given = {key: value for key, value in env.items() if value}
+    cluster = LocalCluster(home, layout, given=given)
     return LiveCluster(
         cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s, worker_token=worker_token
     )

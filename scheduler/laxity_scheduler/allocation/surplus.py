@@ -31,9 +31,7 @@ def resizable_jobs(state: ClusterState, *, open_only: bool = False) -> list[Job]
     return sorted(jobs, key=lambda job: (job.submitted_at, job.id))
 
 
-def widen_by_gain(
-    jobs: Sequence[Job], purse: Purse, gain: Gain, *, worth_it: float = 0.0
-) -> dict[str, int]:
+def widen_by_gain(jobs: Sequence[Job], purse: Purse, gain: Gain) -> dict[str, int]:
     """Workers by job id (absent: none). `jobs` come in the order in which they get their least."""
     width: dict[str, int] = {}
     heads: list[tuple[float, int, int]] = []
@@ -41,14 +39,14 @@ def widen_by_gain(
         least = job.widths[0]
         if purse.take(job, 0, least):
             width[job.id] = least
-            _push_best_step(heads, number, job, place=0, gain=gain, worth_it=worth_it)
+            _push_best_step(heads, number, job, place=0, gain=gain)
     heapify(heads)
     while heads:
         _, number, place = heappop(heads)
         job = jobs[number]
         if purse.take(job, width[job.id], job.widths[place]):
             width[job.id] = job.widths[place]
-            _push_best_step(heads, number, job, place=place, gain=gain, worth_it=worth_it)
+            _push_best_step(heads, number, job, place=place, gain=gain)
     return width
 
 
@@ -90,7 +88,6 @@ def _push_best_step(
     *,
     place: int,
     gain: Gain,
-    worth_it: float,
 ) -> None:
     """Queue the best next width of a job, also if the widths before it gain less."""
     steps = [
@@ -98,7 +95,7 @@ def _push_best_step(
         for higher in range(place + 1, len(job.widths))
     ]
     best = min(steps, default=None)
-    if best is not None and -best[0] > worth_it:
+    if best is not None and best[0] < 0.0:
         heappush(heads, best)
 
 

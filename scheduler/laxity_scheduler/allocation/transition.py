@@ -10,7 +10,7 @@ from typing import Protocol
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt, Resize
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 
@@ -35,7 +35,6 @@ def plan_transition(
     width: Mapping[str, int],
     *,
     policy: str,
-    wake_at: float = FOREVER,
     ledger: WorkerLedger | None = None,
 ) -> Plan:
     """Decisions that bring these jobs to these widths, as far as that is possible now."""
@@ -58,7 +57,7 @@ def plan_transition(
             decisions += _start_or_grow(
                 job, width.get(job.id, 0), ledger, policy, state.eligible_nodes(job)
             )
-    return Plan(tuple(decisions), wake_at)
+    return Plan(tuple(decisions))
 
 
 def _start_or_grow(

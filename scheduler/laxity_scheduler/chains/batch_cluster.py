@@ -18,7 +18,6 @@ from laxity_scheduler.chains.cluster_loop import (
     NEVER,
     NOBODY,
     NOW,
-    PENDING,
     RUNNING,
     STARTED,
     BatchState,
@@ -83,14 +82,6 @@ class BatchCluster:
     @property
     def now_at(self) -> float:
         return self.began_at + TICK_S * int(self.state.counts[NOW])
-
-    @property
-    def free_nodes(self) -> int:
-        return int(self.state.counts[FREE])
-
-    @property
-    def pending_jobs(self) -> int:
-        return int(self.state.counts[PENDING])
 
     def fork(self) -> "BatchCluster":
         """The same cluster at the same instant, apart from this one."""

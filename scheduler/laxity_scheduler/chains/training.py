@@ -33,7 +33,6 @@ from laxity_scheduler.chains.wait_distribution import (
 )
 from laxity_scheduler.frame.arrays import Ints
 
-SEED: Final = 42
 MEDIAN: Final = int(np.flatnonzero(LEVELS == 0.5)[0])
 Advance = Callable[[int], object]  # told of each step of `steps_of`
 Fitted = tuple[Model, dict[str, float]]

@@ -1,12 +1,9 @@
 """Whether to submit the successor now. The methods are those of `laxity bench chains`."""
 
 from datetime import timedelta
-from typing import Final
 
 from laxity.durations import format_duration
 from laxity_scheduler.following.queue_watch import QueueFacts
-
-METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
 
 
 def should_submit_successor(

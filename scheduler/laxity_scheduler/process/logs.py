@@ -7,14 +7,12 @@ loggers. Libraries stay at INFO or above: at DEBUG some of them print requests w
 import json
 import logging
 import threading
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from laxity.instants import format_rfc3339
 
 Format = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
-FORMATS: Final[tuple[str, ...]] = get_args(Format)
-LEVELS: Final[tuple[str, ...]] = get_args(Level)
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 PACKAGES: Final = ("laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s")
 NOISY: Final = ("alembic", "mlflow", "httpx")

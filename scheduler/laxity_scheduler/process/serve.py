@@ -58,7 +58,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
         home.make_private()
     home.lock_for_process()
     try:
-        keys = load_tokens(settings, home, tokens_file)
+        keys = load_tokens(home, tokens_file)
         for name in (names.ENV_TOKEN, ENV_WORKER_SECRET):  # workers inherit the environment
             os.environ.pop(name, None)
         with _open_socket(settings, home.last_port()) as listening:
@@ -105,7 +105,7 @@ def _exit_on_signals() -> None:
         signal.signal(signum, end)
 
 
-def load_tokens(settings: Settings, home: InstanceDir, file: Path | None) -> ServiceTokens:
+def load_tokens(home: InstanceDir, file: Path | None) -> ServiceTokens:
     """The accepted tokens: LAXITY_TOKEN, else those of the file, which is created if none is named."""
     token = os.environ.get(names.ENV_TOKEN, "")
     if file is not None and not file.exists():

@@ -27,7 +27,6 @@ from laxity_scheduler.width_comparison import (
 
 LOG: Final = logging.getLogger(__name__)
 REST: Final = 4.0  # times as long as it worked
-CLOSE_S: Final = 1.0
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ def view_of(
     """The view of one Job now. `before` is its last one, None for a Job never seen."""
     view = fields_from_manifest(manifest) | _fields_from_last_view(before)
     if row is not None:
-        view |= _fields_from_row(row, now) | verdict_fields(row.verdict)
+        view |= _fields_from_row(row) | verdict_fields(row.verdict)
     view |= _reason_fields(view, before, last_reason)
     if row is not None:
         if finish is not None:
@@ -137,7 +137,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     return {name: before[name] for name in lasting if before.get(name) is not None}
 
 
-def _fields_from_row(row: Job, now: float) -> Json:
+def _fields_from_row(row: Job) -> Json:
     return {
         "class": row.service_class,
         "model": model_of(row.workload.model),

@@ -1,13 +1,13 @@
 """Traces that are made: closed batches of real jobs, and jobs drawn from stated distributions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from laxity_scheduler.simulate.tables import Tables, ThroughputTable
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 BATCH_S: Final = 3600.0
@@ -94,11 +94,3 @@ def compute_load(trace: Trace, *, gpus: int) -> float:
     span_s = trace.jobs[-1].submitted_at - trace.jobs[0].submitted_at
     asked_gpu_s = sum(job.duration_s * job.gpus for job in trace.jobs)
     return asked_gpu_s / (gpus * span_s) if span_s > 0 else math.inf
-
-
-def models(tables: Tables) -> Mapping[str, int]:
-    """How many batch sizes each model has been measured with."""
-    counts: dict[str, int] = {}
-    for model, _ in tables:
-        counts[model] = counts.get(model, 0) + 1
-    return counts

@@ -91,7 +91,7 @@ def test_widths_are_those_it_ran_at_in_order() -> None:
     ],
 )
 def test_the_demo_fails_when_something_is_not_as_it_should_be(row: Ended, code: int) -> None:
-    assert judge_report(report(row), [row], missed=()) == code
+    assert judge_report([row], missed=()) == code
 
 
 def test_the_longest_wait_is_before_a_start_or_between_two_runs() -> None:
@@ -106,13 +106,13 @@ def test_the_longest_wait_is_before_a_start_or_between_two_runs() -> None:
 def test_a_best_effort_job_that_starves_fails_the_demo() -> None:
     row = ended(submitted_at=0.0, width_history=((700.0, 1),), service_class="best_effort")
 
-    assert judge_report(report(row), [row], missed=()) == 1
+    assert judge_report([row], missed=()) == 1
 
 
 def test_a_step_that_did_not_happen_fails_the_demo() -> None:
     row = ended()
 
-    assert judge_report(report(row), [row], missed=["it grows: not within 90 s"]) == 1
+    assert judge_report([row], missed=["it grows: not within 90 s"]) == 1
 
 
 def test_executions_are_what_the_training_itself_wrote(tmp_path: Path) -> None:

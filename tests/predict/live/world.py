@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +135,6 @@ def best_effort(
         parameters={"entry": kind.file, "given": json.dumps({"batch_size": batch})},
         idempotency_key=name,
     )
-
-
-def hard(spec: TrainingSpec, deadline: str) -> TrainingSpec:
-    """The same under a deadline."""
-    asked = QoS.of(workers=spec.qos.widths, epoch_estimate="2s", deadline=deadline)
-    return replace(spec, qos=asked)
 
 
 def until(done: Callable[[], bool], *, limit_s: float, what: str) -> None:

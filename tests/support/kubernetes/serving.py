@@ -13,7 +13,6 @@ from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl
 
 FLEET: Final = ("gpu-2", "gpu-3")
-TAINT: Final = {"key": "laxity.dev/inference", "value": "only", "effect": "NoSchedule"}
 TOLERATES: Final = [{"key": "laxity.dev/inference", "operator": "Exists"}]
 Json = dict[str, Any]
 

@@ -50,10 +50,10 @@ class NodeLoans:
         """Carry out the loans and reclaims of a plan."""
         for decision in decisions:
             if isinstance(decision, Loan | Reclaim):
-                code, words = decision.reason.code, decision.reason.text
+                code, text = decision.reason.code, decision.reason.text
                 for outcome in self._label(decision.nodes, lends=isinstance(decision, Loan)):
                     if outcome.object is not None:
-                        self._events.add_event(outcome.object, code, words)
+                        self._events.add_event(outcome.object, code, text)
 
     def give_back_all(self) -> dict[str, str]:
         """Label all lent nodes as they were; none is lent again as long as this service runs.

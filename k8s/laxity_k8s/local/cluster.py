@@ -258,8 +258,8 @@ def open_world(
     layout = dict(nodes) if nodes is not None else {"local": slots or os.cpu_count() or 1}
     layout |= dict.fromkeys(inference_nodes(inference_slots), 1)
     env = {names.ENV_URL: url, names.ENV_HOME: str(home)}
-    given = {key: value for key, value in env.items() if value}
-    cluster = LocalCluster(home, layout, given=given)
+    variables = {key: value for key, value in env.items() if value}
+    cluster = LocalCluster(home, layout, given=variables)
     return LiveCluster(
         cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s, worker_token=worker_token
     )

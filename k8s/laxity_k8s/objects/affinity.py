@@ -153,7 +153,7 @@ def own_terms(terms: Sequence[Json]) -> list[Json]:
         fields = [item for item in term.get("matchFields", []) if not _names_one(item)]
         labels = [item for item in term.get("matchExpressions", []) if item != WHILE_LENT]
         own: dict[str, Any] = {key: term[key] for key in term if key not in OURS}
-        own |= {key: kept for key, kept in zip(OURS, (labels, fields), strict=True) if kept}
+        own |= {key: items for key, items in zip(OURS, (labels, fields), strict=True) if items}
         if own not in kept_terms:
             kept_terms.append(own)
     return kept_terms or [{}]

@@ -79,19 +79,19 @@ def _solve_exactly(groups: Choices, room: int) -> KnapsackChoice:
     for group in groups:
         old, best = best, best.copy()
         choice = np.full(room + 1, NOTHING, dtype=np.int64)
-        for at, (_, item) in enumerate(group):
+        for number, (_, item) in enumerate(group):
             if item.weight > room:
                 continue
             worth = old[: room + 1 - item.weight] + item.value
             better = worth > best[item.weight :]
             best[item.weight :][better] = worth[better]
-            choice[item.weight :][better] = at
+            choice[item.weight :][better] = number
         choices.append(choice)
     left, numbers = room, []
     for group, choice in zip(reversed(groups), reversed(choices), strict=True):
-        at = int(choice[left])
-        numbers.append(group[at][0] if at != NOTHING else NOTHING)
-        left -= group[at][1].weight if at != NOTHING else 0
+        number = int(choice[left])
+        numbers.append(group[number][0] if number != NOTHING else NOTHING)
+        left -= group[number][1].weight if number != NOTHING else 0
     return KnapsackChoice(tuple(reversed(numbers)), float(best[room]), float(best[room]))
 
 
@@ -116,8 +116,8 @@ def _climb_hulls(groups: Choices, room: int) -> KnapsackChoice:
             bound += -slope * left
             fits_all = False
     numbers, value = [], 0.0
-    for group, hull, at in zip(groups, hulls, level, strict=True):
-        item = hull[at]
+    for group, hull, step in zip(groups, hulls, level, strict=True):
+        item = hull[step]
         value += item.value
         place = next((place for place, other in group if other is item), NOTHING)
         numbers.append(place)

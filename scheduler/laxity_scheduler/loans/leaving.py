@@ -125,19 +125,19 @@ def leave_nodes(
 def _leave(
     job: Job, going: frozenset[str], order: ReclaimOrder, forecasts: Forecasts
 ) -> Preempt | Resize | None:
-    at = _when(job, order, forecasts)
+    when = _when(job, order, forecasts)
     node = next(name for name in job.nodes if name in going)
     width = 0 if stopping(job) else width_without(job, going)
     if not width:
-        if stopping(job) and (at == "epoch" or job.parked_epoch is not None):
+        if stopping(job) and (when == "epoch" or job.parked_epoch is not None):
             return None
         cause = reason("leave_lent_node", node=node, gpus=int(order.gpus), due_at=order.due_at)
-        return Preempt(job.id, at, "", cause)
-    if at == "epoch" and 0 < job.resize_to <= width:
+        return Preempt(job.id, when, "", cause)
+    if when == "epoch" and 0 < job.resize_to <= width:
         return None
     width = min(width, job.resize_to or width)
     cause = reason("shrink_off_lent_node", node=node, from_workers=job.workers, workers=width)
-    return Resize(job.id, width, job.nodes[:width], at, cause)
+    return Resize(job.id, width, job.nodes[:width], when, cause)
 
 
 def _when(job: Job, order: ReclaimOrder, forecasts: Forecasts) -> When:

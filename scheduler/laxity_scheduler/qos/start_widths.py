@@ -101,15 +101,15 @@ def start_reasons(context: DecisionContext, starts: Sequence[Start]) -> list[Rea
 
 def _why(context: DecisionContext, start: Start, remaining_s: float) -> tuple[str, Facts]:
     """As a code and facts; who found fewer nodes than it was to have first grows later."""
-    one = start.waiting
-    if one.rank == "best_effort":
+    waiter = start.waiting
+    if waiter.rank == "best_effort":
         return "shortest_first", (("remaining_s", remaining_s),)
-    if one.rank == "hopeless":
+    if waiter.rank == "hopeless":
         return "hopeless", ()
-    if one.rank == "aged":
-        queued_at = one.job.queued_at
-        limit_s = ages_at(one.job, context.forecasts, context.rules.terms) - queued_at
+    if waiter.rank == "aged":
+        queued_at = waiter.job.queued_at
+        limit_s = ages_at(waiter.job, context.forecasts, context.rules.terms) - queued_at
         return "aged", (("waited_s", context.now - queued_at), ("limit_s", limit_s))
     if start.placed < start.wanted:
         return "planned_growth", (("workers", start.workers),)
-    return "due_first", (("slack_s", one.slack_s), ("workers", start.workers))
+    return "due_first", (("slack_s", waiter.slack_s), ("workers", start.workers))

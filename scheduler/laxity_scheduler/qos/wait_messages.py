@@ -52,10 +52,12 @@ def say_waits(context: DecisionContext, starts_s: Mapping[str, float]) -> None:
 
 def _never(context: DecisionContext) -> list[Wait]:
     frame = context.forecasts.frame
-    told = {d.job for d in context.decisions if isinstance(d, Refuse)}
+    refused = {d.job for d in context.decisions if isinstance(d, Refuse)}
     waiting = [job for job in frame.where(frame.column(WAITING) > 0.0) if not job.refused]
-    found = [(job.id, misfit_reason(context.state, job)) for job in waiting if job.id not in told]
-    return [Wait(name, why) for name, why in found if why is not None]
+    misfits = [
+        (job.id, misfit_reason(context.state, job)) for job in waiting if job.id not in refused
+    ]
+    return [Wait(name, misfit) for name, misfit in misfits if misfit is not None]
 
 
 def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait]:
@@ -77,10 +79,10 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
     @cache
     def missing(needed_gpus: int, gpus_per_worker: int, eligible: str) -> Why:
         _, free, holders = there(eligible)
-        why = reason(
+        cause = reason(
             "no_free_gpus", needed_gpus=needed_gpus, gpus_per_worker=gpus_per_worker, free_gpus=free
         )
-        return why, holders
+        return cause, holders
 
     quota_left = _quota_left(context) if state.quotas else {}
 
@@ -106,13 +108,13 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
             return held
         return missing(needed, size, eligible)
 
-    names = [one.job.id for one in context.blocked]
-    told = list(map(why_of, context.blocked))
+    names = [waiter.job.id for waiter in context.blocked]
+    reasons = list(map(why_of, context.blocked))
     return construct_many(
         Wait,
         names,
-        [why for why, _ in told],
-        [whom for _, whom in told],
+        [cause for cause, _ in reasons],
+        [whom for _, whom in reasons],
         [context.now + starts_s.get(name, FOREVER) for name in names],
     )
 

@@ -38,10 +38,10 @@ def least_levels(jobs: JobArrays, careful: float) -> Ints:
     """The smallest level of each job that is in time; -1 where none is."""
     least = np.full(len(jobs.due), -1, dtype=np.int64)
     for job in range(len(jobs.due)):
-        for at in range(jobs.levels[job]):
-            cost = jobs.pause[job] if at == jobs.level[job] else jobs.change[job, at]
-            if cost + jobs.left[job] * jobs.total[job, at] * careful <= jobs.due[job] + TINY:
-                least[job] = at
+        for level in range(jobs.levels[job]):
+            cost = jobs.pause[job] if level == jobs.level[job] else jobs.change[job, level]
+            if cost + jobs.left[job] * jobs.total[job, level] * careful <= jobs.due[job] + TINY:
+                least[job] = level
                 break
     return least
 

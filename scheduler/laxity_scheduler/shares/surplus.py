@@ -42,23 +42,25 @@ def steps_of(
     how: RuleParameters,
     base: int,
     hopeless: bool,  # noqa: FBT001
-    found: int,
+    count: int,
     key: Floats,
     step: Ints,
 ) -> int:
     """Append a job's steps from level `base` on: (key), (job, from, to). How many there are then."""
-    at, highest = base, -np.inf
+    level, highest = base, -np.inf
     took_s, held = np.inf, 0.0
-    if at >= 0:
-        took_s = rest_s(jobs, job, at)
-        held = float(jobs.width[job, at])
-    for higher in range(at + 1, jobs.levels[job]):
+    if level >= 0:
+        took_s = rest_s(jobs, job, level)
+        held = float(jobs.width[job, level])
+    for higher in range(level + 1, jobs.levels[job]):
         then_s = rest_s(jobs, job, higher)
-        unknown = at < 0 and higher == 0 and then_s == np.inf  # starts all the same, after others
+        unknown = (
+            level < 0 and higher == 0 and then_s == np.inf
+        )  # starts all the same, after others
         if then_s >= took_s - TINY and not unknown:
             continue
         more = jobs.width[job, higher] - held
-        if at < 0:
+        if level < 0:
             grows = start_key(jobs, job, jobs.width[job, higher] * then_s, hopeless)
         else:
             grows = (jobs.width[job, higher] * then_s - held * took_s) / more
@@ -66,11 +68,11 @@ def steps_of(
                 grows = -grows
             highest = max(highest, grows)
             grows = highest
-        key[found] = grows
-        step[found, 0], step[found, 1], step[found, 2] = job, at, higher
-        found += 1
-        at, took_s, held = higher, then_s, float(jobs.width[job, higher])
-    return found
+        key[count] = grows
+        step[count, 0], step[count, 1], step[count, 2] = job, level, higher
+        count += 1
+        level, took_s, held = higher, then_s, float(jobs.width[job, higher])
+    return count
 
 
 @jit
@@ -86,14 +88,14 @@ def surplus(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints, targ
         return
     key = np.empty(steps)
     step = np.empty((steps, 3), dtype=np.int64)
-    found = 0
+    count = 0
     for job in range(len(jobs.left)):
         if how.drops and state[job] == TURNED_AWAY:
             continue
         hopeless = least[job] < 0
-        found = steps_of(jobs, job, how, target[job], hopeless, found, key, step)
-    order = np.argsort(key[:found], kind="mergesort")
-    for place in range(found):
+        count = steps_of(jobs, job, how, target[job], hopeless, count, key, step)
+    order = np.argsort(key[:count], kind="mergesort")
+    for place in range(count):
         row = order[place]
         job, goes_to = step[row, 0], step[row, 2]
         if target[job] != step[row, 1]:

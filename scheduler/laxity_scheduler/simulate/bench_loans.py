@@ -90,9 +90,9 @@ def measure_loans(trace: Trace, bench: LoanBench, told: Told) -> dict[str, Metri
 
 def busiest_jobs(trace: Trace, count: int, seed: int) -> Trace:
     """The busiest 30 days, compressed to 15; a sample of so many jobs, 0: all of them."""
-    at = np.array([job.submitted_at for job in trace.jobs])
-    ends = np.searchsorted(at, at + WINDOW_S)
-    first = int(np.argmax(ends - np.arange(len(at))))
+    submitted_at = np.array([job.submitted_at for job in trace.jobs])
+    ends = np.searchsorted(submitted_at, submitted_at + WINDOW_S)
+    first = int(np.argmax(ends - np.arange(len(submitted_at))))
     jobs = list(trace.jobs[first : int(ends[first])])
     if 0 < count < len(jobs):
         chosen = sorted(Random(seed).sample(range(len(jobs)), count))  # noqa: S311 - no secret
@@ -264,9 +264,9 @@ def mean_usage(run: Run) -> float:
     """Share of all GPUs that training holds or inference uses, as long as jobs are submitted."""
     submitted_at = run.column("submitted_at")
     begin, end = float(submitted_at[0]), float(submitted_at[-1])
-    at = np.array([instant for instant, _ in run.busy])
+    changed_at = np.array([instant for instant, _ in run.busy])
     gpus = np.array([held for _, held in run.busy])
-    steps_s = np.diff(np.clip(np.append(at, end), begin, end))
+    steps_s = np.diff(np.clip(np.append(changed_at, end), begin, end))
     loans = run.loans
     if loans is None or end <= begin:
         return float("nan")

@@ -69,37 +69,37 @@ def run_rule(
     """Simulate. The arrays are built first; `cpu_s` counts the loop alone."""
     from laxity_scheduler.simulate.elastic_loop import Pace, beginning, run_shares
 
-    many = len(jobs)
-    asked = build_asked(jobs, costs, error=error, seed=seed)
+    job_count = len(jobs)
+    requests = build_asked(jobs, costs, error=error, seed=seed)
     rounds = ROUNDS_BETWEEN_RESTARTS if costs.round_s else 0
     pace = Pace(costs.round_s, costs.restart_s, rounds, rule.kappa)
     how = rule.on(float(gpus))
-    out = np.zeros((many, 8))
+    out = np.zeros((job_count, 8))
     out[:, [0, 1, 7]] = np.inf
-    state = np.zeros(many, dtype=np.int64)
+    state = np.zeros(job_count, dtype=np.int64)
     none = build_asked((), costs)
     few = np.zeros((1, 2))
     run_shares(none, how, pace, beginning(0, out, state), few)  # loads or compiles the loop
     began = time.process_time()
-    live, busy = beginning(many, out, state), [np.zeros((0, 2))]
+    live, busy = beginning(job_count, out, state), [np.zeros((0, 2))]
     chunk = np.empty((CHUNK, 2))
-    while rows := run_shares(asked, how, pace, live, chunk):
+    while rows := run_shares(requests, how, pace, live, chunk):
         busy.append(chunk[:rows].copy())
         ended(_over(out, state, drops=rule.drops))
     cpu_s = time.process_time() - began
-    known: dict[str, Floats] = {name: out[:, place].copy() for place, name in enumerate(NAMES)}
+    results: dict[str, Floats] = {name: out[:, place].copy() for place, name in enumerate(NAMES)}
     return Run(
         policy=rule.name,
         trace=trace,
         gpus=gpus,
         ids=[job.id for job in jobs],
-        columns=columns_with_defaults(many, **request_columns(jobs), **known),
+        columns=columns_with_defaults(job_count, **request_columns(jobs), **results),
         refused={
             int(row): "capacity_promised_to_others" for row in np.flatnonzero(state == TURNED_AWAY)
         },
         cpu_s=cpu_s,
         events=sum(map(len, busy)),
-        busy=[(float(at), int(held)) for at, held in np.concatenate(busy)],
+        busy=[(float(instant), int(held)) for instant, held in np.concatenate(busy)],
         models=[job.model for job in jobs],
     )
 
@@ -127,10 +127,10 @@ def build_asked(
             change[row, level] = costs.start_s(held)
             width[row, level] = held
     sigma = sigma_of(error)
-    known = request_columns(jobs)
+    requests = request_columns(jobs)
     return Asked(
-        submitted=known["submitted_at"],
-        deadline=known["deadline_at"],
+        submitted=requests["submitted_at"],
+        deadline=requests["deadline_at"],
         hard=np.array([job.service_class == "hard" for job in jobs], dtype=np.int64),
         total=total,
         width=width,

@@ -50,7 +50,7 @@ class Pace(NamedTuple):
 
 
 class Live(NamedTuple):
-    """The jobs as they are. `active` lists those submitted and unfinished, the first `many` of it."""
+    """The jobs as they are. `active` lists those submitted and unfinished, the first `active_count` of it."""
 
     left: Floats  # (n,): share still to do
     level: Ints  # (n,)
@@ -74,25 +74,25 @@ def typical(recent: Floats, count: int) -> float:
 
 @jit
 def next_event(
-    asked: Asked, live: Live, now: float, wake_at: float, arrived: int, many: int
+    asked: Asked, live: Live, now: float, wake_at: float, arrived: int, active_count: int
 ) -> float:
     """When something happens next."""
-    at = wake_at
+    event_at = wake_at
     if arrived < len(asked.submitted):
-        at = min(at, asked.submitted[arrived])
-    for place in range(many):
+        event_at = min(event_at, asked.submitted[arrived])
+    for place in range(active_count):
         job = live.active[place]
         if live.level[job] >= 0:
             rest_s = live.left[job] * asked.total[job, live.level[job]]
-            at = min(at, max(now, live.ready[job]) + rest_s)
-    return at
+            event_at = min(event_at, max(now, live.ready[job]) + rest_s)
+    return event_at
 
 
 @jit
-def run_until(asked: Asked, live: Live, now: float, at: float, many: int) -> int:
+def run_until(asked: Asked, live: Live, now: float, at: float, active_count: int) -> int:
     """Let time pass; how many jobs are still active then."""
     still = 0
-    for place in range(many):
+    for place in range(active_count):
         job = live.active[place]
         if live.level[job] >= 0:
             total_s = asked.total[job, live.level[job]]
@@ -114,24 +114,24 @@ def run_until(asked: Asked, live: Live, now: float, at: float, many: int) -> int
 def remember(asked: Asked, live: Live, job: int, now: float, planned: int) -> int:
     """A newcomer's GPU-time alone, on its narrowest level in time; how many were remembered."""
     if asked.deadline[job] < np.inf:
-        for at in range(asked.levels[job]):
-            alone_s = asked.change[job, at] + asked.total[job, at] * asked.factor[job]
+        for level in range(asked.levels[job]):
+            alone_s = asked.change[job, level] + asked.total[job, level] * asked.factor[job]
             if alone_s <= asked.deadline[job] - now:
-                live.recent[planned % MOST_PLANS_REMEMBERED] = alone_s * asked.width[job, at]
+                live.recent[planned % MOST_PLANS_REMEMBERED] = alone_s * asked.width[job, level]
                 return planned + 1
     return planned
 
 
 @jit
-def view_of(asked: Asked, live: Live, now: float, many: int) -> JobArrays:
+def view_of(asked: Asked, live: Live, now: float, active_count: int) -> JobArrays:
     """The active jobs as they are believed to be now."""
     levels = asked.total.shape[1]
-    due, left, pause = np.empty(many), np.empty(many), np.empty(many)
-    total, change = np.empty((many, levels)), np.empty((many, levels))
-    width = np.empty((many, levels), dtype=np.int64)
-    count, level = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
-    hard = np.empty(many, dtype=np.int64)
-    for place in range(many):
+    due, left, pause = np.empty(active_count), np.empty(active_count), np.empty(active_count)
+    total, change = np.empty((active_count, levels)), np.empty((active_count, levels))
+    width = np.empty((active_count, levels), dtype=np.int64)
+    count, level = np.empty(active_count, dtype=np.int64), np.empty(active_count, dtype=np.int64)
+    hard = np.empty(active_count, dtype=np.int64)
+    for place in range(active_count):
         job = live.active[place]
         due[place] = asked.deadline[job] - now
         left[place] = live.left[job]
@@ -140,12 +140,12 @@ def view_of(asked: Asked, live: Live, now: float, many: int) -> JobArrays:
         count[place], level[place] = asked.levels[job], live.level[job]
         believed = 1.0
         if asked.factor[job] != 1.0:
-            seen = np.floor((1.0 - live.left[job]) * asked.epochs[job])
-            believed = asked.factor[job] ** (1.0 / (1.0 + seen))
-        for at in range(levels):
-            total[place, at] = asked.total[job, at] * believed
-            change[place, at] = asked.change[job, at]
-            width[place, at] = asked.width[job, at]
+            epochs_done = np.floor((1.0 - live.left[job]) * asked.epochs[job])
+            believed = asked.factor[job] ** (1.0 / (1.0 + epochs_done))
+        for column in range(levels):
+            total[place, column] = asked.total[job, column] * believed
+            change[place, column] = asked.change[job, column]
+            width[place, column] = asked.width[job, column]
     return JobArrays(due, hard, left, total, width, count, level, pause, change)
 
 
@@ -180,17 +180,17 @@ def move_job(asked: Asked, live: Live, job: int, at: int, now: float, pace: Pace
 @jit
 def pay_round(asked: Asked, live: Live, job: int, now: float, pace: Pace, periodic: bool) -> None:  # noqa: FBT001
     """What a scheduling round costs a running job."""
-    at = live.level[job]
-    bit = 1 << at
+    level = live.level[job]
+    bit = 1 << level
     cost_s = pace.round_s
     if periodic:
         live.had[job] = 0
-        cost_s = asked.change[job, at] + pace.restart_s
+        cost_s = asked.change[job, level] + pace.restart_s
     elif not live.had[job] & bit:
-        cost_s = asked.change[job, at]
+        cost_s = asked.change[job, level]
     live.had[job] |= bit
     live.ready[job] = max(now, live.ready[job]) + cost_s
-    live.out[job, LOST] += cost_s * asked.width[job, at]
+    live.out[job, LOST] += cost_s * asked.width[job, level]
 
 
 @jit
@@ -247,35 +247,43 @@ def run_shares(asked: Asked, how: RuleParameters, pace: Pace, live: Live, busy: 
     jobs = len(asked.submitted)
     now, wake_at = live.clock[0], live.clock[1]
     planned, arrived = live.counts[0], live.counts[1]
-    many, events = live.counts[2], live.counts[3]
+    active_count, events = live.counts[2], live.counts[3]
     row = 0
     while row < len(busy):
-        at = next_event(asked, live, now, wake_at, arrived, many)
-        if at == np.inf:
+        event_at = next_event(asked, live, now, wake_at, arrived, active_count)
+        if event_at == np.inf:
             break
         events += 1
-        many = run_until(asked, live, now, at, many)
-        now, wake_at = at, np.inf
+        active_count = run_until(asked, live, now, event_at, active_count)
+        now, wake_at = event_at, np.inf
         while arrived < jobs and asked.submitted[arrived] <= now:
-            live.active[many] = arrived
-            many += 1
+            live.active[active_count] = arrived
+            active_count += 1
             planned = remember(asked, live, arrived, now, planned)
             arrived += 1
         held = 0.0
-        if many > 0:
-            view = view_of(asked, live, now, many)
-            given, target = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
-            for place in range(many):
-                given[place] = live.state[live.active[place]]
+        if active_count > 0:
+            view = view_of(asked, live, now, active_count)
+            verdict, target = (
+                np.empty(active_count, dtype=np.int64),
+                np.empty(active_count, dtype=np.int64),
+            )
+            for place in range(active_count):
+                verdict[place] = live.state[live.active[place]]
             most_paid = pace.kappa * typical(live.recent, planned)
-            wake_s = allocate(view, how, most_paid, given, target)
+            wake_s = allocate(view, how, most_paid, verdict, target)
             wake_at = now + max(wake_s, 1.0)
             periodic = pace.rounds_between > 0 and events % pace.rounds_between == 0
-            many, held = carry_out_levels(
-                asked, live, view, how, pace, now, periodic, given, target
+            active_count, held = carry_out_levels(
+                asked, live, view, how, pace, now, periodic, verdict, target
             )
         busy[row, 0], busy[row, 1] = now, held
         row += 1
     live.clock[0], live.clock[1] = now, wake_at
-    live.counts[0], live.counts[1], live.counts[2], live.counts[3] = planned, arrived, many, events
+    live.counts[0], live.counts[1], live.counts[2], live.counts[3] = (
+        planned,
+        arrived,
+        active_count,
+        events,
+    )
     return row

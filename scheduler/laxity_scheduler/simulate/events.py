@@ -28,10 +28,10 @@ class EventQueue:
 
     def wake_at(self, at: float) -> None:
         """Let there be an event then (not in the past)."""
-        at = max(at, self.now)
-        if at not in self._wakes:
-            self._wakes.add(at)
-            self.add(at, "wake", "")
+        wakes_at = max(at, self.now)
+        if wakes_at not in self._wakes:
+            self._wakes.add(wakes_at)
+            self.add(wakes_at, "wake", "")
 
     def look_at(self, at: float) -> None:
         """Wake the policy then, and at no instant that it named before: as the live loop sleeps."""

@@ -60,7 +60,7 @@ def read_load(path: Path) -> InferenceLoad:
     if not np.allclose(steps, slot_s):
         message = f"{path.name}: slots are {slot_s:g} s long at first and {steps.max():g} s later"
         raise TraceError(message)
-    summed = np.array([sum(slots.get(at, 0.0) for slots in whole) for at in instants])
+    summed = np.array([sum(slots.get(instant, 0.0) for slots in whole) for instant in instants])
     return InferenceLoad(slot_s, scale_to_shares(summed))
 
 

@@ -118,8 +118,8 @@ def simulate(trace: Trace, setting: Setting, *, ended: Ended = nobody) -> Run:
     policy = find(setting.policy)
     run = _run(trace, setting, policy, ended)
     wall_s = time.perf_counter() - began
-    said = {**setting.to_json(), "wall_s": wall_s}
-    return replace(run, setting=said, ape_at=_errors_later(trace, setting, policy))
+    settings = {**setting.to_json(), "wall_s": wall_s}
+    return replace(run, setting=settings, ape_at=_errors_later(trace, setting, policy))
 
 
 def _errors_later(trace: Trace, setting: Setting, policy: Registered) -> dict[int, Floats]:
@@ -129,8 +129,8 @@ def _errors_later(trace: Trace, setting: Setting, policy: Registered) -> dict[in
     keys = [f"{job.namespace}/{job.id}" for job in trace.jobs] if once else names_of(trace)
     factors = np.array([error_factor(key, sigma=sigma, seed=setting.seed) for key in keys])
     epochs = np.array([epochs_of(job.duration_s, setting.epoch_s) for job in trace.jobs])
-    seen = np.zeros(len(epochs)) if once else epochs
-    return {share: belief_errors(factors, seen, share) for share in SHARES_DONE}
+    epochs_seen = np.zeros(len(epochs)) if once else epochs
+    return {share: belief_errors(factors, epochs_seen, share) for share in SHARES_DONE}
 
 
 def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Run:

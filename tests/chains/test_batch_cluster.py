@@ -27,7 +27,7 @@ def log_of(*jobs: BatchJob) -> QueueLog:
 
 def start_hours(cluster: BatchCluster, count: int) -> list[float]:
     cluster.run_until(1_000 * HOUR_S)
-    return [cluster.started_at(row) / HOUR_S for row in range(count)]
+    return [cluster.start_at(row) / HOUR_S for row in range(count)]
 
 
 def random_log(seed: int, count: int) -> QueueLog:
@@ -50,7 +50,7 @@ def test_events_give_the_same_starts_as_minute_by_minute(seed: int) -> None:
     ).starts(4_000)
     cluster = open_cluster(log, 0.0, ClusterRules(16), start="empty")
     cluster.run_until(60 * 4_000.0)
-    ours = {job.id: cluster.started_at(row) / 60 for row, job in enumerate(log.jobs)}
+    ours = {job.id: cluster.start_at(row) / 60 for row, job in enumerate(log.jobs)}
     assert ours == {name: math.inf if start is None else start for name, start in plain.items()}
     assert max(wait_s for wait_s in cluster.waits()[1]) > HOUR_S  # the queue is not empty
 
@@ -124,9 +124,9 @@ def test_planned_start_is_behind_the_queue_by_time_limits() -> None:
     log = log_of(job("runs", 0, 1, 6, limit_h=5), job("large", 1 / 6, 1, 8, limit_h=2))
     cluster = open_cluster(log, 0.0, ClusterRules(8), start="empty")
     cluster.run_until(HOUR_S / 2)
-    assert cluster.planned_start_at(2, 4 * HOUR_S) == HOUR_S / 2
-    assert cluster.planned_start_at(2, 5 * HOUR_S) == 7 * HOUR_S
-    assert cluster.planned_start_at(4, 1 * HOUR_S) == 7 * HOUR_S
-    assert cluster.planned_start_at(9, 1 * HOUR_S) == math.inf
+    assert cluster.plan_start_at(2, 4 * HOUR_S) == HOUR_S / 2
+    assert cluster.plan_start_at(2, 5 * HOUR_S) == 7 * HOUR_S
+    assert cluster.plan_start_at(4, 1 * HOUR_S) == 7 * HOUR_S
+    assert cluster.plan_start_at(9, 1 * HOUR_S) == math.inf
     ours = cluster.submit(4, HOUR_S, HOUR_S)
     assert cluster.run_until_started(ours) < 3 * HOUR_S  # the first job ends long before its limit

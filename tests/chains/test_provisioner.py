@@ -29,7 +29,7 @@ from laxity_scheduler.chains.samples import (
 )
 from laxity_scheduler.chains.successor import Pair, PairSettings
 from laxity_scheduler.chains.training import train_model
-from laxity_scheduler.chains.tree_fitting import BINS, boosted_trees, fit_boosting, fit_forest
+from laxity_scheduler.chains.tree_fitting import BINS, fit_boosting, fit_forest, read_boosted_trees
 from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
 from laxity_scheduler.chains.value_models import CalibratedModel, PointModel
 from laxity_scheduler.chains.wait_distribution import (
@@ -171,7 +171,7 @@ def test_plain_arrays_predict_what_scikit_learn_predicts() -> None:
     with threadpool_limits(1, user_api="openmp"):
         boosted = HistGradientBoostingRegressor(max_bins=BINS, random_state=3).fit(rows, values)
         expected = boosted.predict(rows)
-    assert boosted_trees(boosted).predict(rows) == pytest.approx(expected)
+    assert read_boosted_trees(boosted).predict(rows) == pytest.approx(expected)
     assert fit_boosting(rows, values, 3).predict(rows) == pytest.approx(expected)
     near = np.abs(fit_forest(rows, values, 3).predict(rows) - values).mean()
     assert near < 0.5 * np.abs(values - values.mean()).mean()

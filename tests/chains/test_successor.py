@@ -63,7 +63,7 @@ def test_average_now_knows_waits_that_grew_since_the_predecessor_started() -> No
 
 def test_slurm_estimate_submits_when_the_plan_reaches_the_predecessors_end() -> None:
     pair = pair_of(busy_log())
-    plans = list(pair.planned_starts(600.0))
+    plans = list(pair.plan_starts(600.0))
     submitted_at = slurm_estimate(pair)
     assert all(planned < pair.ended_at for at, planned in plans if at < submitted_at)
     assert dict(plans).get(submitted_at, pair.ended_at) >= pair.ended_at

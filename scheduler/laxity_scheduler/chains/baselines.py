@@ -42,7 +42,7 @@ def average_now(pair: Pair) -> float:
 
 def slurm_estimate(pair: Pair) -> float:
     """The first decision at which the scheduler's plan would start the successor no earlier."""
-    for decided_at, planned_at in pair.planned_starts(DECIDE_EVERY_S):
+    for decided_at, planned_at in pair.plan_starts(DECIDE_EVERY_S):
         if planned_at >= pair.ended_at:
             return decided_at
     return pair.ended_at

@@ -25,7 +25,7 @@ from laxity_scheduler.chains.cluster_loop import (
     RuleNumbers,
     advance,
     enqueue,
-    planned_start,
+    plan_start,
 )
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.snapshot_loop import take_snapshot
@@ -112,16 +112,16 @@ class BatchCluster:
     def run_until_started(self, row: int) -> float:
         """Play on until this job starts; when that was, infinity if it never does."""
         advance(self.jobs, self.state, self.rules.in_ticks(), NEVER, row)
-        return self.started_at(row)
+        return self.start_at(row)
 
-    def planned_start_at(self, nodes: int, limit_s: float) -> float:
+    def plan_start_at(self, nodes: int, limit_s: float) -> float:
         """When a job submitted now would start by the scheduler's plan, as `sbatch --test-only`.
 
         The plan takes every job to run to its time limit and knows no later arrivals. Infinity
         where it finds no place within its window.
         """
         limit = max(1, math.ceil(limit_s / TICK_S))
-        tick = planned_start(self.jobs, self.state, self.rules.in_ticks(), nodes, limit)
+        tick = plan_start(self.jobs, self.state, self.rules.in_ticks(), nodes, limit)
         return math.inf if tick == NEVER else self.began_at + TICK_S * tick
 
     def snapshot(self, nodes: int, limit_s: float) -> Floats:
@@ -129,7 +129,7 @@ class BatchCluster:
         limit = max(1, math.ceil(limit_s / TICK_S))
         return take_snapshot(self.jobs, self.state, self.rules.in_ticks(), nodes, limit)
 
-    def started_at(self, row: int) -> float:
+    def start_at(self, row: int) -> float:
         tick = int(self.state.start[row])
         return math.inf if tick == NEVER else self.began_at + TICK_S * tick
 
@@ -202,16 +202,16 @@ def job_rows(log: QueueLog, rows: Ints, began_at: float, rules: ClusterRules) ->
     """These jobs of the log, and spare rows."""
     columns = log.columns
 
-    def padded(values: Floats) -> Ints:
+    def pad(values: Floats) -> Ints:
         return np.concatenate((values, np.zeros(SPARE))).astype(np.int64)
 
     run_s = np.minimum(columns.ended_at - columns.started_at, columns.time_limit_s)[rows]
-    submit = padded(np.floor((columns.submitted_at[rows] - began_at) / TICK_S))
-    nodes = padded(columns.nodes[rows].astype(np.float64))
+    submit = pad(np.floor((columns.submitted_at[rows] - began_at) / TICK_S))
+    nodes = pad(columns.nodes[rows].astype(np.float64))
     return Jobs(
         submit=submit,
-        run=padded(np.maximum(1, np.ceil(run_s / TICK_S))),
-        limit=padded(np.maximum(1, np.ceil(columns.time_limit_s[rows] / TICK_S))),
+        run=pad(np.maximum(1, np.ceil(run_s / TICK_S))),
+        limit=pad(np.maximum(1, np.ceil(columns.time_limit_s[rows] / TICK_S))),
         nodes=nodes,
         rank=rules.rank(nodes, submit),
         last=len(rows),

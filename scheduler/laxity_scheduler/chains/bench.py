@@ -49,15 +49,15 @@ def start_instants(
     """
     submitted_at = log.columns.submitted_at
     first_at = max(from_at, float(submitted_at[0]))
-    last_at = min(until_at, float(submitted_at[-1])) - needed_s(settings)
+    last_at = min(until_at, float(submitted_at[-1])) - span_s(settings)
     count = math.floor((last_at - first_at) / every_s) + 1
     if count > MOST_STARTS:
         message = f"{count:,} starts: at most {MOST_STARTS:,}; choose a larger --starts"
         raise ValueError(message)
     if count < 1:
-        left_s = max(0.0, last_at + needed_s(settings) - first_at)
+        left_s = max(0.0, last_at + span_s(settings) - first_at)
         message = (
-            f"no start fits: each needs {needed_s(settings) / DAY_S:.1f} days of the log, and "
+            f"no start fits: each needs {span_s(settings) / DAY_S:.1f} days of the log, and "
             f"{left_s / DAY_S:.1f} are left after --from; choose an earlier one"
         )
         raise ValueError(message)
@@ -71,14 +71,14 @@ def last_quarter_at(log: QueueLog, until_at: float) -> float:
     return first_at + 0.75 * (last_at - first_at)
 
 
-def needed_s(settings: PairSettings) -> float:
+def span_s(settings: PairSettings) -> float:
     """How much of the log a start needs."""
     return settings.warm_up_s + settings.limit_s + AFTER_WARM_UP_S
 
 
 def block_length(settings: PairSettings, every_s: float) -> int:
     """How many consecutive starts share jobs of the log."""
-    return math.ceil(needed_s(settings) / every_s)
+    return math.ceil(span_s(settings) / every_s)
 
 
 def run_methods(

@@ -141,7 +141,7 @@ def reserve_place(free: Ints, nodes: int, length: int) -> int:
 
 
 @jit
-def planned_start(jobs: Jobs, state: BatchState, rules: RuleNumbers, nodes: int, limit: int) -> int:
+def plan_start(jobs: Jobs, state: BatchState, rules: RuleNumbers, nodes: int, limit: int) -> int:
     """The tick at which the plan of now starts a job behind the whole queue; NEVER beyond it."""
     free = plan_free_nodes(jobs, state, rules)
     for place in range(min(state.counts[PENDING], rules.most_tested)):

@@ -112,7 +112,7 @@ def chains(
         first_at, last_at = window(from_at, until)
         settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
         paths = [model_at(path, tracking_uri) for path in model or ()]
-        learned = learned_methods(paths, prices, settings)
+        learned = load_methods(paths, prices, settings)
         wanted = check_methods(method, learned)
         first_at = first_at if from_at else bench.last_quarter_at(log, last_at)
         instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
@@ -144,7 +144,7 @@ def pair_settings(
 ) -> Any:
     """The pair and its cluster. ValueError says which option is wrong."""
     from laxity_scheduler.chains.batch_cluster import ClusterRules
-    from laxity_scheduler.chains.bench import needed_s
+    from laxity_scheduler.chains.bench import span_s
     from laxity_scheduler.chains.successor import PairSettings
 
     if start not in ("running", "empty"):
@@ -159,7 +159,7 @@ def pair_settings(
         warm_up_s=0.0 if warm_up in ("0", "0s") else duration_s(warm_up, "--warm-up"),
         start="empty" if start == "empty" else "running",
     )
-    return settings.with_arrivals(needed_s(settings)) if start == "empty" else settings
+    return settings.with_arrivals(span_s(settings)) if start == "empty" else settings
 
 
 def duration_s(text: str, option: str) -> float:
@@ -185,7 +185,7 @@ def model_at(path: Path, tracking_uri: str) -> Path:
         raise CommandError(str(error), code=AWAY) from error
 
 
-def learned_methods(paths: list[Path], prices: str, settings: Any) -> dict[str, Any]:
+def load_methods(paths: list[Path], prices: str, settings: Any) -> dict[str, Any]:
     """A method per model file. ValueError if one was trained for another pair, or is none."""
     from laxity_scheduler.chains.model_file import load_provisioner
     from laxity_scheduler.chains.provisioning import LearnedMethod, Prices

@@ -19,8 +19,8 @@ from laxity_scheduler.chains.networks import (
     GatingNetwork,
     Scaling,
     Singles,
+    collect_arrays,
     encoder_arrays,
-    named_arrays,
     read_encoder,
     read_part,
 )
@@ -43,7 +43,7 @@ class Experts:
         return np.concatenate([encoder.values(tokens) for encoder in self.encoders], axis=1)
 
     def arrays(self) -> dict[str, Any]:
-        arrays = named_arrays(SCALING, self.scaling)
+        arrays = collect_arrays(SCALING, self.scaling)
         for number, encoder in enumerate(self.encoders):
             arrays |= encoder_arrays(f"expert{number}", encoder)
         return arrays
@@ -76,7 +76,7 @@ class NetworkModel:
         return values.astype(np.float64)
 
     def arrays(self) -> dict[str, Any]:
-        gate = {} if self.gate is None else named_arrays(GATE, self.gate)
+        gate = {} if self.gate is None else collect_arrays(GATE, self.gate)
         return self.experts.arrays() | gate
 
     @classmethod

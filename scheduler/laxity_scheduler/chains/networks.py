@@ -131,7 +131,7 @@ def layer_norm(rows: Singles, scale: Singles, shift: Singles) -> Singles:
     return normal
 
 
-def named_arrays(prefix: str, part: Any) -> dict[str, Any]:
+def collect_arrays(prefix: str, part: Any) -> dict[str, Any]:
     """For a file of arrays: a Scaling, a Layer or a GatingNetwork."""
     return {f"{prefix}.{name}": array for name, array in part._asdict().items()}
 
@@ -140,12 +140,12 @@ def encoder_arrays(prefix: str, encoder: Encoder) -> dict[str, Any]:
     """For a file of arrays."""
     ends = {f"{prefix}.{name}": getattr(encoder, name) for name in ("embed", "head", "head_bias")}
     for number, layer in enumerate(encoder.layers):
-        ends |= named_arrays(f"{prefix}.layer{number}", layer)
+        ends |= collect_arrays(f"{prefix}.layer{number}", layer)
     return ends
 
 
 def read_part(part: Any, prefix: str, arrays: Mapping[str, Any]) -> Any:
-    """What `named_arrays` wrote. KeyError if one is missing."""
+    """What `collect_arrays` wrote. KeyError if one is missing."""
     return part(*(arrays[f"{prefix}.{name}"].astype(np.float32) for name in part._fields))
 
 

@@ -21,7 +21,7 @@ from laxity_scheduler.chains.cluster_loop import (
     BatchState,
     Jobs,
     RuleNumbers,
-    planned_start,
+    plan_start,
 )
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
@@ -61,7 +61,7 @@ def take_snapshot(
     put_percentiles(jobs.limit[running], out, 14)
     put_percentiles(state.start[running] - jobs.submit[running], out, 19)
     put_percentiles(now - state.start[running], out, 24)
-    planned = planned_start(jobs, state, rules, nodes, limit)
+    planned = plan_start(jobs, state, rules, nodes, limit)
     out[29] = rules.slots * rules.slot_ticks if planned == NEVER else planned - now
     first = max(0, state.counts[STARTED] - RECENT_JOBS)
     recent = state.started[first : state.counts[STARTED]]

@@ -82,14 +82,14 @@ class Pair:
         cluster.run_until(self.ended_at)
         return cluster
 
-    def planned_starts(self, every_s: float) -> Iterator[tuple[float, float]]:
+    def plan_starts(self, every_s: float) -> Iterator[tuple[float, float]]:
         """Instants of the predecessor's run, and when the plan of then would start a successor."""
         cluster = self._cluster.fork()
         for decided_at in np.arange(self.started_at, self.ended_at, every_s):
             cluster.run_until(float(decided_at))
             yield (
                 cluster.now_at,
-                cluster.planned_start_at(self.settings.nodes, self.settings.limit_s),
+                cluster.plan_start_at(self.settings.nodes, self.settings.limit_s),
             )
 
     def looks(self, every_s: float) -> Iterator[tuple[float, Floats]]:

@@ -48,7 +48,7 @@ class Lesson:
     def square_error(self, network: Any, rows: Any) -> Any:
         return (network(self.tokens[rows]) - self.scores[rows]).square().mean()
 
-    def held_error(self, network: Any) -> float:
+    def measure_held_error(self, network: Any) -> float:
         return float((predict(network, self.held_tokens) - self.held_scores).square().mean())
 
     def fit(self, network: Any, recipe: Recipe, seed: int, advance: Advance) -> int:
@@ -60,7 +60,7 @@ class Lesson:
             recipe,
             seed=seed,
             advance=advance,
-            held_loss=lambda: self.held_error(network),
+            held_loss=lambda: self.measure_held_error(network),
         )
 
 

@@ -74,7 +74,7 @@ def fit_dqn(
         older.load_state_dict(network.state_dict())
         advance(passes)
 
-    def held_cost() -> float:
+    def measure_held_cost() -> float:
         return greedy_cost(held, predict(network, held_tokens).cpu().numpy())
 
     passes = train(
@@ -84,7 +84,7 @@ def fit_dqn(
         recipe,
         seed=seed,
         advance=renew,
-        held_loss=held_cost,
+        held_loss=measure_held_cost,
     )
     experts = Experts(scaling, (encoder_of(network),))
     return PolicyModel(experts, np.eye(2, dtype=np.float32), np.zeros(2, np.float32)), passes
@@ -113,11 +113,17 @@ def fit_policy_gradient(
     def loss_of(batch: Any) -> Any:
         return reinforce_loss(head(states[batch]).float(), reward[batch], usual, draws)
 
-    def held_cost() -> float:
+    def measure_held_cost() -> float:
         return greedy_cost(held, predict(head, held_states).flatten(0, 1).cpu().numpy())
 
     passes = train(
-        head, loss_of, len(training), recipe, seed=seed, advance=advance, held_loss=held_cost
+        head,
+        loss_of,
+        len(training),
+        recipe,
+        seed=seed,
+        advance=advance,
+        held_loss=measure_held_cost,
     )
     weight, bias = (part.detach().cpu().numpy() for part in (head.weight, head.bias))
     scaled = weight.T / deviation[:, None]

@@ -156,7 +156,7 @@ def train_calibrated(samples: Samples, folds: Ints, seed: int, advance: Advance)
         levels = fit_levels(windows.rows(training), wait_h[training], seed, advance)
         held_h[held] = predict_waits_h(levels, windows.rows(held))
     ranks = rank_waits(held_h, wait_h)
-    errors = held_out_errors(held_h, wait_h, ranks, folds)
+    errors = measure_errors(held_h, wait_h, ranks, folds)
     model = CalibratedModel(fit_levels(windows, wait_h, seed, advance), calibrate_levels(ranks))
     return model, errors
 
@@ -173,7 +173,7 @@ def fit_levels(windows: Windows, wait_h: Floats, seed: int, advance: Advance) ->
     return tuple(levels)
 
 
-def held_out_errors(held_h: Floats, wait_h: Floats, ranks: Floats, folds: Ints) -> dict[str, float]:
+def measure_errors(held_h: Floats, wait_h: Floats, ranks: Floats, folds: Ints) -> dict[str, float]:
     """Errors of predictions that saw neither a fold's weeks nor were calibrated on them."""
     read_h = np.zeros_like(held_h)
     for fold in range(FOLDS):

@@ -64,17 +64,17 @@ def fit_quantile(rows: Rows, values: Floats, level: float, seed: int) -> Trees:
 
 def boost(model: Any, rows: Rows, values: Floats) -> Trees:
     with threadpool_limits(1, user_api="openmp"):
-        return boosted_trees(model.fit(rows, values))
+        return read_boosted_trees(model.fit(rows, values))
 
 
-def boosted_trees(model: Any) -> Trees:
+def read_boosted_trees(model: Any) -> Trees:
     """The fitted trees; scikit-learn has no public way to them, so a test compares predictions."""
     tables = [predictor.nodes for (predictor,) in model._predictors]  # noqa: SLF001
     base = float(np.ravel(model._baseline_prediction)[0])  # noqa: SLF001
-    return join_trees([boosted_nodes(table) for table in tables], base)
+    return join_trees([read_boosted_nodes(table) for table in tables], base)
 
 
-def boosted_nodes(table: Any) -> TreeNodes:
+def read_boosted_nodes(table: Any) -> TreeNodes:
     leaf = table["is_leaf"].astype(bool)
     return TreeNodes(
         table["feature_idx"].astype(np.int64),

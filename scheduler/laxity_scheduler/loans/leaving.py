@@ -90,11 +90,11 @@ def _stop_cost(state: ClusterState, forecasts: Forecasts) -> StopCost:
     jobs = [job for job in state.running if not lent.isdisjoint(job.nodes)]
     return StopCost(
         {job.id: PROTECTED_WEIGHT for job in jobs if job.promise or not job.preemptible},
-        {job.id: _lost_gpu_s(job, forecasts) for job in jobs},
+        {job.id: _measure_lost_gpu_s(job, forecasts) for job in jobs},
     )
 
 
-def _lost_gpu_s(job: Job, forecasts: Forecasts) -> float:
+def _measure_lost_gpu_s(job: Job, forecasts: Forecasts) -> float:
     """GPU-seconds that a stop at once and a start cost: the epoch that runs, and the start."""
     begun_at = job.epoch_started_at
     part_s = 0.0 if begun_at is None else max(0.0, forecasts.now - begun_at)

@@ -80,7 +80,7 @@ def chain(
             show(chain_in(place))
             return
         options = chain_options(method, links, wall_limit, interval)
-        options = replace(options, learned=learned_timing(model, prices, options.interval_s))
+        options = replace(options, learned=load_timing(model, prices, options.interval_s))
         check_pair(script, options)
         state = follow_chain(script, place, options)
     except ValueError as error:
@@ -113,7 +113,7 @@ def chain_options(method: str, links: int, wall_limit: str, interval: str) -> "C
     )
 
 
-def learned_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedTiming | None":
+def load_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedTiming | None":
     """ValueError if the file is no model, or snapshots are not taken as it was trained on them."""
     from laxity_scheduler.chains.features import EVERY_S
     from laxity_scheduler.chains.model_file import load_provisioner

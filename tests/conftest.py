@@ -12,7 +12,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("tests.contract")  # exams are plain modules
-pytest_plugins = ["tests.support.kubernetes.fixtures", "tests.support.mlflow_store"]
+pytest_plugins = [
+    "tests.support.kubernetes.fixtures",
+    "tests.support.kubernetes.postgres",
+    "tests.support.mlflow_store",
+]
 
 STATE = Path(tempfile.mkdtemp(prefix="laxity-tests-"))
 

@@ -15,8 +15,8 @@ from laxity_k8s.local.worker_processes import pids_of
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition
 from laxity_scheduler.live import Report
-from tests.support.machine import Machine, complete, eventually
-from tests.support.waiting import Eyes
+from tests.support.machine import Machine, complete
+from tests.support.waiting import Eyes, until
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +79,7 @@ while True: signal.pause()
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: signal.pause()"
     )
     job_id = machine.run("stubborn", stubborn, child, grace_s=1)
-    eventually(lambda: len(machine.log(job_id).split()) == 2, "both run")
+    until(lambda: len(machine.log(job_id).split()) == 2, "both run")
     (uid,) = (pod["metadata"]["uid"] for pod in machine.api.list("pods").items)
     with Eyes(machine.api) as eyes:
         machine.api.patch(Patch("jobs", job_id, {"spec": {"suspend": True}}))
@@ -98,7 +98,7 @@ signal.signal(signal.SIGTERM, stop)
 print('up', flush=True); signal.pause()
 """
     job_id = machine.run("saving", saving)
-    eventually(lambda: machine.log(job_id) == "up\n", "it is up")
+    until(lambda: machine.log(job_id) == "up\n", "it is up")
     with Eyes(machine.api) as eyes:
         machine.api.patch(Patch("jobs", job_id, {"spec": {"suspend": True}}))
         eyes.until(lambda: not eyes.pods(job_id), "it is gone")
@@ -216,7 +216,7 @@ def test_what_ended_while_no_service_was_there_is_noted_by_the_next(
         (uid,) = (pod["metadata"]["uid"] for pod in eyes.pods(job_id))
     machine.api.close()
     gate.write_text("go")
-    eventually((tmp_path / "pods" / uid / "exit.json").exists, "it has ended")
+    until((tmp_path / "pods" / uid / "exit.json").exists, "it has ended")
     machine.open()
     with Eyes(machine.api) as eyes:
         complete(eyes, job_id)
@@ -261,7 +261,7 @@ def test_a_reboot_replaces_all_workers(machine: Machine) -> None:
             ],
             "another runs",
         )
-    eventually(lambda: not list(pids_of(old)), "what was left of it is gone")
+    until(lambda: not list(pids_of(old)), "what was left of it is gone")
 
 
 def test_workers_of_a_node_that_is_gone_go_elsewhere(machine: Machine) -> None:
@@ -365,7 +365,7 @@ def test_deleting_a_job_by_name_and_creating_it_anew_makes_another_worker(machin
             ],
             "another runs",
         )
-    eventually(lambda: not list(pids_of(old)), "the old one is gone")
+    until(lambda: not list(pids_of(old)), "the old one is gone")
 
 
 def test_the_log_of_a_pod_is_read_through_the_api(machine: Machine) -> None:

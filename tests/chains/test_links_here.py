@@ -13,7 +13,8 @@ from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from tests.support.programs import linked as program
 from tests.support.programs.linked import BROKEN, EPOCHS, STUCK
-from tests.support.stage import Stage, stage, until
+from tests.support.stage import Stage, stage
+from tests.support.waiting import until
 from tests.survive.test_killed import seen_epochs
 
 pytestmark = pytest.mark.slow

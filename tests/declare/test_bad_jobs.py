@@ -20,7 +20,8 @@ from laxity.job.spec import TrainingSpec
 from laxity_profiler.history.report_values import LONGEST_S
 from tests.support.builders import bearer
 from tests.support.mlflow_store import copy_store
-from tests.support.stage import LAXITY, Stage, stage, until
+from tests.support.stage import LAXITY, Stage, stage
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 

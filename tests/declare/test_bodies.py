@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from tests.support.stage import until
 from tests.support.training_service import Service
+from tests.support.waiting import until
 
 BODIES = Path(__file__).parents[1] / "support/programs/bodies.py"
 ROOT = str(Path(__file__).parents[2])

@@ -16,7 +16,7 @@ import pytest
 from examples.demo.processes import stop_marked
 from laxity import names
 from tests.support.served_project import Served
-from tests.support.stage import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 

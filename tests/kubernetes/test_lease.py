@@ -13,7 +13,6 @@ from tests.support.kubernetes.ground import HARD, WHENEVER, Ground, ground
 from tests.support.kubernetes.history import annotations, width
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.mortal import End, Nursery
-from tests.support.kubernetes.postgres import WHY_NOT, postgresql, programs
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
 
@@ -23,20 +22,12 @@ LEASE_S = 6.0
 PATIENCE_S = 90.0
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[str]:
-    if programs() is None:
-        pytest.skip(WHY_NOT)
-    with postgresql() as url:
-        yield url
-
-
 @pytest.fixture
 def replicas(
-    account: None, cluster: Cluster, nursery: Nursery, store: str, tmp_path: Path
+    account: None, cluster: Cluster, nursery: Nursery, postgres_url: str, tmp_path: Path
 ) -> Iterator[tuple[Replica, Replica]]:
     pair = [
-        Replica(cluster, nursery, tmp_path / name, store=store, lease_s=LEASE_S)
+        Replica(cluster, nursery, tmp_path / name, store=postgres_url, lease_s=LEASE_S)
         for name in ("one", "other")
     ]
     try:

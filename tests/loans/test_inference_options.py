@@ -3,31 +3,22 @@
 import json
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from laxity_scheduler.simulate.commands import register
 from laxity_scheduler.simulate.trace_lookup import SAMPLES
+from tests.support.command_line import run_simulate
 
 ITP = str(SAMPLES / "itp" / "195job.csv")
 
 
-def called(*words: str) -> tuple[int, str]:
-    app = typer.Typer()
-    register(app)
-    result = CliRunner().invoke(app, ["simulate", *words])
-    return result.exit_code, result.output
-
-
 def test_inference_nodes_are_lent_and_the_report_says_how_many() -> None:
     words = ("--policy", "aryl", "--trace", ITP, "--nodes", "2", "--until", "3730000", "--json")
-    code, text = called(*words, "--inference", "servegen/rates.csv", "--inference-nodes", "4")
+    code, text = run_simulate(*words, "--inference", "servegen/rates.csv", "--inference-nodes", "4")
     assert code == 0
     figures = json.loads(text)
     assert figures["inference_gpus"] == 32
     assert figures["lent_gpus_mean"] > 0
     assert figures["inference_short_max_s"] <= 300.0
-    assert "lent_gpus_mean" not in json.loads(called(*words)[1])
+    assert "lent_gpus_mean" not in json.loads(run_simulate(*words)[1])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +36,7 @@ def test_inference_nodes_are_lent_and_the_report_says_how_many() -> None:
 def test_inference_that_cannot_be_simulated_is_one_line(
     words: tuple[str, ...], problem: str
 ) -> None:
-    code, text = called("--policy", "aryl", "--trace", ITP, *words)
+    code, text = run_simulate("--policy", "aryl", "--trace", ITP, *words)
     assert code == 2
     assert problem in text
     assert len(text.strip().splitlines()) == 1

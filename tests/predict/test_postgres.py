@@ -16,24 +16,15 @@ from laxity_profiler.history.history import Epoch, History, HistoryError
 from laxity_profiler.history.store_lease import LeaseHeldError, hold_lease
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.store.store import Store
-from tests.support.kubernetes.postgres import WHY_NOT, postgresql, programs
 from tests.support.runs import LATER_AT, epoch_line, history_in, line, trained, workload
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    if programs() is None:
-        pytest.skip(WHY_NOT)
-    with postgresql() as address:
-        yield address
-
-
 @pytest.fixture
-def history(url: str) -> Iterator[History]:
+def history(postgres_url: str) -> Iterator[History]:
     """A history on an emptied database."""
-    engine = history_database.open_engine(url)
+    engine = history_database.open_engine(postgres_url)
     history_database.HistoryTable.metadata.drop_all(engine)
     yield History(engine)
     engine.dispose()
@@ -71,18 +62,20 @@ def test_the_same_reports_come_to_the_same_predictor(history: History, tmp_path:
     other.engine.dispose()
 
 
-def test_a_restart_goes_on_where_the_first_left_off(history: History, url: str) -> None:
+def test_a_restart_goes_on_where_the_first_left_off(history: History, postgres_url: str) -> None:
     fill(history)
 
-    again = History(history_database.open_engine(url))
+    again = History(history_database.open_engine(postgres_url))
 
     assert again.report("a0").progress == history.report("a0").progress
     assert again.news(epochs_after=0, stops_after=0) == history.news(epochs_after=0, stops_after=0)
     again.engine.dispose()
 
 
-def test_replicas_that_are_told_the_same_at_once_count_it_once(history: History, url: str) -> None:
-    others = [History(history_database.open_engine(url)) for _ in range(4)]
+def test_replicas_that_are_told_the_same_at_once_count_it_once(
+    history: History, postgres_url: str
+) -> None:
+    others = [History(history_database.open_engine(postgres_url)) for _ in range(4)]
     what = workload(epochs=50)
     lines = [line(1, "formed", width=2, epoch=0)]
     lines += [epoch_line(n + 1, n) for n in range(1, 41)]
@@ -120,7 +113,7 @@ def test_epochs_from_mlflow_join_those_that_were_reported(history: History) -> N
 
 
 def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
-    history: History, url: str
+    history: History, postgres_url: str
 ) -> None:
     history.add_epochs("u", "default/u", workload(), [Epoch(1, 2, 9.0)])
     with history.engine.begin() as connection:
@@ -130,7 +123,7 @@ def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
 
     def opens() -> None:
         gate.wait(30)
-        opened.append(History(history_database.open_engine(url)))
+        opened.append(History(history_database.open_engine(postgres_url)))
 
     threads = [threading.Thread(target=opens) for _ in range(4)]
     for thread in threads:
@@ -146,8 +139,8 @@ def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
         one.engine.dispose()
 
 
-def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> None:
-    engines = [history_database.open_engine(url) for _ in range(6)]
+def test_of_many_that_want_the_lease_one_gets_it(history: History, postgres_url: str) -> None:
+    engines = [history_database.open_engine(postgres_url) for _ in range(6)]
     gate, let_go = threading.Barrier(6), threading.Event()
     got: list[str] = []
 
@@ -197,8 +190,8 @@ def open_all(addresses: list[str], both: Barrier, ends: "SimpleQueue[str]") -> N
 
 
 @pytest.mark.timeout(180)
-def test_two_replicas_start_at_once_on_an_empty_database(url: str) -> None:
-    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+def test_two_replicas_start_at_once_on_an_empty_database(postgres_url: str) -> None:
+    engine = create_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
     names = [f"fresh{number}" for number in range(STARTS)]
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for name in names:
@@ -206,7 +199,7 @@ def test_two_replicas_start_at_once_on_an_empty_database(url: str) -> None:
     engine.dispose()
     spawn = multiprocessing.get_context("spawn")
     ends, both = spawn.SimpleQueue(), spawn.Barrier(2)
-    addresses = [url.rpartition("/")[0] + f"/{name}" for name in names]
+    addresses = [postgres_url.rpartition("/")[0] + f"/{name}" for name in names]
     replicas = [spawn.Process(target=open_all, args=(addresses, both, ends)) for _ in range(2)]
     for replica in replicas:
         replica.start()
@@ -216,13 +209,13 @@ def test_two_replicas_start_at_once_on_an_empty_database(url: str) -> None:
     assert found == [""] * 2 * STARTS
 
 
-def test_a_history_opens_while_another_replica_leads(url: str) -> None:
-    leader = Store.open(url)
+def test_a_history_opens_while_another_replica_leads(postgres_url: str) -> None:
+    leader = Store.open(postgres_url)
     assert leader.try_lead()
     opened = threading.Event()
 
     def open_history() -> None:
-        history_database.open_engine(url).dispose()
+        history_database.open_engine(postgres_url).dispose()
         opened.set()
 
     threading.Thread(target=open_history, daemon=True).start()

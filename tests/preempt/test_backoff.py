@@ -10,7 +10,7 @@ from laxity.job.spec import TrainingSpec
 from laxity_scheduler.inflight import follow_ups, with_follow_ups
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
-from laxity_scheduler.model.decision import Admit, Preempt, Promised, Resize
+from laxity_scheduler.model.decision import Preempt, Promised, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
@@ -25,16 +25,13 @@ from laxity_scheduler.start_backoff import (
     hide_backed_off_jobs,
 )
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
+from tests.support.plans import started_jobs
 
 
 def decided(state: ClusterState) -> Plan:
     plan = with_follow_ups(decide)(state, MINUTE_EPOCHS)
     plan.check(state)
     return plan
-
-
-def started(plan: Plan) -> list[str]:
-    return [one.job for one in plan.decisions if isinstance(one, Admit)]
 
 
 def broken(**more: Any) -> Job:
@@ -63,7 +60,7 @@ def test_of_a_job_stopped_for_its_failed_start_the_failure_is_the_last_word() ->
 def test_meanwhile_others_get_the_gpus() -> None:
     jobs = [broken(asked=False), job("other")]
     plan = decided(cluster(gpus=1, jobs=jobs, now=30.0))
-    assert started(plan) == ["team/other"]
+    assert started_jobs(plan) == ["team/other"]
     assert plan.wake_at <= 100.0, "it is decided on as soon as it may be tried again"
 
 
@@ -78,7 +75,7 @@ def test_nobody_is_stopped_for_gpus_that_it_is_about_to_free() -> None:
 
 def test_then_it_is_tried_again() -> None:
     jobs = [broken(asked=False), job("other")]
-    assert started(decided(cluster(gpus=1, jobs=jobs, now=100.0))) == ["team/broken"]
+    assert started_jobs(decided(cluster(gpus=1, jobs=jobs, now=100.0))) == ["team/broken"]
 
 
 def test_a_new_deadline_is_judged_at_once() -> None:

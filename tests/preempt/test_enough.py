@@ -9,18 +9,13 @@ from itertools import product
 import pytest
 
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
-from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
+from tests.support.plans import stopped_jobs
 
 FOR = {"v1": "hard1", "v2": "hard2"}
 STAGES = ("asked", "leaving", "gone")
-
-
-def asked(plan: Plan) -> list[str]:
-    return [one.job for one in plan.decisions if isinstance(one, Preempt)]
 
 
 def victim(name: str, stage: str) -> Job:
@@ -50,14 +45,14 @@ def seen(*stages: str, foreign: int = 0) -> ClusterState:
 def test_nobody_else_is_stopped_while_enough_is_on_its_way(
     stages: tuple[str, str], foreign: int
 ) -> None:
-    assert asked(decide(seen(*stages, foreign=foreign), MINUTE_EPOCHS)) == []
+    assert stopped_jobs(decide(seen(*stages, foreign=foreign), MINUTE_EPOCHS)) == []
 
 
 def test_one_that_leaves_is_enough_for_one_only() -> None:
     jobs = [victim("v1", "leaving"), job("be1", running=1), job("be2", running=1)]
     hard = [promised(name, 700.0) for name in FOR.values()]
     state = ClusterState(now=2.0, nodes=(node(gpus=3, free_gpus=0),), jobs=(*jobs, *hard))
-    assert len(asked(decide(state, MINUTE_EPOCHS))) == 1
+    assert len(stopped_jobs(decide(state, MINUTE_EPOCHS))) == 1
 
 
 def test_what_is_on_its_way_to_a_wide_job_is_not_counted_for_the_next_as_well() -> None:
@@ -65,4 +60,4 @@ def test_what_is_on_its_way_to_a_wide_job_is_not_counted_for_the_next_as_well() 
     jobs = [victim("v1", "leaving"), *(job(f"be{n}", running=1) for n in range(3))]
     hard = [promised("hard1", 380.0, workers=(2,)), promised("hard2", 700.0)]
     state = ClusterState(now=2.0, nodes=(node(gpus=4, free_gpus=0),), jobs=(*jobs, *hard))
-    assert len(asked(decide(state, MINUTE_EPOCHS))) == 2
+    assert len(stopped_jobs(decide(state, MINUTE_EPOCHS))) == 2

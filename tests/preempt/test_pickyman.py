@@ -26,20 +26,9 @@ from laxity_scheduler.policies import pickyman
 from laxity_scheduler.policies.pickyman import PickyMan
 from laxity_scheduler.studies.pickyman import least_cost_s
 from tests.support.builders import Curve, cluster, job, promise
+from tests.support.victims import NOW, runs
 
-NOW = 10_000.0
 COSTLY = Curve(epoch_s=60.0, start_s=30.0, stop_s=5.0)
-
-
-def runs(name: str, epochs: int, *, into_s: float = 15.0, **fields: Any) -> Job:
-    """A job on one GPU since long ago, `into_s` seconds into its first epoch."""
-    usual: dict[str, Any] = {
-        "epochs": epochs,
-        "running": 1,
-        "epoch_started_at": NOW - into_s,
-        "resumed_at": NOW - 5_000.0,
-    }
-    return job(name, **(usual | fields))
 
 
 def stopped(plan: Plan) -> set[str]:

@@ -8,10 +8,9 @@ take 60 s, a start nothing.
 import pytest
 
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Preempt
-from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from tests.support.builders import Curve, cluster, promised
+from tests.support.plans import stopped_jobs
 
 FREE = Curve(epoch_s=60.0, start_s=0.0)
 NOW = 1_000.0
@@ -34,14 +33,10 @@ def state(ran_s: float, tight_due_in_s: float) -> ClusterState:
     return cluster(gpus=[2, 2], jobs=[*ran, tight], now=NOW)
 
 
-def stopped(plan: Plan) -> list[str]:
-    return [one.job for one in plan.decisions if isinstance(one, Preempt)]
-
-
 @pytest.mark.parametrize("ran_s", [1.0, 20.0, 59.0])
 def test_who_has_just_started_runs_on_while_the_other_can_wait(ran_s: float) -> None:
     plan = qos.decide(state(ran_s, 1_000.0), FREE)
-    assert stopped(plan) == []
+    assert stopped_jobs(plan) == []
 
 
 @pytest.mark.parametrize("ran_s", [1.0, 20.0, 59.0])
@@ -51,9 +46,9 @@ def test_it_is_decided_again_when_the_guard_ends(ran_s: float) -> None:
 
 
 def test_who_has_run_a_while_is_stopped_for_a_promise_that_is_due_before() -> None:
-    assert stopped(qos.decide(state(60.0, 1_000.0), FREE)) == ["team/ran0"]
+    assert stopped_jobs(qos.decide(state(60.0, 1_000.0), FREE)) == ["team/ran0"]
 
 
 def test_a_promise_that_cannot_wait_so_long_stops_who_has_just_started() -> None:
     """10 epochs of 60 s, due in 700 s: after a guard of 59 s and an epoch's end it would be late."""
-    assert stopped(qos.decide(state(1.0, 700.0), FREE)) == ["team/ran0"]
+    assert stopped_jobs(qos.decide(state(1.0, 700.0), FREE)) == ["team/ran0"]

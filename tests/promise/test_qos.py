@@ -4,13 +4,9 @@ Epochs take 60 s on one worker and speed up linearly.
 """
 
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
-from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
-
-
-def admitted(plan: Plan) -> dict[str, int]:
-    return {d.job.removeprefix("team/"): d.workers for d in plan.decisions if isinstance(d, Admit)}
+from tests.support.plans import started_widths
 
 
 def test_the_least_slack_goes_first_not_the_earliest_deadline() -> None:
@@ -20,7 +16,7 @@ def test_the_least_slack_goes_first_not_the_earliest_deadline() -> None:
         job("tight", epochs=11, due_at=1_000.0, service_class="soft", submitted_at=1.0),
     ]
     plan = qos.decide(cluster(gpus=1, jobs=jobs, now=1.0), MINUTE_EPOCHS)
-    assert list(admitted(plan)) == ["tight"]
+    assert list(started_widths(plan)) == ["tight"]
 
 
 def test_a_promise_is_refused_by_how_much_it_would_be_late() -> None:
@@ -70,7 +66,7 @@ def test_hopeless_jobs_run_after_those_that_can_be_in_time() -> None:
         job("can", epochs=5, due_at=400.0, service_class="soft", submitted_at=1.0),
     ]
     plan = qos.decide(cluster(gpus=1, jobs=jobs, now=1.0), MINUTE_EPOCHS)
-    assert list(admitted(plan)) == ["can"]
+    assert list(started_widths(plan)) == ["can"]
 
 
 def test_a_start_into_idle_gpus_names_the_width_that_it_starts_on() -> None:

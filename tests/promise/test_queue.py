@@ -6,10 +6,9 @@ import pytest
 
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import Hold
-from laxity_scheduler.model.decision import Admit, Forecasted, Wait
+from laxity_scheduler.model.decision import Forecasted, Wait
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.order import Packing
-from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import edf
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import find
@@ -17,10 +16,7 @@ from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.waiting_table import build_queue, build_waiting_table
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
-
-
-def admitted(plan: Plan) -> list[str]:
-    return [one.job for one in plan.decisions if isinstance(one, Admit)]
+from tests.support.plans import started_jobs
 
 
 def test_the_order_is_promised_aged_soft_hopeless_then_best_effort() -> None:
@@ -52,7 +48,7 @@ def test_the_order_is_promised_aged_soft_hopeless_then_best_effort() -> None:
 
 def test_what_does_not_fit_is_passed_over() -> None:
     jobs = [job("big", epochs=1, workers=(4,)), job("small", epochs=50)]
-    assert admitted(decide(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]
+    assert started_jobs(decide(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]
 
 
 def test_a_job_says_why_it_waits_and_until_when() -> None:
@@ -68,7 +64,7 @@ def test_free_gpus_that_a_waiting_promise_needs_are_not_given_away() -> None:
     hard = promised("hard", 4000.0, workers=(2,))
     jobs = [job("be", running=3, workers=(3,)), hard, job("b2"), promised("a", 9e4, running=1)]
     plan = decide(cluster(gpus=5, jobs=jobs, now=1.0), MINUTE_EPOCHS)
-    assert admitted(plan) == []
+    assert started_jobs(plan) == []
     waits = {one.job: one for one in plan.decisions if isinstance(one, Wait)}
     assert waits["team/b2"].reason.code == "held_for_promises"
     assert waits["team/b2"].held_by == ("team/hard",), "and not who runs as promised"
@@ -80,15 +76,15 @@ def test_a_best_effort_job_uses_gpus_that_are_promised_for_later_if_it_can_stop_
     busy = [first, later]
     quick, slow = Curve(models={"be": 10.0}), Curve(models={"be": 5000.0})
     state = cluster(gpus=4, jobs=[*busy, job("be", model="be")], now=1.0)
-    assert admitted(decide(state, quick)) == ["team/be"]
-    assert admitted(decide(state, slow)) == []
+    assert started_jobs(decide(state, quick)) == ["team/be"]
+    assert started_jobs(decide(state, slow)) == []
 
 
 def test_gpus_held_for_one_job_start_no_other() -> None:
     jobs = [job("a", epochs=50), job("b", epochs=1)]
     state = cluster(gpus=1, jobs=jobs, holds=[Hold("team/a", "n0", 1, 60.0)])
     plan = decide(state, MINUTE_EPOCHS)
-    assert admitted(plan) == ["team/a"]
+    assert started_jobs(plan) == ["team/a"]
     assert plan.wake_at <= 60.0
 
 
@@ -101,7 +97,7 @@ def test_gpus_held_for_one_job_start_no_other() -> None:
     ],
 )
 def test_it_does_not_start_what_is(fields: dict[str, Any]) -> None:
-    assert admitted(decide(cluster(gpus=1, jobs=[job("a", **fields)]), MINUTE_EPOCHS)) == []
+    assert started_jobs(decide(cluster(gpus=1, jobs=[job("a", **fields)]), MINUTE_EPOCHS)) == []
 
 
 def test_a_forecast_counts_the_time_until_it_starts() -> None:
@@ -122,8 +118,8 @@ def test_a_soft_job_is_told_at_once_when_it_turns_late() -> None:
 
 def test_a_job_without_widths_that_fit_starts_when_they_do() -> None:
     jobs = [job("a", workers=(2, 3), gpus_per_worker=2)]
-    assert admitted(decide(cluster(gpus=[3, 3], jobs=jobs), MINUTE_EPOCHS)) == ["team/a"]
-    assert admitted(decide(cluster(gpus=[3, 1], jobs=jobs), MINUTE_EPOCHS)) == []
+    assert started_jobs(decide(cluster(gpus=[3, 3], jobs=jobs), MINUTE_EPOCHS)) == ["team/a"]
+    assert started_jobs(decide(cluster(gpus=[3, 1], jobs=jobs), MINUTE_EPOCHS)) == []
 
 
 # --- baselines ---
@@ -147,7 +143,7 @@ def test_edf_gives_a_job_the_fewest_workers_that_meet_its_deadline(
 
 def test_edf_serves_the_earliest_deadline_first() -> None:
     jobs = [job("late", due_at=9000.0), job("soon", due_at=700.0, submitted_at=5.0)]
-    assert admitted(edf.decide(cluster(gpus=1, jobs=jobs), MINUTE_EPOCHS)) == ["team/soon"]
+    assert started_jobs(edf.decide(cluster(gpus=1, jobs=jobs), MINUTE_EPOCHS)) == ["team/soon"]
 
 
 @pytest.mark.parametrize(
@@ -160,13 +156,13 @@ def test_edf_serves_the_earliest_deadline_first() -> None:
 def test_fifo_packs_by_its_rule(packing: Packing, want: list[str]) -> None:
     policy = find("fifo").policy(packing=packing)
     jobs = [job("runs", running=2), job("big", workers=(4,)), job("small", submitted_at=1.0)]
-    assert admitted(policy(cluster(gpus=4, jobs=jobs), MINUTE_EPOCHS)) == want
+    assert started_jobs(policy(cluster(gpus=4, jobs=jobs), MINUTE_EPOCHS)) == want
 
 
 def test_a_job_larger_than_the_cluster_blocks_nobody() -> None:
     jobs = [job("giant", workers=(4,)), job("small", submitted_at=1.0)]
     strict = find("fifo").policy(packing="strict")
-    assert admitted(strict(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]
+    assert started_jobs(strict(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]
 
 
 def test_free_gpus_that_no_promise_needs_are_said_to_be_too_scattered() -> None:

@@ -10,18 +10,15 @@ from typing import Literal
 import pytest
 
 from laxity_profiler.estimate import Workload
-from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse
+from laxity_scheduler.model.decision import Forecasted, Promised, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
 from laxity_scheduler.shares.rule import policy_of
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
+from tests.support.plans import started_widths
 
 WIDE = (1, 2, 4)
-
-
-def admitted(plan: Plan) -> dict[str, int]:
-    return {d.job.removeprefix("team/"): d.workers for d in plan.decisions if isinstance(d, Admit)}
 
 
 def told(plan: Plan) -> dict[str, str]:
@@ -47,7 +44,7 @@ def test_the_minimum_satisfactory_share(due_at: float, want: int) -> None:
     kept = promised("kept", 600.0, epochs=10, workers=(4,), running=4, preemptible=False)
     plan = elasticflow.decide(cluster(gpus=4 + want, jobs=[kept, new]), MINUTE_EPOCHS)
     assert told(plan) == {"new": "fits"}
-    assert admitted(plan) == {"new": want}
+    assert started_widths(plan) == {"new": want}
 
 
 def test_a_newcomer_that_makes_nobody_late_is_promised_and_one_more_is_refused() -> None:
@@ -62,7 +59,9 @@ def test_a_newcomer_that_makes_nobody_late_is_promised_and_one_more_is_refused()
     c = job("c", epochs=5, due_at=660.0, workers=(1, 2), submitted_at=2.0)
     plan = elasticflow.decide(cluster(gpus=2, jobs=[a, b, c], now=2.0), MINUTE_EPOCHS)
     assert told(plan) == {"a": "fits", "b": "fits", "c": "capacity_promised_to_others"}
-    assert admitted(plan) == {"a": 2}  # due first, and two are its least share; b goes after it
+    assert started_widths(plan) == {
+        "a": 2
+    }  # due first, and two are its least share; b goes after it
 
 
 def test_a_job_that_is_late_alone_on_all_gpus_is_refused_with_that_reason() -> None:
@@ -91,7 +90,7 @@ def test_what_is_left_goes_to_the_job_whose_gpu_time_grows(
     ]
     rule = replace(elasticflow.RULE, surplus=surplus)
     plan = policy_of(rule)(cluster(gpus=3, jobs=jobs, now=1.0), _Bent())
-    assert admitted(plan) == {"straight": 1, "bent": 1} | {wider: 2}
+    assert started_widths(plan) == {"straight": 1, "bent": 1} | {wider: 2}
 
 
 class _Bent(Curve):
@@ -110,7 +109,7 @@ def test_elastic_edf_promises_nothing_and_gives_least_shares_in_order_of_deadlin
         job("first", epochs=10, due_at=310.0, workers=WIDE, submitted_at=2.0),
     ]
     plan = edf_elastic.decide(cluster(gpus=4, jobs=jobs, now=2.0), MINUTE_EPOCHS)
-    assert admitted(plan) == {"first": 2, "second": 2}
+    assert started_widths(plan) == {"first": 2, "second": 2}
     assert told(plan) == {}
 
 
@@ -134,7 +133,7 @@ def test_a_promise_is_given_if_its_plan_is_cheap_enough(kappa: float, *, promise
     decide = policy_of(replace(laxity.RULE, kappa=kappa))
     plan = decide(cluster(gpus=4, jobs=asking(20), now=1.0), MINUTE_EPOCHS)
     assert (told(plan)["new"] == "fits") is promise
-    assert admitted(plan) == {"new": 1}  # who is not promised still runs on what is left
+    assert started_widths(plan) == {"new": 1}  # who is not promised still runs on what is left
 
 
 def test_the_least_gpu_time_goes_first_without_promises_where_not_all_can_be_in_time() -> None:
@@ -146,7 +145,7 @@ def test_the_least_gpu_time_goes_first_without_promises_where_not_all_can_be_in_
         job("free", epochs=1, due_at=FOREVER, submitted_at=2.0),
     ]
     plan = decide(cluster(gpus=1, jobs=jobs, now=2.0), MINUTE_EPOCHS)
-    assert admitted(plan) == {"small": 1}
+    assert started_widths(plan) == {"small": 1}
 
 
 def test_where_all_can_be_in_time_deadlines_say_who_goes_first() -> None:
@@ -157,4 +156,4 @@ def test_where_all_can_be_in_time_deadlines_say_who_goes_first() -> None:
         job("small", epochs=5, due_at=950.0, submitted_at=1.0),
     ]
     plan = decide(cluster(gpus=1, jobs=jobs, now=2.0), MINUTE_EPOCHS)
-    assert admitted(plan) == {"large": 1}
+    assert started_widths(plan) == {"large": 1}

@@ -10,12 +10,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_scheduler.simulate.commands import instant, register
+from laxity_scheduler.simulate.commands import instant
 from laxity_scheduler.simulate.progress_bar import CLEAR, ProgressBar
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.sweep import Source, sweep
 from laxity_scheduler.studies.command import register as register_study
+from tests.support.command_line import run_simulate
 from tests.support.simulated import SAMPLES, random_trace
 
 PHILLY = str(SAMPLES / "philly" / "philly.csv")
@@ -39,15 +40,8 @@ NAMES = [
 ]
 
 
-def called(*words: str) -> tuple[int, str]:
-    app = typer.Typer()
-    register(app)
-    result = CliRunner().invoke(app, ["simulate", *words])
-    return result.exit_code, result.output
-
-
 def test_one_run_prints_one_json_object_with_all_its_figures() -> None:
-    code, text = called(
+    code, text = run_simulate(
         "--policy",
         "sjf",
         "--trace",
@@ -72,7 +66,7 @@ def test_policies_stand_side_by_side_in_figures_that_people_read(
     out = tmp_path / "out"
     words = ("--policy", "sjf,fifo", "--trace", PHILLY, "--format", "philly", "--nodes", "8")
 
-    code, text = called(*words, "--pooled", "--processes", "1", "--out", str(out))
+    code, text = run_simulate(*words, "--pooled", "--processes", "1", "--out", str(out))
 
     rows = {line[:24].strip(): line[24:].split() for line in text.splitlines()}
     assert code == 0
@@ -84,7 +78,7 @@ def test_policies_stand_side_by_side_in_figures_that_people_read(
 
 
 def test_tables_that_lie_beside_a_trace_are_found() -> None:
-    code, text = called(
+    code, text = run_simulate(
         "--policy",
         "elasticflow",
         "--trace",
@@ -101,7 +95,7 @@ def test_tables_that_lie_beside_a_trace_are_found() -> None:
 
 
 def test_a_sweep_gives_every_run_and_its_summary() -> None:
-    code, text = called(
+    code, text = run_simulate(
         "--policy",
         "sjf,fifo",
         "--trace",
@@ -137,7 +131,7 @@ def test_a_sweep_gives_every_run_and_its_summary() -> None:
 )
 def test_what_cannot_be_run_is_said_in_one_line(words: list[str], says: str) -> None:
     given = words if "--trace" in words else [*words, "--trace", PHILLY]
-    code, text = called(*given, "--format", "philly")
+    code, text = run_simulate(*given, "--format", "philly")
     assert code == 2
     assert says in text
     assert "Traceback" not in text
@@ -177,14 +171,16 @@ def test_what_cannot_be_run_is_said_in_one_line(words: list[str], says: str) -> 
 def test_what_makes_no_cluster_or_no_run_is_refused_by_option_and_value(
     words: str, says: str
 ) -> None:
-    code, text = called("--policy", "sjf", "--trace", PHILLY, *words.split())
+    code, text = run_simulate("--policy", "sjf", "--trace", PHILLY, *words.split())
     assert (code, says in text) == (2, True), text
     assert len(text.splitlines()) == 1
 
 
 def test_a_trace_is_also_found_among_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LAXITY_TRACES", raising=False)
-    code, text = called("--policy", "sjf", "--trace", "philly/philly.csv", "--pooled", "--json")
+    code, text = run_simulate(
+        "--policy", "sjf", "--trace", "philly/philly.csv", "--pooled", "--json"
+    )
     assert (code, json.loads(text)["jobs"]) == (0, 271)
 
 
@@ -194,16 +190,19 @@ def test_a_missing_trace_is_told_with_where_it_was_looked_for_and_what_there_is(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "spring.csv").touch()
     monkeypatch.setenv("LAXITY_TRACES", str(tmp_path))
-    code, text = called("--policy", "sjf", "--trace", "mine/sprong.csv")
+    code, text = run_simulate("--policy", "sjf", "--trace", "mine/sprong.csv")
     assert code == 2
     assert f"looked in {Path.cwd()}, under $LAXITY_TRACES ({tmp_path}) and among the" in text
     assert "there is itp/195job.csv, mine/spring.csv, philly/philly.csv" in text
     assert "did you mean mine/spring.csv?" in text
-    assert "did you mean itp/195job.csv?" in called("--policy", "sjf", "--trace", "195job.csv")[1]
+    assert (
+        "did you mean itp/195job.csv?"
+        in run_simulate("--policy", "sjf", "--trace", "195job.csv")[1]
+    )
 
 
 def test_a_folder_is_no_trace() -> None:
-    code, text = called("--policy", "sjf", "--trace", str(SAMPLES / "itp"))
+    code, text = run_simulate("--policy", "sjf", "--trace", str(SAMPLES / "itp"))
     assert (code, "is a folder, not a trace; there is 195job.csv" in text) == (2, True)
 
 
@@ -213,9 +212,9 @@ HEADING = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 def test_a_format_is_told_by_the_columns_where_the_name_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(HEADING + "2017-10-01 00:00:10,60,1,60,vc\n")
-    assert called("--policy", "sjf", "--trace", str(path))[0] == 0
+    assert run_simulate("--policy", "sjf", "--trace", str(path))[0] == 0
     path.write_text("a,b\n1,2\n")
-    code, text = called("--policy", "sjf", "--trace", str(path))
+    code, text = run_simulate("--policy", "sjf", "--trace", str(path))
     assert (code, "cannot be told from its name or its columns" in text) == (2, True)
 
 
@@ -234,7 +233,7 @@ def test_a_format_is_told_by_the_columns_where_the_name_says_nothing(tmp_path: P
 def test_a_trace_of_no_jobs_is_no_success(tmp_path: Path, lines: str, says: str) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(HEADING + lines)
-    code, text = called("--policy", "sjf", "--trace", str(path))
+    code, text = run_simulate("--policy", "sjf", "--trace", str(path))
     assert (code, text) == (2, f"laxity simulate: {says}\n")
 
 
@@ -242,7 +241,7 @@ def test_bad_lines_are_told_with_file_line_field_and_value(tmp_path: Path) -> No
     path = tmp_path / "jobs.csv"
     good = "2017-10-01 00:00:10,60,1,60,vc\n"
     path.write_text(HEADING + good + good.replace(",60,1", ",six,1"))
-    code, text = called("--policy", "sjf", "--trace", str(path))
+    code, text = run_simulate("--policy", "sjf", "--trace", str(path))
     assert code == 0
     assert "jobs.csv: 1 line set aside; the first, line 3: duration is 'six'" in text
 

@@ -1,14 +1,13 @@
 """How long all work takes (`drain`), and that PickyMan leaves no long job to the end of it."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from laxity_scheduler.allocation.makespan import remaining_makespan_s
 from laxity_scheduler.model.decision import Admit, Preempt
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import pickyman
 from laxity_scheduler.simulate.generate import Mix, generate
@@ -16,8 +15,8 @@ from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.traces import Trace
 from tests.support.builders import Curve, cluster, job
+from tests.support.victims import NOW, runs
 
-NOW = 10_000.0
 EXACT = Curve(epoch_s=60.0)
 COSTLY = Curve(epoch_s=60.0, start_s=30.0, stop_s=5.0)
 BATCH = Mix(
@@ -28,17 +27,6 @@ BATCH = Mix(
     levels=(1, 2, 4),
     best_effort=1.0,
 )
-
-
-def runs(name: str, epochs: int, *, into_s: float = 15.0, **fields: Any) -> Job:
-    """A job on one GPU of n0 since long ago, `into_s` seconds into its first epoch."""
-    usual: dict[str, Any] = {
-        "epochs": epochs,
-        "running": 1,
-        "epoch_started_at": NOW - into_s,
-        "resumed_at": NOW - 5_000.0,
-    }
-    return job(name, **(usual | fields))
 
 
 def started(plan: Plan) -> list[str]:

@@ -1,8 +1,11 @@
 """The command line, called in this process."""
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from laxity.cli.main import main
+from laxity_scheduler.simulate.commands import register
 
 
 def laxity(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -12,3 +15,11 @@ def laxity(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         main()
     code = ended.value.code
     return code if isinstance(code, int) else 0
+
+
+def run_simulate(*words: str) -> tuple[int, str]:
+    """`laxity simulate` in this process: exit code and output."""
+    app = typer.Typer()
+    register(app)
+    result = CliRunner().invoke(app, ["simulate", *words])
+    return result.exit_code, result.output

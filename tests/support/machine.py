@@ -1,9 +1,6 @@
 """A machine with four slots, on which programs run as workers of Jobs."""
 
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +60,6 @@ class Machine:
     def log(self, job_id: str, index: int = 0) -> str:
         path = Path(self.api.log_path(job_id, index))
         return path.read_text() if path.exists() else ""
-
-
-def eventually(what: Callable[[], object], words: str) -> None:
-    """For what no watch tells: files and processes."""
-    end_at = time.monotonic() + 30.0
-    while not what():
-        assert time.monotonic() < end_at, words
-        threading.Event().wait(0.01)
 
 
 def complete(eyes: Eyes, job_id: str) -> None:

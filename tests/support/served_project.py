@@ -9,7 +9,7 @@ from examples.demo.processes import DemoProcesses
 from examples.demo.servers import demo_environment, free_ports
 from laxity import names
 from laxity.api.client import Client, JobView
-from tests.support.stage import until
+from tests.support.waiting import until
 
 
 class Served:

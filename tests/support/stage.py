@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -124,11 +123,3 @@ def stage(home: Path, prefect_api: str) -> Iterator[Stage]:
         yield opened
     finally:
         opened.close()
-
-
-def until(done: Callable[[], bool], *, limit_s: float, what: str) -> None:
-    end = time.monotonic() + limit_s
-    while not done():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {limit_s:.0f} s for {what}")
-        time.sleep(0.1)  # between looks at the condition

@@ -1,4 +1,4 @@
-"""Waiting for the world instead of sleeping: a watched mirror and a condition."""
+"""Waiting for the world instead of sleeping: a watched mirror and a condition, or looks again."""
 
 import threading
 import time
@@ -96,3 +96,13 @@ class Eyes:
                 self._seen[kind][key] = change.object
             self.changes.append((kind, change))
             self._changed.notify_all()
+
+
+def until(
+    holds: Callable[[], object], what: str, *, limit_s: float = 30.0, every_s: float = 0.05
+) -> None:
+    """For what no watch tells, as files and processes: look again until it holds."""
+    end_at = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end_at, f"waited {limit_s:.0f} s for {what}"
+        threading.Event().wait(every_s)

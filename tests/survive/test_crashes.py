@@ -4,9 +4,6 @@ import os
 import random
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ from laxity_k8s.local.cluster import LocalCluster, stop_workers
 from laxity_k8s.local.shim import start_ticks
 from laxity_k8s.local.worker_processes import MARK, is_alive
 from tests.support.programs.crashing import JOBS, opened, settled, wanted
-from tests.support.waiting import Eyes
+from tests.support.waiting import Eyes, until
 
 REPOSITORY = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -54,14 +51,6 @@ def born(home: Path) -> list[int]:
     return [len(path.read_text().split()) for path in (home / "births").iterdir()]
 
 
-def eventually(what: Callable[[], object], words: str) -> None:
-    """Worker processes tell nobody that they are born: looked for until it is so."""
-    end_at = time.monotonic() + 30.0
-    while not what():
-        assert time.monotonic() < end_at, words
-        threading.Event().wait(0.01)
-
-
 def pod_uids(api: LocalCluster) -> set[str]:
     return {
         pod["metadata"]["uid"]
@@ -84,9 +73,7 @@ def examine(home: Path, *, seed: int, kills: int) -> None:
             width = {name: wanted(eyes.job(f"default/{name}")) for name in JOBS}
         assert -9 in statuses
         assert set(statuses) <= {-9, 0}
-        eventually(
-            lambda: sorted(workers(home).values()) == sorted(pod_uids(api)), "a worker a pod"
-        )
+        until(lambda: sorted(workers(home).values()) == sorted(pod_uids(api)), "a worker a pod")
         assert set(born(home)) <= {1}
         assert len(workers(home)) == sum(width.values())
         assert not any(job["status"].get("failed") for job in api.list("jobs").items)
@@ -119,13 +106,13 @@ def test_a_killed_guard_takes_its_worker_along_and_the_worker_is_replaced(tmp_pa
             made["spec"]["suspend"] = False
             api.create("jobs", made)
             eyes.until(lambda: settled(eyes), "it runs")
-            eventually(lambda: workers(tmp_path), "it is born")
+            until(lambda: workers(tmp_path), "it is born")
             (pid, uid), *_ = workers(tmp_path).items()
             guard = api.controller.processes.read_state(uid).guard
             os.kill(guard, 9)
             eyes.until(lambda: settled(eyes) and uid not in pod_uids(api), "it was replaced")
-            eventually(lambda: pid not in workers(tmp_path), "the worker has gone")
-            eventually(lambda: len(workers(tmp_path)) == 1, "its successor is born")
+            until(lambda: pid not in workers(tmp_path), "the worker has gone")
+            until(lambda: len(workers(tmp_path)) == 1, "its successor is born")
     finally:
         api.close()
         stop_workers(tmp_path)

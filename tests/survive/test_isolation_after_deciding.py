@@ -14,16 +14,9 @@ from laxity_scheduler.service import expected_times, promise_outcome, view_cache
 from laxity_scheduler.service.metrics import Metrics
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
-from tests.support.services import Stage, looked, manifest, staged, wait_until
+from tests.support.services import looked, staged, submit_together, wait_until
 
 Json = dict[str, Any]
-
-
-def submit_together(stage: Stage, *jobs: str) -> None:
-    """All at once: no cycle sees some of them only."""
-    with stage.world._lock:
-        for name in jobs:
-            stage.world.submit(manifest(name, deadline="1h", widths="1"))
 
 
 def test_an_expected_end_that_cannot_be_told_costs_that_job_alone(

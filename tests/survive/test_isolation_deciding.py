@@ -18,7 +18,7 @@ from laxity_scheduler.store.journal import iter_entries, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
-from tests.support.services import Stage, manifest, staged, wait_until
+from tests.support.services import staged, submit_together, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -47,13 +47,6 @@ def raising(job: Job) -> Plan:
 
 def overbooking(job: Job) -> Plan:
     return Plan((Admit(job.id, 1, ("nowhere",), reason("order", policy="allergic")),))
-
-
-def submit_together(stage: Stage, *jobs: str) -> None:
-    """All at once: no cycle sees some of them only."""
-    with stage.world._lock:
-        for name in jobs:
-            stage.world.submit(manifest(name, deadline="1h", widths="1"))
 
 
 @pytest.mark.parametrize(

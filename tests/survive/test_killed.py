@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.support.programs.marked import EPOCHS
-from tests.support.stage import Stage, stage, until
+from tests.support.stage import Stage, stage
+from tests.support.waiting import until
 
 KINDS = ("service", "worker", "worker", "flow")
 

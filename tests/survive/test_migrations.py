@@ -1,6 +1,5 @@
 """The tables that the migrations make are the tables that the code reads."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from alembic.runtime.migration import MigrationContext
 
 from laxity_scheduler.store.store import StaleServiceError, Store
 from laxity_scheduler.store.tables import VERSION_TABLE, CycleRow, ServiceTable
-from tests.support.kubernetes.postgres import WHY_NOT, postgresql, programs
 
 
 def differences(store: Store) -> list[object]:
@@ -40,15 +38,6 @@ def a_cycle(number: int) -> CycleRow:
     )
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """The URL of a throwaway PostgreSQL, where the programs are installed."""
-    if programs() is None:
-        pytest.skip(WHY_NOT)
-    with postgresql() as url:
-        yield url
-
-
 def test_a_migrated_sqlite_store_has_exactly_the_tables_of_the_code(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/new/laxity.db")
     assert differences(store) == []
@@ -75,8 +64,8 @@ def test_a_second_service_cannot_write_a_cycle_that_the_first_has_decided(tmp_pa
 
 
 @pytest.mark.slow
-def test_postgresql_gets_the_same_tables_and_the_same_fence(postgres: str) -> None:
-    one, other = Store.open(postgres), Store.open(postgres)
+def test_postgresql_gets_the_same_tables_and_the_same_fence(postgres_url: str) -> None:
+    one, other = Store.open(postgres_url), Store.open(postgres_url)
     one.write_rows([a_cycle(1)])
     with pytest.raises(StaleServiceError):
         other.write_rows([a_cycle(1)])
@@ -87,8 +76,10 @@ def test_postgresql_gets_the_same_tables_and_the_same_fence(postgres: str) -> No
 
 
 @pytest.mark.slow
-def test_of_two_replicas_one_leads_and_the_other_takes_over_when_it_is_gone(postgres: str) -> None:
-    one, other = Store.open(postgres), Store.open(postgres)
+def test_of_two_replicas_one_leads_and_the_other_takes_over_when_it_is_gone(
+    postgres_url: str,
+) -> None:
+    one, other = Store.open(postgres_url), Store.open(postgres_url)
     before = (one.try_lead(), other.try_lead(), one.try_lead())
     one.close()
     after = other.try_lead()

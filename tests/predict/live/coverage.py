@@ -25,7 +25,8 @@ from sqlalchemy import text
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.model.calibration import Coverage, wilson_interval
-from tests.predict.live.world import HERE, World, until, world
+from tests.predict.live.world import HERE, World, world
+from tests.support.waiting import until
 
 EPOCHS = 10
 TAUGHT = 20

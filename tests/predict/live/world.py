@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,11 +135,3 @@ def best_effort(
         parameters={"entry": kind.file, "given": json.dumps({"batch_size": batch})},
         idempotency_key=name,
     )
-
-
-def until(done: Callable[[], bool], *, limit_s: float, what: str) -> None:
-    end = time.monotonic() + limit_s
-    while not done():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {limit_s:.0f} s for {what}")
-        time.sleep(0.1)  # between looks at the condition

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from examples.demo.servers import free_ports
 
 WHY_NOT: Final = "no PostgreSQL on this machine (Debian's package postgresql)"
@@ -45,3 +47,12 @@ def postgresql() -> Iterator[str]:
     finally:
         run("pg_ctl", "-D", str(data), "-w", "-m", "immediate", "stop")
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    """The URL of one that the tests of a module share; they are skipped where it is not installed."""
+    if programs() is None:
+        pytest.skip(WHY_NOT)
+    with postgresql() as url:
+        yield url

@@ -106,6 +106,7 @@ class LiveCluster:
             api, self._mirror, self._events, stop_lending=self._snapshot.inference.stop_lending
         )
         self.demand_history = self._snapshot.inference.history
+        self.inference_waits = self._snapshot.inference.waits
         self.sees_inference = not api.is_local  # on this machine it has no pods
         self.stale_reason = ""
 

@@ -9,6 +9,7 @@ from laxity.job.signal import Signal
 from laxity_profiler.history.report_fold import Report as Report  # noqa: PLC0414 - what a world asks for
 from laxity_scheduler.engine import World
 from laxity_scheduler.loans.demand_history import DemandHistory
+from laxity_scheduler.loans.inference_waits import InferenceWaits
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason
@@ -88,11 +89,13 @@ class LiveWorld(World, Protocol):
     nothing can be decided; "" if they are of one time. `demand_history` is what its inference fleet
     needed: each snapshot adds to it, and the service keeps it across restarts. `sees_inference`: whether
     its snapshots show that need; else nothing is lent until the fleet says how much.
+    `inference_waits` are those of its pods.
     """
 
     cycle: int
     stale_reason: str
     demand_history: DemandHistory
+    inference_waits: InferenceWaits
     sees_inference: bool
 
     @property

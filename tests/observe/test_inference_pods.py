@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from laxity.instants import instant_at
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.pool_label import POOL
 from laxity_scheduler.model.inference import InferenceDemand
@@ -130,3 +131,43 @@ def test_where_lending_was_stopped_what_is_lent_goes_back_and_no_more_is_lent() 
     seen.snapshot.inference.stop_lending(NOW - 1.0)
     later = seen.look().inference
     assert later == demand, "a shorter time ends no longer one"
+
+
+def waiting(name: str, on: str = "", *, bound: str = "") -> Json:
+    """A pod that only the fleet has room for, created at 10:00."""
+    made = serving(name, on, nodeSelector={POOL: "inference"})
+    made["metadata"] |= {"creationTimestamp": "2026-07-25T10:00:00Z", "uid": name, "name": name}
+    if bound:
+        condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound}
+        made["status"]["conditions"] = [condition]
+    return made
+
+
+def test_a_pod_of_the_fleet_counts_once_with_how_long_it_waited_for_its_node() -> None:
+    seen = Seen(node("own", **FLEET), waiting("pod"), serving("elsewhere", "a"))
+    waits = seen.snapshot.inference.waits
+    waits.began_at = 0.0
+    seen.look()
+    (so_far_s,) = waits.running_s(instant_at("2026-07-25T10:00:20Z") or 0.0)
+    assert (so_far_s, waits.take_ended()) == (20.0, [])
+    seen.put(waiting("pod", "own", bound="2026-07-25T10:00:42Z"))
+    for _ in range(2):
+        seen.look()
+    seen.put(node("lent", **LENT))
+    seen.look()
+    assert (waits.running_s(NOW), waits.take_ended(), waits.take_ended()) == ([], [42.0], [])
+
+
+def test_a_pod_that_had_its_node_before_the_service_began_is_not_counted_again() -> None:
+    seen = Seen(node("own", **FLEET), waiting("pod", "own", bound="2026-07-25T10:00:42Z"))
+    seen.look()
+    assert seen.snapshot.inference.waits.take_ended() == []
+
+
+def test_nobody_waits_for_a_fleet_that_is_none_any_more() -> None:
+    seen = Seen(node("own", **FLEET), waiting("pod"))
+    seen.look()
+    assert len(seen.snapshot.inference.waits.running_s(NOW)) == 1
+    seen.put(node("own"))
+    seen.look()
+    assert seen.snapshot.inference.waits.running_s(NOW) == []

@@ -6,6 +6,7 @@ import pytest
 
 from laxity.cli.render.top import cluster_line, forecast_line
 from laxity_scheduler.loans.demand_history import DemandHistory
+from laxity_scheduler.loans.inference_waits import InferencePod, InferenceWaits
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.decision import Preempt, Reclaim
 from laxity_scheduler.model.inference import InferenceDemand
@@ -82,3 +83,17 @@ def test_how_often_the_forecast_held_is_counted_all_along_and_shown() -> None:
     assert line.endswith("no more than its forecast in 67% of 3 slots of 10 minutes")
     (gauge,) = [row for row in exposition(metrics) if row.startswith("laxity_inference_forecast")]
     assert float(gauge.split()[1]) == pytest.approx(2 / 3)
+
+
+def test_waits_of_inference_pods_are_told_those_that_ended_once_and_by_the_leader() -> None:
+    metrics, waits = Metrics(), InferenceWaits()
+    waits.update_group("a", [InferencePod("x", 100.0, 107.0), InferencePod("y", 100.0, None)])
+    metrics.loans.record_waits(waits, 130.0, counted=True)
+    metrics.loans.record_waits(waits, 140.0, counted=True)
+    waits.update_group("b", [InferencePod("z", 100.0, 190.0)])
+    metrics.loans.record_waits(waits, 190.0, counted=False)
+    lines = exposition(metrics)
+    assert "laxity_inference_wait_seconds_count 1.0" in lines
+    assert "laxity_inference_wait_seconds_sum 7.0" in lines
+    assert "laxity_inference_pods_waiting 1.0" in lines
+    assert "laxity_inference_longest_wait_seconds 90.0" in lines

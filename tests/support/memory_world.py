@@ -15,6 +15,7 @@ from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import DuplicateJobError, Manifest, Preview, Released, UnknownJobError
 from laxity_scheduler.loans.demand_history import DemandHistory
+from laxity_scheduler.loans.inference_waits import InferenceWaits
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, reason
@@ -37,6 +38,7 @@ class MemoryWorld:
         self.cycle = 0
         self.stale_reason = ""
         self.demand_history = DemandHistory()
+        self.inference_waits = InferenceWaits()
         self.sees_inference = True
         self.carried_out: list[Plan] = []
         self.asked: list[int] = []

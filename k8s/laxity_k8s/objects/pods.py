@@ -39,6 +39,20 @@ def node_of(pod: Json) -> str:
     return str(json_tree.get_in(pod, "spec", "nodeName") or "")
 
 
+def bound_at(pod: Json) -> float | None:
+    """When it got its node; None if it has none. Its creation, if no condition says it."""
+    if not node_of(pod):
+        return None
+    for status in json_tree.list_at(pod, "status", "conditions"):
+        if status.get("type") == "PodScheduled" and status.get("status") == "True":
+            return instant_at(status.get("lastTransitionTime")) or _created_at(pod)
+    return _created_at(pod)
+
+
+def _created_at(pod: Json) -> float:
+    return instant_at(json_tree.get_in(pod, "metadata", "creationTimestamp")) or 0.0
+
+
 def target_node_of(pod: Json) -> str:
     """The node that it is bound to, or nominated for while others make way."""
     return node_of(pod) or str(json_tree.get_in(pod, "status", "nominatedNodeName") or "")

@@ -5,9 +5,11 @@ GPUs of all pods there that are not laxity's, and of those without a node that c
 Where no node has such a label there is no demand, and nothing is lent.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from laxity.instants import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
@@ -17,6 +19,7 @@ from laxity_k8s.objects.node_constraints import Asks, asks_of, is_suited
 from laxity_k8s.objects.pool_label import FLEET_POOLS, POOL
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_scheduler.loans.demand_history import DemandHistory
+from laxity_scheduler.loans.inference_waits import InferencePod, InferenceWaits
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER
@@ -30,6 +33,7 @@ class InferencePods:
     def __init__(self, mirror: Mirror, guard: Guard) -> None:
         self._mirror, self._guard = mirror, guard
         self.history = DemandHistory()
+        self.waits = InferenceWaits(time.time())
         self._fleet: dict[str, Json] = {}  # as they are labelled when nothing is lent
         self._gpus: dict[str, int] = {}  # by group
         self._largest: dict[str, int] = {}  # pod of each group
@@ -58,12 +62,15 @@ class InferencePods:
         if self._fleet:
             self.update_groups(tuple(self._mirror.pods_of))
         else:
+            self.waits.clear()
             self._wanted_since = self._short_since = None
 
     def update_groups(self, groups: Iterable[str]) -> None:
         """Count the pods of these groups anew."""
         for group in groups if self._fleet else ():
-            counts = self._guard(f"inference pods {group}", self._count_gpus, group) or ()
+            own = self._guard(f"inference pods {group}", self._find_pods, group) or []
+            counts = [pods.count_gpus(pod) for pod in own]
+            self.waits.update_group(group, map(_wait_of, own))
             for table, count in (
                 (self._gpus, sum(counts)),
                 (self._largest, max(counts, default=0)),
@@ -105,12 +112,12 @@ class InferencePods:
             self._short_since = now
         return self._short_since
 
-    def _count_gpus(self, group: str) -> list[int]:
-        """GPUs of each pod of a group that belongs to the fleet."""
+    def _find_pods(self, group: str) -> list[Json]:
+        """The pods of a group that belong to the fleet."""
         if is_managed(self._mirror.jobs.get(group, {})):
             return []
         own = self._mirror.pods_of.get(group, {}).values()
-        return [pods.count_gpus(pod) for pod in own if self._is_on_fleet(pod)]
+        return [pod for pod in own if self._is_on_fleet(pod)]
 
     def _is_on_fleet(self, pod: Json) -> bool:
         if pods.is_finished(pod) or not pods.count_gpus(pod):
@@ -130,6 +137,14 @@ class InferencePods:
             )
             self._bound_here[asks] = answer
         return answer
+
+
+def _wait_of(pod: Json) -> InferencePod:
+    return InferencePod(
+        str(json_tree.get_in(pod, "metadata", "uid")),
+        instant_at(json_tree.get_in(pod, "metadata", "creationTimestamp")) or 0.0,
+        pods.bound_at(pod),
+    )
 
 
 def _is_of_fleet(node: Json) -> bool:

@@ -1,10 +1,11 @@
-"""Loans as people see them: GPUs lent, wanted back and lacking, and how long a return takes."""
+"""Loans as people see them: GPUs lent, wanted back and lacking, how long returns and pods take."""
 
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from laxity_scheduler.loans.demand_history import DemandHistory
+from laxity_scheduler.loans.inference_waits import InferenceWaits
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Preempt, Reclaim
 from laxity_scheduler.plan import Plan
@@ -71,6 +72,22 @@ class LoanMetrics:
         self._stopped = Counter(
             "laxity_reclaim_preemptions", "Jobs stopped for nodes that go back", registry=registry
         )
+        self._waits = Histogram(
+            "laxity_inference_wait_seconds",
+            "From the creation of an inference pod that needs GPUs to its node",
+            buckets=WAITS,
+            registry=registry,
+        )
+        self._waiting = Gauge(
+            "laxity_inference_pods_waiting",
+            "Inference pods that need GPUs and have no node",
+            registry=registry,
+        )
+        self._longest_wait = Gauge(
+            "laxity_inference_longest_wait_seconds",
+            "How long the inference pod that waits longest has waited; 0 of none",
+            registry=registry,
+        )
         self._wanted_since: float | None = None
         self._leaving: set[str] = set()  # jobs that were counted since
 
@@ -94,3 +111,11 @@ class LoanMetrics:
             elif isinstance(decision, Preempt) and decision.reason.code == "leave_lent_node":
                 self._stopped.inc(decision.job not in self._leaving)
                 self._leaving.add(decision.job)
+
+    def record_waits(self, waits: InferenceWaits, now: float, *, counted: bool) -> None:
+        """How long pods of inference wait, and waited; a replica that does not lead counts none."""
+        ended_s, running_s = waits.take_ended(), waits.running_s(now)
+        for wait_s in ended_s if counted else ():
+            self._waits.observe(wait_s)
+        self._waiting.set(len(running_s))
+        self._longest_wait.set(max(running_s, default=0.0))

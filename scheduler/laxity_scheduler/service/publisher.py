@@ -128,8 +128,8 @@ class Publisher:
         with self._isolate_part("counting"):
             self._metrics.count_changes(changes if leading and not first else ())
             self._metrics.set_gauges(state, self._view_cache.views_in_any_order())
-            self._metrics.loans.record(state, plan, self._demand_keeper.history)
             self._metrics.set_patches(self._world.patch_outcomes)
+            self._count_loans(state, plan, leading=leading)
         with self._isolate_part("saving"):
             self._save_views()
         if leading:
@@ -138,6 +138,11 @@ class Publisher:
         if notifications is not None and leading:
             with self._isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)
+
+    def _count_loans(self, state: ClusterState, plan: Plan, *, leading: bool) -> None:
+        loans = self._metrics.loans
+        loans.record(state, plan, self._demand_keeper.history)
+        loans.record_waits(self._world.inference_waits, state.now, counted=leading)
 
     @contextmanager
     def _isolate_part(self, stage: str) -> Iterator[None]:

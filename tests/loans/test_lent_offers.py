@@ -59,7 +59,7 @@ def offer_to(state: ClusterState, policy: str = "qos") -> Offer | None:
 def test_a_refused_deadline_is_offered_the_fewest_lent_gpus_that_would_be_in_time(
     policy: str,
 ) -> None:
-    offer = offer_to(cluster(asking()), policy)
+    offer = offer_to(cluster(asking(), lent=4), policy)
     assert offer is not None
     assert offer.gpus_borrowed == 4
     assert offer.deadline_at == NOW + 1_200.0
@@ -87,6 +87,7 @@ def test_one_that_is_in_time_on_its_least_width_needs_no_more() -> None:
             cluster(asking(), horizon_at=NOW + 600.0), id="the forecast ends before it does"
         ),
         pytest.param(cluster(asking(), needed_gpus=12.0, reclaim_by=NOW + 60.0), id="wanted back"),
+        pytest.param(cluster(asking(), job("other", workers=(6,))), id="another starts on them"),
         pytest.param(cluster(asking(preemptible=False)), id="it must not be stopped"),
         pytest.param(cluster(asking(model="new")), id="nobody knows how long it takes"),
     ],

@@ -98,7 +98,7 @@ def test_a_node_of_the_fleet_is_named_before_it_is_lent_and_only_for_while_it_is
     assert asks_of(template) == asks_of(job()["spec"]["template"]), "the user has not asked for it"
 
 
-def test_a_job_may_grow_onto_lent_nodes_first_and_others_of_the_fleet() -> None:
+def test_a_job_may_grow_onto_all_nodes_of_the_fleet_whichever_are_lent_then() -> None:
     nodes = {
         "t0": Node("t0", 2, 0), "t1": Node("t1", 8, 8), "t2": Node("t2", 8, 8),
         **{name: Node(name, 2, 2, pool="inference") for name in ("i0", "i1", "i2", "i3")},
@@ -106,6 +106,19 @@ def test_a_job_may_grow_onto_lent_nodes_first_and_others_of_the_fleet() -> None:
     }  # fmt: skip
     admit = Admit("default/job", 2, ("t0", "t0"), reason("start_on_lent"))
     row = Job("default/job", workload(), 0.0, widths=(2, 4, 6))
-    assert find_roomy(nodes, nodes.values(), row, [admit]) == ["t1", "l0", "i0", "i1", "i2"]
+    assert find_roomy(nodes, nodes.values(), row, [admit]) == [
+        *("t1", "l0", "i0", "i1", "i2", "i3")
+    ]
     rigid = Job("default/job", workload(), 0.0, widths=(2,))
     assert find_roomy(nodes, nodes.values(), rigid, [admit]) == []
+
+
+def test_of_a_large_fleet_some_are_named_lent_ones_first() -> None:
+    fleet = [Node(f"i{number:03}", 1, 1, pool="inference") for number in range(300)]
+    nodes = {node.id: node for node in [Node("t0", 1, 0), *fleet, Node("l0", 1, 1, pool="loaned")]}
+    admit = Admit("default/job", 1, ("t0",), reason("start_on_lent"))
+    few = Job("default/job", workload(), 0.0, widths=(1, 2))
+    assert find_roomy(nodes, nodes.values(), few, [admit]) == ["l0", *(list(nodes)[1:100])]
+    wide = Job("default/job", workload(), 0.0, widths=(1, 101))
+    names = find_roomy(nodes, nodes.values(), wide, [admit])
+    assert len(names) == 200, "twice the workers that it may get"

@@ -27,9 +27,8 @@ NAME = "metadata.name"
 OURS: Final = ("matchExpressions", "matchFields")  # of a term, where we add
 HEAVIEST = 100  # weight of a preference, by the API
 WHILE_LENT: Final[Json] = {"key": POOL, "operator": "NotIn", "values": ["inference"]}
-FLEET_SHARE: Final = (
-    2  # so many times the workers it may get: which nodes are lent then is not known
-)
+MOST_FLEET: Final = 100  # nodes of the fleet that are all named: about 20 kB of a Job
+FLEET_SHARE: Final = 2  # in a larger one as many as hold so many times the workers that it may get
 
 
 class Reach(NamedTuple):
@@ -69,8 +68,9 @@ def find_roomy(
 ) -> list[str]:
     """Nodes that an elastic job may grow onto later: as few as hold its greatest width.
 
-    `freest` are those that its pods may use, those with most free GPUs first. Of the inference
-    fleet it names some as well, lent ones first.
+    `freest` are those that its pods may use, those with most free GPUs first. Which nodes of the
+    inference fleet will be lent is not known at its start, and a template that runs cannot be
+    changed: so all of them are named, of a fleet that is too large for that some, lent ones first.
     """
     admit = next((decision for decision in decisions if isinstance(decision, Admit)), None)
     if admit is None or max(row.widths) <= admit.workers:
@@ -83,7 +83,9 @@ def find_roomy(
     fleet = [node for node in others if node.pool in FLEET_POOLS]
     fleet.sort(key=lambda node: (node.pool != "loaned", node.id))
     flexible = FLEET_SHARE * (max(row.widths) - min(row.widths))
-    return [*_first_that_hold(own, missing, size), *_first_that_hold(fleet, flexible, size)]
+    enough = max(MOST_FLEET, len(_first_that_hold(fleet, flexible, size)))
+    lendable = [node.id for node in fleet[:enough]]
+    return [*_first_that_hold(own, missing, size), *lendable]
 
 
 def _first_that_hold(nodes: Iterable[Node], workers: int, gpus_per_worker: int) -> list[str]:

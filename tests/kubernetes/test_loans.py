@@ -110,6 +110,14 @@ def nodes_of(there: Ground, name: str) -> list[str]:
     return sorted(node for pod in pods if (node := pod["spec"].get("nodeName")))
 
 
+def metric(there: Ground, name: str) -> float:
+    """A series of the service that has no labels."""
+    asked = urllib.request.Request(f"{there.replicas[0].url}/metrics", headers=bearer())  # noqa: S310 - http on loopback
+    with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
+        lines = reply.read().decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
+
+
 def test_idle_nodes_are_lent_to_trainings_that_tolerate_the_fleet_and_given_back_when_it_grows(
     there: Ground, cluster: Cluster, fleet: dict[str, Any]
 ) -> None:
@@ -123,6 +131,13 @@ def test_idle_nodes_are_lent_to_trainings_that_tolerate_the_fleet_and_given_back
     serving.scale(8)
     there.until(serving.serves, "all inference pods to have a node")
     assert max(serving.waited_s.values(), default=0.0) < 45.0
+    there.until(
+        lambda: metric(there, "laxity_inference_wait_seconds_count") == 8.0,
+        "each pod's wait to be counted once",
+    )
+    waited_s = metric(there, "laxity_inference_wait_seconds_sum")
+    assert waited_s == pytest.approx(sum(serving.waited_s.values()), abs=8 * 2.0)
+    assert metric(there, "laxity_inference_pods_waiting") == 0.0
     there.until(lambda: set(pools(cluster).values()) == {"inference"}, "nodes to be given back")
     there.until(
         lambda: (

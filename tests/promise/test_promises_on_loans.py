@@ -174,6 +174,11 @@ def run_day(seed: int, name: str, *, lends: bool) -> Run:
 
 
 def check_days(seeds: range, name: str) -> None:
+    """Exact for `qos`; others lose and win single deadlines as where jobs run changes who meets whom.
+
+    On seeds 0 to 7 `laxity` met 151 of 160 with loans and 153 without, and broke 3 and 2 promises.
+    """
+    chance = 0.0 if name == "qos" else SHARE_BY_CHANCE
     met = {True: 0, False: 0}
     promises, broken = 0, {True: 0, False: 0}
     for seed in seeds:
@@ -182,8 +187,8 @@ def check_days(seeds: range, name: str) -> None:
         for lends, some in figures.items():
             met[lends] += int(str(some["deadlines_met"]))
             broken[lends] += int(str(some["promises_broken"]))
-    assert broken[True] <= broken[False] + SHARE_BY_CHANCE * promises
-    assert met[True] >= (1.0 - SHARE_BY_CHANCE) * met[False] > 0
+    assert broken[True] <= broken[False] + chance * promises
+    assert met[True] >= (1.0 - chance) * met[False] > 0
 
 
 @pytest.mark.slow

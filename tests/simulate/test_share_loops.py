@@ -121,8 +121,8 @@ def test_only_loops_that_make_and_answer_no_array_leave_references_uncounted() -
     }
     assert {"place_all", "take_offers", "site_on", "end_s", "find_steps"} <= borrowing
     makes, answers = (
-        {"grow", "times_s", "keep_width", "count_before"},
-        {"claimant", "nothing_known"},
+        {"grow", "times_s", "keep_width", "find_room"},
+        {"hold_nothing", "nothing_known"},
     )
     assert borrowing.isdisjoint(makes | answers)
 

@@ -83,6 +83,7 @@ def _is_plain(named: Any) -> bool:
         _are_numbers(named)
         or _are_numbers(type(named))
         or getattr(named, "__module__", "") in {"builtins", "math"}
+        or (isinstance(named, type) and issubclass(named, tuple))
         or _answers_numbers(getattr(named, "py_func", named))
     )
 

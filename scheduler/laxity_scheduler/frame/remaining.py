@@ -16,7 +16,7 @@ from laxity_scheduler.frame.curve import Curve, CurveMemory, Quantile, work_of
 from laxity_scheduler.frame.frame import Frame, Rows
 from laxity_scheduler.frame.kernels import Work
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import FOREVER, Job
 
 
 class Memory:
@@ -75,13 +75,25 @@ class Forecasts:
         before = self.curve(job)
         alike = self._alike.get((id(before), widths))
         if alike is None:
-            curve = self._memory.curves.ask_curve(replace_fields(job, widths=widths))
+            curve = before
+            if not self._adds_nothing(job, before, widths):
+                curve = self._memory.curves.ask_curve(replace_fields(job, widths=widths))
             alike = self._alike[id(before), widths] = before, curve
         if widths[-1] not in alike[1].widths:
             return None
         row = replace_fields(job, widths=widths)
         self._variants[id(row)] = (row, alike[1])
         return row
+
+    def _adds_nothing(self, job: Job, before: Curve, widths: tuple[int, ...]) -> bool:
+        """Whether the last of these, which it has not, is no faster than those that it has.
+
+        That is one question, where a curve is one for each width and two for what each costs.
+        """
+        if widths[:-1] != job.widths or job.wall_limit_s < FOREVER:
+            return False
+        mean_s = self.predictor.remaining(job.workload, job.progress, widths[-1]).mean_s
+        return mean_s >= before.total_s(before.widths[-1], "mean")
 
     @cached_property
     def frame(self) -> Frame:

@@ -95,19 +95,33 @@ class ClaimRows:
         By EDF a running job may have to make way, but nobody comes before an awaited job. In how many
         seconds GPUs are free for these is said in `awaited`.
         """
-        rows, of = self._claim_row_numbers(claims), self._frame.column
+        names = [claim.job.id for claim in claims]
+        rows, due_s = self._claim_row_numbers(claims), _due_s(claims)
+        keys = order.keys(self._frame, rows, due_s)
+        places = self.order_places(rows, names, keys, awaited, makes_way=order.makes_way)
+        return [claims[place] for place in places.tolist()]
+
+    def order_places(
+        self,
+        rows: Ints,
+        names: Sequence[str],
+        keys: Sequence[Floats],
+        awaited: Mapping[str, float],
+        *,
+        makes_way: bool,
+    ) -> Ints:
+        """The places of claims in the order of `sort_claims`, from their rows, names and keys."""
+        of = self._frame.column
         goes_on = self.runs[rows] & (of(fields.STOPPING)[rows] == 0.0)
         stays = of(fields.STAYS)[rows] > 0.0
-        moves = 2.0 if order.makes_way else 1.0
+        moves = 2.0 if makes_way else 1.0
         first = np.where(goes_on, np.where(stays, 0.0, moves), 2.0)
         ready_s = np.zeros(len(rows))
         if awaited:
-            for place, claim in enumerate(claims):
-                if claim.job.id in awaited and not goes_on[place]:
-                    first[place], ready_s[place] = 1.0, awaited[claim.job.id]
-        keys = order.keys(self._frame, rows, _due_s(claims))
-        places = np.lexsort((self._frame.ranks[rows], *reversed(keys), ready_s, first))
-        return [claims[place] for place in places.tolist()]
+            for place, name in enumerate(names):
+                if name in awaited and not goes_on[place]:
+                    first[place], ready_s[place] = 1.0, awaited[name]
+        return np.lexsort((self._frame.ranks[rows], *reversed(keys), ready_s, first))
 
 
 def _due_s(claims: Sequence[Claim]) -> Floats:

@@ -16,27 +16,28 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising import planning
 from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
-from laxity_scheduler.promising.planning import IN_TIME, NONE, Claimant, Claimants, Held, How
+from laxity_scheduler.promising.planning import IN_TIME, NONE, Claimant, Claimants, Full, Held, How
 from laxity_scheduler.promising.regions import Region, weigh
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
 
-PlanOne = Callable[[Claimant, float, How, Profile, Floats, Ints], tuple[int, float]]
+PlanOne = Callable[[Claimant, float, How, Profile, Full, Floats, Ints], tuple[int, float]]
 Kind = tuple[int, int, str, str]  # a curve, by identity; GPUs per worker, nodes, quota
 
 
 class Plans:
     """Shares of these jobs, which are rows of the snapshot; the first so many are made."""
 
-    def __init__(self, planner: "Planner", jobs: Sequence[Job]) -> None:
+    def __init__(self, planner: "Planner", jobs: Sequence[Job], rows: Ints | None = None) -> None:
         frame = planner.forecasts.frame
         self._levels = frame.levels("p90")
-        self.rows, self.made = frame.row_numbers(jobs), 0
+        self.rows, self.made = frame.row_numbers(jobs) if rows is None else rows, 0
         needs, bounded = weigh(
             planner.regions, jobs, self._levels[self.rows, WIDTH], frame.column(SIZE)[self.rows]
         )
         rows, levels = frame.tables_of(self.rows, "p90")
         self.claimants = Claimants(rows, levels, needs, bounded)
         self.shares = planning.room_for(len(self.rows), self._levels.shape[2])
+        self.full = planning.nothing_known(self._levels.shape[2])
         self._outline: tuple[int, Outline, Ints] | None = None
 
     def _outline_so_far(self) -> tuple[Outline, Ints]:
@@ -94,10 +95,7 @@ class Planner:
         `stay`: a running job keeps its width if it is in time with it.
         """
         plans, due_s = Plans(self, [claim.job for claim in claims]), _due_s(claims)
-        places = np.arange(len(claims))
-        how = self._how(stay=stay)
-        plan = self._run(planning.plan_claims)
-        plan(plans.claimants, places, due_s, held, how, profile, plans.shares)
+        self.plan_in_order(plans, np.arange(len(claims)), due_s, held, profile, stay=stay)
         plans.made = len(claims)
         names, found = [claim.job.id for claim in claims], plans.shares.found
         shares = LazyShares()
@@ -107,12 +105,19 @@ class Planner:
         late = frozenset([names[place] for place in np.flatnonzero(found != IN_TIME).tolist()])
         return shares, late
 
+    def plan_in_order(
+        self, plans: Plans, places: Ints, due_s: Floats, held: Held, profile: Profile, *, stay: bool
+    ) -> None:
+        """Plan the claims of these places, for which so much is held until then, on this profile."""
+        plan, how = self._run(planning.plan_claims), self._how(stay=stay)
+        plan(plans.claimants, places, due_s, held, how, profile, plans.full, plans.shares)
+
     def plan_newcomers(self, plans: Plans, places: slice, due_s: Floats, profile: Profile) -> int:
         """Plan these, which wait, one after the other to the first that is late; how many."""
         among = np.arange(places.start, places.stop)
         how, shares = self._how(stay=False), plans.shares.of(places)
         plan = self._run(planning.plan_newcomers)
-        made = plan(plans.claimants, among, due_s, how, profile, shares)
+        made = plan(plans.claimants, among, due_s, how, profile, plans.full, shares)
         plans.made = places.start + made
         return made
 
@@ -141,7 +146,8 @@ class Planner:
         one, how = self.claimant(job), self._how(stay=False)
         depth = one.needs.shape[1]
         from_s, level = np.zeros(depth), np.zeros(depth, dtype=np.int64)
-        many, finish_s = self._run(plan)(one, due_s, how, profile, from_s, level)
+        full = planning.nothing_known(depth)
+        many, finish_s = self._run(plan)(one, due_s, how, profile, full, from_s, level)
         widths = [0 if at == NOBODY else int(one.levels[WIDTH][at]) for at in level[:many].tolist()]
         steps = tuple(zip(from_s[:many].tolist(), widths, strict=True))
         return Share(steps, float(finish_s)) if many else None

@@ -88,34 +88,43 @@ class Held(NamedTuple):
 
 
 class Full(NamedTuple):
-    """Slots that are too full for a level of one job, as far as they are known."""
+    """From which slot on there is room for a level up to slot `known`, as far as somebody looked."""
 
-    slots: Ints  # (K, SLOTS + 1), the first so many of them
-    many: Ints  # (K,): -1 where nobody has looked
-
-
-def claimant(jobs: Claimants, at: int) -> Claimant:
-    work = work_of(jobs.rows[at], jobs.levels[at])
-    return Claimant(jobs.rows[at], jobs.levels[at], work, jobs.needs[at], jobs.bounded[at])
+    known: Ints  # (K,): 0 where nobody did
+    begins: Ints  # (K,)
 
 
-def nothing_known(job: Claimant, profile: Profile) -> Full:
-    levels = job.needs.shape[1]
-    slots = np.empty((levels, profile.parts.shape[1]), dtype=np.int64)
-    return Full(slots, np.full(levels, -1, dtype=np.int64))
+def nothing_known(levels: int) -> Full:
+    return Full(np.zeros(levels, dtype=np.int64), np.zeros(levels, dtype=np.int64))
 
 
-def count_before(job: Claimant, at: int, profile: Profile, full: Full, end: int) -> int:
-    """How many slots before `end` are too full for a level."""
-    if full.many[at] < 0:
-        too_full = profile.parts[0] + 1e-9 < job.needs[0, at]
-        for part in range(1, len(profile.parts)):
-            if job.bounded[part] and job.needs[part, at] > 0.0:
-                too_full |= profile.parts[part] + 1e-9 < job.needs[part, at]
-        slots = np.flatnonzero(too_full)
-        full.many[at] = len(slots)
-        full.slots[at, : len(slots)] = slots
-    return int(np.searchsorted(full.slots[at, : full.many[at]], end))
+def forget(full: Full) -> None:
+    for at in range(len(full.known)):
+        full.known[at] = full.begins[at] = 0
+
+
+def find_begin(job: Claimant, at: int, profile: Profile, full: Full, end: int) -> int:
+    """The first slot from which on, up to `end`, there is room for a level."""
+    known, begins = full.known[at], full.begins[at]
+    if end < known:
+        if begins <= end:
+            return int(begins)
+        known = begins = 0
+    for part in range(len(profile.parts)):
+        gpus = job.needs[part, at]
+        if part == 0 or (job.bounded[part] and gpus > 0.0):
+            begins = max(begins, find_room(profile.parts[part], known, end, gpus))
+    full.known[at], full.begins[at] = end, begins
+    return int(begins)
+
+
+def find_room(free: Floats, first: int, end: int, gpus: float) -> int:
+    """One past the last of these slots that is too full for so many GPUs; 0 if none is."""
+    if end <= first:
+        return 0
+    too_full = free[first:end][::-1] + 1e-9 < gpus
+    back = int(too_full.argmax())
+    return end - back if too_full[back] else 0
 
 
 def find_steps(
@@ -132,8 +141,7 @@ def find_steps(
     many = 1
     from_s[0], level[0] = profile.edges[0], NOBODY
     for at in range(0 if grows else most, most + 1):
-        before = count_before(job, at, profile, full, end)
-        begins = full.slots[at, before - 1] + 1 if before else 0
+        begins = find_begin(job, at, profile, full, end)
         if begins >= end:
             break
         if from_s[many - 1] == profile.edges[begins]:
@@ -175,10 +183,10 @@ def plan_at_most(
 
 
 def plan_least(
-    job: Claimant, due_s: float, how: How, profile: Profile, from_s: Floats, level: Ints
+    job: Claimant, due_s: float, how: How, profile: Profile, full: Full, from_s: Floats, level: Ints
 ) -> tuple[int, float]:
     """The share of the smallest width in time: how many steps, 0 if there is none; its finish."""
-    full = nothing_known(job, profile)
+    forget(full)
     for most in range(int(job.row[LEVELS])):
         many, finish_s = plan_at_most(job, most, due_s, how, profile, full, from_s, level)
         if many:
@@ -187,11 +195,11 @@ def plan_least(
 
 
 def plan_earliest(
-    job: Claimant, due_s: float, how: How, profile: Profile, from_s: Floats, level: Ints
+    job: Claimant, due_s: float, how: How, profile: Profile, full: Full, from_s: Floats, level: Ints
 ) -> tuple[int, float]:
     """The share in time that ends soonest, of equals the narrowest: how many steps, and its finish."""
     best, best_s = 0, NEVER
-    full = nothing_known(job, profile)
+    forget(full)
     more_s, more = np.empty_like(from_s), np.empty_like(level)
     for most in range(int(job.row[LEVELS])):
         many, finish_s = plan_at_most(job, most, due_s, how, profile, full, more_s, more)
@@ -208,17 +216,15 @@ def reserve_steps(
     for step in range(many):
         until_s = from_s[step + 1] if step + 1 < many else finish_s
         if level[step] != NOBODY and until_s > from_s[step]:
-            take_gpus(profile, from_s[step], until_s, job.needs[:, level[step]])
+            take_gpus(profile, from_s[step], until_s, job.needs, level[step])
 
 
 def keep_width(job: Claimant, due_s: float, how: How, profile: Profile) -> float:
-    """When it ends on the width that it has; -1 unless it is to stay so, in time and harming nobody.
+    """When a running job ends on the width that it has; -1 unless it is to stay so, harming nobody.
 
     It is to stay so if plans are to leave running jobs alone, if it cannot be stopped, and if its
     width has changed lately (algorithms.md 3.5, 3.7): else donors widen one another in turn.
     """
-    if not job.row[WORKERS] or job.row[STOPPING]:
-        return -1.0
     if not (how.stay or job.row[STAYS] or is_just_resized(job.row, how)):
         return -1.0
     finish_s = end_s(job.work, job.levels, how.now, np.zeros(1), np.full(1, OWN), 1)
@@ -244,34 +250,44 @@ def is_just_resized(row: Any, how: How) -> bool:
 
 
 def plan_claim(
-    job: Claimant, due_s: float, how: How, profile: Profile, from_s: Floats, level: Ints
+    job: Claimant, due_s: float, how: How, profile: Profile, full: Full, from_s: Floats, level: Ints
 ) -> tuple[int, float, int]:
     """Plan a claim and take its share out: its steps, its finish, and whether it is in time.
 
     What a running one holds until its epoch's end is its own.
     """
     holds = job.row[WORKERS] > 0.0 and not job.row[STOPPING]
-    own = job.needs[:, OWN] if holds else np.zeros(len(job.needs))
-    free_s = time_to_free_s(job.work, how.now) if holds else 0.0
+    many, finish_s, found = 1, -1.0, IN_TIME
     if holds:
-        add_gpus(profile, 0.0, free_s, own)
-    many, finish_s, found = 1, keep_width(job, due_s, how, profile), IN_TIME
+        give_own(job, how, profile)
+        finish_s = keep_width(job, due_s, how, profile)
     if finish_s >= 0.0:
         from_s[0], level[0] = 0.0, OWN
     else:
-        many, finish_s = plan_least(job, due_s, how, profile, from_s, level)
+        many, finish_s = plan_least(job, due_s, how, profile, full, from_s, level)
     if not many:
         found = LATE
-        many, finish_s = plan_earliest(job, NEVER, how, profile, from_s, level)
+        many, finish_s = plan_earliest(job, NEVER, how, profile, full, from_s, level)
     if many:
         reserve_steps(job, profile, from_s, level, many, finish_s)
     else:
         found = NONE
     if holds:
-        kept = job.needs[:, level[0]] if many and level[0] != NOBODY else np.zeros(len(own))
-        if own[0] > kept[0]:
-            add_gpus(profile, 0.0, free_s, kept - own)
+        take_own(job, level[0] if many else NOBODY, how, profile)
     return many, finish_s, found
+
+
+def give_own(job: Claimant, how: How, profile: Profile) -> None:
+    """What a running job holds until its epoch's end is free for it."""
+    add_gpus(profile, 0.0, time_to_free_s(job.work, how.now), job.needs[:, OWN])
+
+
+def take_own(job: Claimant, at_first: int, how: How, profile: Profile) -> None:
+    """What it holds beyond the level that it has first is no longer free."""
+    own = job.needs[:, OWN]
+    kept = np.zeros(len(own)) if at_first == NOBODY else job.needs[:, at_first]
+    if own[0] > kept[0]:
+        add_gpus(profile, 0.0, time_to_free_s(job.work, how.now), kept - own)
 
 
 def plan_claims(
@@ -281,6 +297,7 @@ def plan_claims(
     held: Held,
     how: How,
     profile: Profile,
+    full: Full,
     shares: Shares,
 ) -> None:
     """Plan claims one after the other: `places` (m,) says of which jobs, `due_s` (m,) until when.
@@ -288,14 +305,19 @@ def plan_claims(
     GPUs that are held for a job are nobody else's until it is planned to start.
     """
     for place in range(len(places)):
-        job = claimant(jobs, places[place])
-        many, finish_s, found = plan_claim(
-            job, due_s[place], how, profile, shares.from_s[place], shares.level[place]
-        )
+        at, from_s, level = places[place], shares.from_s[place], shares.level[place]
+        work = work_of(jobs.rows[at], jobs.levels[at])
+        job = Claimant(jobs.rows[at], jobs.levels[at], work, jobs.needs[at], jobs.bounded[at])
+        many, finish_s, found = plan_claim(job, due_s[place], how, profile, full, from_s, level)
         shares.many[place], shares.finish_s[place], shares.found[place] = many, finish_s, found
         if held.until_s[place] > 0.0:
-            starts_s = find_start(shares.from_s[place], shares.level[place], many)
-            take_gpus(profile, 0.0, min(held.until_s[place], starts_s), held.gpus[place])
+            starts_s = find_start(from_s, level, many)
+            take_held(profile, min(held.until_s[place], starts_s), held.gpus[place])
+
+
+def take_held(profile: Profile, until_s: float, gpus: Floats) -> None:
+    """Less is free of each part, (P,), until then."""
+    take_gpus(profile, 0.0, until_s, gpus.reshape(-1, 1), 0)
 
 
 def find_start(from_s: Floats, level: Ints, many: int) -> float:
@@ -307,19 +329,23 @@ def find_start(from_s: Floats, level: Ints, many: int) -> float:
 
 
 def plan_newcomers(
-    jobs: Claimants, places: Ints, due_s: Floats, how: How, profile: Profile, shares: Shares
+    jobs: Claimants,
+    places: Ints,
+    due_s: Floats,
+    how: How,
+    profile: Profile,
+    full: Full,
+    shares: Shares,
 ) -> int:
     """Take the shares of newcomers that wait out, one after the other, to the first that is late.
 
     How many are in time.
     """
     for place in range(len(places)):
-        job, from_s, level = (
-            claimant(jobs, places[place]),
-            shares.from_s[place],
-            shares.level[place],
-        )
-        many, finish_s = plan_least(job, due_s[place], how, profile, from_s, level)
+        at, from_s, level = places[place], shares.from_s[place], shares.level[place]
+        work = work_of(jobs.rows[at], jobs.levels[at])
+        job = Claimant(jobs.rows[at], jobs.levels[at], work, jobs.needs[at], jobs.bounded[at])
+        many, finish_s = plan_least(job, due_s[place], how, profile, full, from_s, level)
         if not many:
             return place
         reserve_steps(job, profile, from_s, level, many, finish_s)

@@ -16,11 +16,11 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import (
     AS_PLANNED,
     ORDERS,
-    ClaimOrder,
     Terms,
     find_aged_jobs,
 )
 from laxity_scheduler.promising.concurrent_fit import ConcurrentFit
+from laxity_scheduler.promising.kept_claims import KeptClaims
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.regions import Region
@@ -66,6 +66,7 @@ class Reservations:
         self.late: frozenset[str] = frozenset()
         self._together: ConcurrentFit | None = None
         self._profile: Profile | None = None
+        self._kept: KeptClaims | None = None  # of these claims and shares
         self._known_horizon_s: float | None = None
         self._first = tuple(self.claims)
         self._keep_all()
@@ -107,17 +108,16 @@ class Reservations:
             share = self._together.add(claim, keep=False)
             if share is not None:
                 return share
-        profile = self.profile(claim.deadline_s).copy()
+        profile = self._without_own(claim.job, self.profile(claim.deadline_s))
         if borrowed:
+            profile = profile.copy()
             profile.parts[0] += borrowed
-        self._own(claim.job, profile)
         return self.room.planner.least(claim, profile)
 
     def earliest(self, job: Job) -> Share | None:
         """The share that ends soonest behind all claims."""
-        profile = self.profile(2.0 * self.forecasts.trajectory_s(job)).copy()
-        self._own(job, profile)
-        return self.room.planner.earliest(job, profile)
+        profile = self.profile(2.0 * self.forecasts.trajectory_s(job))
+        return self.room.planner.earliest(job, self._without_own(job, profile))
 
     def admit(self, claim: Claim) -> Share | None:
         """Count a newcomer among the claims if all of them can still be kept, perhaps replanned."""
@@ -173,7 +173,9 @@ class Reservations:
             far_s = max(self._horizon_s, horizon_s if horizon_s < FOREVER else 0.0)
             self._known_horizon_s = far_s
             profile = self._profile = self.room.empty_profile(far_s)
-            self.room.in_order(self._as_kept(), profile)
+            if self._kept is None:
+                self._kept = KeptClaims(self.room, self.claims, self.shares)
+            self._kept.take_out(profile)
         return profile
 
     def _keep_all(self) -> None:
@@ -186,7 +188,7 @@ class Reservations:
 
     def _take(self, kept: Kept) -> None:
         self.shares, self.late, self._profile = kept.shares, kept.late, kept.profile
-        self._together = None
+        self._together = self._kept = None
 
     def _replan_orders(self, claim: Claim) -> Share | None:
         """Other orders of all claims, in which nobody is late who is in time now."""
@@ -214,13 +216,9 @@ class Reservations:
             if late in kept.shares and late in self.shares
         )
 
-    def _own(self, job: Job, profile: Profile) -> None:
+    def _without_own(self, job: Job, profile: Profile) -> Profile:
         """A running newcomer's own GPUs are not in its way."""
         if job.workers and not stopping(job):
+            profile = profile.copy()
             self.room.planner.release(job, self.forecasts.time_to_free_s(job), profile)
-
-    def _as_kept(self) -> list[Claim]:
-        """All claims, in the order in which they are planned to start now."""
-        starts_s = self.shares.outline([claim.job.id for claim in self.claims]).starts_s
-        order = ClaimOrder(lambda _, __, due_s: (starts_s, due_s))
-        return self.room.sort_claims(self.claims, order)
+        return profile

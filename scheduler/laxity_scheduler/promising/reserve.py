@@ -145,7 +145,7 @@ class Profile(NamedTuple):
         ends = [at_s for at_s, _ in share.steps[1:]] + [share.finish_s]
         for (from_s, workers), until_s in zip(share.steps, ends, strict=True):
             if workers and until_s > from_s:
-                take_gpus(self, from_s, until_s, needed_gpus(workers))
+                take_gpus(self, from_s, until_s, needed_gpus(workers)[:, None], 0)
 
 
 def find_slot(profile: Profile, at_s: float) -> int:
@@ -172,9 +172,9 @@ def add_gpus(profile: Profile, from_s: float, until_s: float, gpus: Floats) -> N
         profile.parts[part, first:last] += gpus[part]
 
 
-def take_gpus(profile: Profile, from_s: float, until_s: float, gpus: Floats) -> None:
-    """Less is free of each part, (R,); what lies behind the last slot stays as it is."""
+def take_gpus(profile: Profile, from_s: float, until_s: float, needs: Floats, level: int) -> None:
+    """Less is free: what a level needs of each part, (R, K); behind the last slot all stays as it is."""
     first, last = find_slot(profile, from_s), find_end(profile, until_s)
     last = min(last, len(profile.edges) - 2)
-    for part in range(len(gpus)):
-        profile.parts[part, first:last] -= gpus[part]
+    for part in range(len(needs)):
+        profile.parts[part, first:last] -= needs[part, level]

@@ -220,10 +220,10 @@ class Room:
 
     def in_order(self, claims: Sequence[Claim], profile: Profile, *, stay: bool = False) -> Kept:
         """All claims planned one after the other on this profile, and taken out of it."""
-        shares, late = self.planner.plan_all(claims, self._find_held(claims), profile, stay=stay)
+        shares, late = self.planner.plan_all(claims, self.find_held(claims), profile, stay=stay)
         return Kept(shares, late, profile)
 
-    def _find_held(self, claims: Sequence[Claim]) -> Held:
+    def find_held(self, claims: Sequence[Claim]) -> Held:
         """GPUs that are held for jobs that wait."""
         held = hold_nothing(len(claims), 1 + len(self.regions))
         place_of = {claim.job.id: place for place, claim in enumerate(claims) if self._holds}

@@ -3,6 +3,7 @@
 Nodes are simulated: the test itself says how a link's pod ends, as a kubelet would.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,66 @@ def test_a_refused_creation_is_said_in_the_api_servers_words(chain: JobChain) ->
     chain.end_pod("1", 7)
     chain.end_pod("2", 0)
     assert process.wait(timeout=60) == 0
+
+
+RIGHTS = [  # all that `laxity chain` needs
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "create", "delete"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+]
+
+
+def bind_user(cluster: Cluster, namespace: str, place: Path) -> Path:
+    """The kubeconfig of somebody with a Role in this namespace, and nothing else."""
+    rbac = "rbac.authorization.k8s.io"
+    where = f"/apis/{rbac}/v1/namespaces/{namespace}"
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    named = {"metadata": {"name": "user"}}
+    account = {"kind": "ServiceAccount", "name": "user", "namespace": namespace}
+    bound = {"apiGroup": rbac, "kind": "Role", "name": "user"}
+    assert cluster.ask("POST", accounts, named)
+    assert cluster.ask("POST", f"{where}/roles", {**named, "rules": RIGHTS})
+    binding = {**named, "subjects": [account], "roleRef": bound}
+    assert cluster.ask("POST", f"{where}/rolebindings", binding)
+    kubeconfig = json.loads(cluster.kubeconfig.read_text())
+    token = cluster.ask("POST", f"{accounts}/user/token", {"spec": {"expirationSeconds": 3600}})
+    kubeconfig["users"][0]["user"]["token"] = token["status"]["token"]
+    path = place / "kubeconfig"
+    path.write_text(json.dumps(kubeconfig))
+    return path
+
+
+def test_with_a_role_in_its_own_namespace_a_chain_runs_and_sees_no_other_namespace(
+    chain: JobChain, tmp_path: Path
+) -> None:
+    elsewhere = manifest("default")
+    elsewhere["spec"]["suspend"] = True
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    assert chain.cluster.ask("POST", jobs, elsewhere)
+    chain.kubeconfig = bind_user(chain.cluster, chain.namespace, tmp_path)
+
+    process = chain.start("--links", "2")
+    chain.until(lambda: "2" in chain.jobs(), "the successor, ahead")
+    chain.end_pod("1", 7)
+    chain.end_pod("2", 0)
+
+    assert process.wait(timeout=60) == 0, chain.words
+    lines = (chain.folder / "queue.jsonl").read_text().splitlines()[1:]
+    decisions = [json.loads(line) for line in lines]
+    assert {(row["waiting"], row["running"]) for row in decisions} == {(0, 1)}
+    chain.cluster.ask("DELETE", f"{jobs}/train", {"propagationPolicy": "Background"})
+
+
+def test_why_no_pod_of_a_link_can_be_created_is_said_and_shown(
+    chain: JobChain,
+) -> None:
+    (chain.folder.parent / "train.yaml").write_text(json.dumps(manifest(chain.namespace, gpus=8)))
+
+    chain.start()
+    refusal = "no pod can be created: exceeded quota: team, requested: requests.nvidia.com/gpu=8"
+    chain.until(lambda: refusal in chain.words, "the reason")
+
+    name = chain.jobs()["1"]["metadata"]["name"]
+    assert chain.words.count(refusal) == 1
+    assert f"link 1: job {name} waits: {refusal}" in chain.words
+    assert chain.start("--status").wait(timeout=60) == 0
+    assert chain.words.splitlines()[-1].startswith(f"link 1: job {name} waits: {refusal}")

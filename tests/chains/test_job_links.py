@@ -10,6 +10,7 @@ import pytest
 from laxity.instants import instant_at
 from laxity_k8s.chains.job_links import build_link, read_limit_s, read_manifest
 from laxity_k8s.chains.job_rows import job_row, read_rows
+from laxity_k8s.chains.job_waits import controller_words, pod_words, suspension_words
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from tests.support.slurm import until
 
@@ -173,3 +174,27 @@ def test_services_are_no_queue_and_without_gpus_nothing_waits_for_gpus() -> None
     assert read_rows([job(["train"])], others, gpus_only=True) == []
     ray = pod("Pending", None, owner="RayCluster", gpus=2)
     assert [row.nodes for row in read_rows([], [ray], gpus_only=True)] == [2]
+
+
+def test_why_a_job_waits_is_told_by_its_queue_its_scheduler_or_its_controller() -> None:
+    in_queue = job(["train"], suspend=True)
+    in_queue["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team-a"}
+    unplaced = pod("Pending", None)
+    unplaced["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "message": "1 Insufficient nvidia.com/gpu"}
+    ]
+    early, late = (
+        {"type": "Warning", "lastTimestamp": AT.format(second), "message": message}
+        for second, message in (
+            (1, "first"),
+            (2, 'Error creating: pods "train-x" is forbidden: exceeded quota: team'),
+        )
+    )
+    begun = {"type": "Normal", "lastTimestamp": AT.format(3), "message": "Created pod"}
+
+    assert suspension_words(in_queue) == "Kueue has not admitted it to team-a yet"
+    assert suspension_words(job(["train"])) == ""
+    assert pod_words([unplaced]) == "has no node: 1 Insufficient nvidia.com/gpu"
+    assert pod_words([pod("Failed", 2)]) == ""
+    assert controller_words([late, early, begun]) == "no pod can be created: exceeded quota: team"
+    assert controller_words([begun]) == ""

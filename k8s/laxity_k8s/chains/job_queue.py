@@ -6,6 +6,7 @@ else of the chain's own. Whoever decides what starts (the scheduler, a quota, Ku
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from laxity.instants import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.chains.job_links import build_link, name_link, read_limit_s, read_manifest
 from laxity_k8s.chains.job_rows import failure_words, job_row, read_rows
+from laxity_k8s.chains.job_waits import controller_words, pod_words, suspension_words
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, Json, Kind
 from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.http.paths import collection_path, whole_items
@@ -69,8 +71,21 @@ class JobQueue:
         if job is None:
             return []
         selector = f"batch.kubernetes.io/job-name={name}"
-        pods = self._list_in(self._namespace, "pods", selector)
-        return [job_row(job, list(pods))]
+        pods = self._list_in(self._namespace, "pods", labels=selector)
+        row = job_row(job, list(pods))
+        return [row if row.has_started else replace(row, waits_for=self._why_waits(job, pods))]
+
+    def _why_waits(self, job: Json, pods: tuple[Json, ...]) -> str:
+        """Empty where nobody says so, or this user may not see what is said."""
+        if words := suspension_words(job) or pod_words(pods):
+            return words
+        fields = f"involvedObject.uid={job['metadata'].get('uid')}"
+        try:
+            return controller_words(self._list_in(self._namespace, "events", fields=fields))
+        except QueueError as error:
+            if _status_of(error) != FORBIDDEN:
+                raise
+            return ""
 
     def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
         return None
@@ -93,7 +108,8 @@ class JobQueue:
 
     def is_complete(self) -> bool:
         """A link has ended with exit code 0."""
-        links = self._list_in(self._namespace, "jobs", f"{names.CHAIN}={self._state.chain_id}")
+        chain = f"{names.CHAIN}={self._state.chain_id}"
+        links = self._list_in(self._namespace, "jobs", labels=chain)
         return any(read_condition(job, "Complete") == "True" for job in links)
 
     def submit(self, link: LinkRecord) -> str:
@@ -140,8 +156,11 @@ class JobQueue:
             self._everywhere = False
         return self._list_in(self._namespace, kind)
 
-    def _list_in(self, namespace: str, kind: Kind, selector: str = "") -> tuple[Json, ...]:
-        query = {"labelSelector": selector} if selector else {}
+    def _list_in(
+        self, namespace: str, kind: Kind, *, labels: str = "", fields: str = ""
+    ) -> tuple[Json, ...]:
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = {name: selector for name, selector in selectors.items() if selector}
         answer = self._call("GET", collection_path(kind, namespace), query=query)
         return whole_items(kind, answer)
 

@@ -242,6 +242,15 @@ class ChainLoop:
         if row.started_at != started_before and not row.has_ended:
             change = "waits again" if row.started_at is None else "started"
             self._tell(link, f"job {link.job_id} {change}")
+        self._note_reason(link, row.waits_for)
+
+    def _note_reason(self, link: LinkRecord, words: str) -> None:
+        """Why it waits is told once, and then kept up to date for --status."""
+        before, link.waits_for = link.waits_for, words
+        if words and not before:
+            self._tell(link, f"job {link.job_id} waits: {words}")
+        elif words != before:
+            save_chain(self.state, self._folder)
 
     def _submit_again(self, link: LinkRecord, outcome: LinkOutcome) -> None:
         """A job that was taken out of the queue is submitted once more, in case that was a mistake."""
@@ -250,7 +259,7 @@ class ChainLoop:
             return
         repeat = f"job {link.job_id} {outcome.words}: submitted once more"
         link.lost_ids.append(link.job_id)
-        link.job_id, link.submitted_at, link.ended_at = "", None, None
+        link.job_id, link.waits_for, link.submitted_at, link.ended_at = "", "", None, None
         self._tell(link, repeat)
         self._submit("the first was cancelled")
 

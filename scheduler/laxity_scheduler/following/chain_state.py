@@ -30,6 +30,7 @@ class LinkRecord:
     ended_at: float | None = None
     ends_by: float | None = None  # its start and its time limit, while it runs
     outcome: str = ""
+    waits_for: str = ""  # why it has not started, in the queue's words
     lost_ids: list[str] = field(default_factory=list)  # jobs that left the queue unstarted
 
 

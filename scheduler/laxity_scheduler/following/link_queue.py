@@ -42,7 +42,8 @@ class QueueRow:
     """One job as the queue tells it; states are spelled as Slurm spells them.
 
     A job that waits has no start, whatever is planned for it. `exit_code` is None where the queue
-    does not tell it; a job that a signal ended has 128 plus its number.
+    does not tell it; a job that a signal ended has 128 plus its number. `waits_for` is why it has
+    not started, in the queue's words; empty where it does not say.
     """
 
     job_id: str
@@ -54,6 +55,7 @@ class QueueRow:
     time_limit_s: float
     nodes: int
     exit_code: int | None = None
+    waits_for: str = ""
 
     @property
     def has_ended(self) -> bool:

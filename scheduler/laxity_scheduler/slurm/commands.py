@@ -211,6 +211,7 @@ def show(state: "ChainState") -> None:
         return
     for link in state.active:
         doing = "waits" if link.started_at is None else "runs"
+        doing += f": {link.waits_for}" if link.waits_for else ""
         typer.echo(f"link {link.seq}: job {link.job_id} {doing}")
 
 

@@ -125,6 +125,39 @@ def test_what_was_seen_before_a_jump_is_moved_with_it_when_the_chain_is_started_
     assert watch_of(room, tmp_path).look().mean_wait_s == 900.0
 
 
+@pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S, 5 * 86_400.0, -5 * 86_400.0])
+def test_a_jump_while_nobody_followed_the_chain_is_seen_at_the_next_start(
+    tmp_path: Path, jump_s: float
+) -> None:
+    room = Room()
+    room.add("before")
+    room.advance(700.0)
+    room.add("across")
+    first = QueueWatch(room, tmp_path, QueueClock(lambda: room.steady_s, "boot 1"))
+    first.record(first.look(), 1, submits=False, reason="")
+
+    room.jump_s = jump_s
+    room.advance(100.0)
+    second = QueueWatch(room, tmp_path, QueueClock(lambda: room.steady_s, "boot 1"))
+    facts = second.look()
+    assert (facts.jump_s, facts.mean_wait_s) == (jump_s, 600.0)
+    room.advance(600.0)
+
+    assert room.jobs[1].started_at is not None
+    assert second.look().mean_wait_s == 600.0
+
+
+def test_what_an_earlier_start_of_the_machine_wrote_down_tells_of_no_jump(tmp_path: Path) -> None:
+    room = Room()
+    first = QueueWatch(room, tmp_path, QueueClock(lambda: room.steady_s, "boot 1"))
+    first.record(first.look(), 1, submits=False, reason="")
+    room.steady_s = 5.0
+
+    second = QueueWatch(room, tmp_path, QueueClock(lambda: room.steady_s, "boot 2"))
+
+    assert second.look().jump_s == 0.0
+
+
 def test_slow_answers_are_no_jump() -> None:
     steady = iter([0.0, 600.0, 1_200.0])
     clock = QueueClock(lambda: next(steady))

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from tests.support.chain_figures import mean_difference
 from tests.support.slurm import WHY_NOT, SlurmCluster
 
 pytestmark = [
@@ -32,7 +33,6 @@ EPOCHS: Final = 180  # a link of a minute holds some fifty
 MOST_S: Final = 1800.0
 SHORTEST_S, LONGEST_S = 10, 41
 LOOK_S: Final = 1.0
-DRAWS: Final = 2_000
 
 # One line an epoch: number, link, start, end. A link stops some seconds before its time limit.
 SCRIPT: Final = f"""#!/bin/bash
@@ -112,17 +112,6 @@ def run_chain(cluster: SlurmCluster, place: Path, method: str) -> Outcome:
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return outcome_of(place / "train.chain")
-
-
-def mean_difference(reactive: list[float], ahead: list[float]) -> tuple[float, float, float]:
-    """Of means in seconds, with the 95 % interval of a bootstrap over chains."""
-    rng = np.random.default_rng(0)
-    draws = [
-        float(np.mean(rng.choice(ahead, len(ahead))) - np.mean(rng.choice(reactive, len(reactive))))
-        for _ in range(DRAWS)
-    ]
-    low, high = np.quantile(draws, (0.025, 0.975)).tolist()
-    return float(np.mean(ahead) - np.mean(reactive)), low, high
 
 
 def test_chains_that_submit_ahead_stand_less_still_than_reactive_ones(tmp_path: Path) -> None:

@@ -47,6 +47,9 @@ class QueueWatch:
         self._path = folder / "queue.jsonl"
         self._starts: dict[str, tuple[float, float]] = _load_starts(self._path)
         self._new: dict[str, tuple[float, float]] = {}
+        for line in _read_lines(self._path):
+            if line.get("clock"):
+                self._clock.resume(line["at"], line["clock"])
 
     def look(
         self, planned_at: float | None = None, shape: SuccessorShape | None = None
@@ -83,7 +86,8 @@ class QueueWatch:
         """Write down the decision about this link's successor, and what it was made from."""
         decision = {"link": link, "submits": submits, "reason": reason}
         starts = dict(_latest(self._new.items()))
-        line = json.dumps({**asdict(facts), **decision, "starts": starts})
+        seen = {"starts": starts, "clock": self._clock.mark}
+        line = json.dumps({**asdict(facts), **decision, **seen})
         append_to_file(self._path, line.encode() + b"\n")
         self._new = {}
 

@@ -80,7 +80,7 @@ async def watched() -> AsyncIterator[Watched]:
 @pytest.mark.asyncio
 async def test_while_patches_are_sent_changes_wait_and_the_latest_of_each_is_told() -> None:
     async with watched() as there:
-        with there.wire.hold_urgent():
+        with there.wire.acting.hold():
             await there.send(line("ADDED", "a", 2))
             assert await there.batch() == [("ADDED", "a", "2")]
             await there.send(line("MODIFIED", "a", 3), line("ADDED", "b", 4))
@@ -95,7 +95,7 @@ async def test_while_patches_are_sent_changes_wait_and_the_latest_of_each_is_tol
 async def test_they_wait_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "HELD_BACK_S", 0.05)
     async with watched() as there:
-        with there.wire.hold_urgent():
+        with there.wire.acting.hold():
             await there.send(line("ADDED", "a", 2))
             assert await there.batch() == [("ADDED", "a", "2")]
             await there.send(line("MODIFIED", "a", 3))
@@ -174,14 +174,14 @@ async def test_while_many_patches_are_sent_a_watch_is_closed_and_then_goes_on_wh
     async with reopened() as (there, wire):
         assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
         announced(wire, watching.MANY_PATCHES)
-        with wire.hold_urgent():
+        with wire.acting.hold():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
             assert await next_of(there.told) == ["2"]
             await there.closed()
             for _ in range(20):  # what was sent before has arrived by then
                 await wire.call_bytes("GET", "/ping")
             assert there.since.empty()
-            behind = asyncio.create_task(wire.caught_up(30.0))
+            behind = asyncio.create_task(wire.unread.wait_until_idle(30.0))
         await behind
         assert not there.since.empty(), "it was open again before it counted as caught up"
         assert (await next_of(there.since), await next_of(there.told)) == ("2", "open")
@@ -194,7 +194,7 @@ async def test_a_watch_stays_open_where_few_patches_are_left_to_send() -> None:
     async with reopened() as (there, wire):
         assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
         announced(wire, watching.MANY_PATCHES - 1)
-        with wire.hold_urgent():
+        with wire.acting.hold():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
             assert await next_of(there.told) == ["2"]
             await there.reply.write(line("MODIFIED", "a", 3) + b"\n")
@@ -211,7 +211,7 @@ async def test_patches_without_end_close_a_watch_once_and_for_a_while_only(
     async with reopened() as (there, wire):
         assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
         announced(wire, 10 * watching.MANY_PATCHES)
-        with wire.hold_urgent():
+        with wire.acting.hold():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
             assert await next_of(there.told) == ["2"]
             assert (await next_of(there.since), await next_of(there.told)) == ("2", "open")
@@ -230,7 +230,7 @@ async def test_a_watch_that_opens_late_is_told_as_cut_until_it_is_open(
         assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
         announced(wire, watching.MANY_PATCHES)
         there.opens.clear()
-        with wire.hold_urgent():
+        with wire.acting.hold():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
             assert await next_of(there.told) == ["2"]
         assert await next_of(there.since) == "2"

@@ -138,8 +138,8 @@ class KubernetesApi:
 
     def settle(self) -> None:
         """Return when the watches follow again that left changes unread while patches went out."""
-        if self._wire.unread:
-            self._wait_for(self._wire.caught_up(SETTLE_S))
+        if self._wire.unread.count:
+            self._wait_for(self._wire.unread.wait_until_idle(SETTLE_S))
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         body: Json = {"propagationPolicy": "Background"}
@@ -222,7 +222,7 @@ class KubernetesApi:
                         await self._send_reporting(turns[key].popleft())
                 del turns[key]
 
-        with self._wire.hold_urgent():
+        with self._wire.acting.hold():
             workers = [worker() for _ in range(self._in_flight)]
             # Who could not be made raises when those before it are through: none is left half sent.
             ended = await asyncio.gather(*workers, return_exceptions=True)

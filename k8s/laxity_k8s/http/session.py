@@ -7,8 +7,8 @@ takes five seconds, this a tenth of one.
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -19,6 +19,7 @@ import orjson
 
 from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import NOT_ALLOWED, ApiError, Json
+from laxity_k8s.http.activity import Activity
 from laxity_k8s.http.patch_connections import PatchConnections
 
 # To all that is patched here the same as a merge patch (no list is merged by keys, null takes away),
@@ -44,11 +45,9 @@ class Wire:
     def __init__(self, host: str, tls: ssl.SSLContext | None, authorize: Authorize) -> None:
         self._host = host.rstrip("/")
         self._authorize = authorize
-        self.acting = 0  # who sends patches now: what is read here otherwise had better wait
+        self.acting = Activity()  # sends patches: what is read here otherwise had better wait
         self.awaited = 0  # patches that were announced and are not out yet
-        self.unread = 0  # watches that have left something unread meanwhile
-        self._at_rest = set_event()
-        self._caught_up = set_event()
+        self.unread = Activity()  # watches that have left something unread meanwhile
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(
             limit=0, ssl=tls if tls is not None else True, socket_factory=self._make_socket
@@ -64,38 +63,6 @@ class Wire:
     @property
     def host(self) -> str:
         return self._host
-
-    @contextmanager
-    def hold_urgent(self) -> Iterator[None]:
-        """While this is open, `wait_at_rest` waits."""
-        self.acting += 1
-        self._at_rest.clear()
-        try:
-            yield
-        finally:
-            self.acting -= 1
-            if not self.acting:
-                self._at_rest.set()
-
-    async def wait_at_rest(self, longest_s: float) -> None:
-        """Return when nothing urgent is under way, or after that time."""
-        await _wait_within(self._at_rest, longest_s)
-
-    @contextmanager
-    def hold_unread(self) -> Iterator[None]:
-        """While this is open, `caught_up` waits."""
-        self.unread += 1
-        self._caught_up.clear()
-        try:
-            yield
-        finally:
-            self.unread -= 1
-            if not self.unread:
-                self._caught_up.set()
-
-    async def caught_up(self, longest_s: float) -> None:
-        """Return when no watch leaves anything unread any more, or after that time."""
-        await _wait_within(self._caught_up, longest_s)
 
     def expect(self, patches: int, *, in_flight: int, decided: bool = True) -> None:
         """So many are about to be sent, so many at a time: open the connections that they need.
@@ -257,18 +224,6 @@ class Wire:
             raise ApiError(_error_message("WATCH", path, reply.status, text), status=reply.status)
         self._lines.resume(reply.connection.transport if reply.connection is not None else None)
         return reply
-
-
-def set_event() -> asyncio.Event:
-    event = asyncio.Event()
-    event.set()
-    return event
-
-
-async def _wait_within(event: asyncio.Event, longest_s: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
-            await event.wait()
 
 
 def _build_target(path: str, query: Mapping[str, str] | None) -> str:

@@ -136,8 +136,8 @@ class KindWatch:
             while await self._follow_reply(reply, was_away=was_away):
                 reply.close()
                 was_away = True
-                with self._wire.hold_unread():
-                    await self._wire.wait_at_rest(AWAY_S)
+                with self._wire.unread.hold():
+                    await self._wire.acting.wait_until_idle(AWAY_S)
                     reply = await self._open_stream()
                     await asyncio.sleep(LET_IN_S)
         finally:
@@ -166,10 +166,10 @@ class KindWatch:
 
         That once, at most, while they are: patches without end must not keep it closed.
         """
-        held_back, may_leave = was_away, not self._wire.acting
+        held_back, may_leave = was_away, not self._wire.acting.count
         async for lines in _read_lines(reply):
             self._take_lines(keep_latest(lines) if held_back else lines)
-            held_back = self._wire.acting > 0
+            held_back = self._wire.acting.count > 0
             may_leave |= not held_back
             if held_back and may_leave and self._wire.awaited >= MANY_PATCHES:
                 return True
@@ -183,9 +183,9 @@ class KindWatch:
         if transport is None:
             return
         transport.pause_reading()
-        with self._wire.hold_unread():
+        with self._wire.unread.hold():
             try:
-                await self._wire.wait_at_rest(HELD_BACK_S)
+                await self._wire.acting.wait_until_idle(HELD_BACK_S)
             finally:
                 transport.resume_reading()
             await asyncio.sleep(LET_IN_S)

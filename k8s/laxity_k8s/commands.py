@@ -9,6 +9,6 @@ def register(app: Any) -> None:
 
 def benches(app: Any) -> None:
     """Kinds of `laxity bench` that need a cluster."""
-    from laxity_k8s.bench.commands import bench_acting
+    from laxity_k8s.bench.acting_command import bench_acting
 
     app.command("acting")(bench_acting)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from laxity_scheduler.chains.baselines import METHODS
 from laxity_scheduler.chains.batch_cluster import ClusterRules, open_cluster
-from laxity_scheduler.chains.bench import ChainsResult, method_figures, run_figures
 from laxity_scheduler.chains.commands import FORMATS, METHOD_NAMES, benches
 from laxity_scheduler.chains.intervals import draw_blocks, interval
 from laxity_scheduler.chains.log_formats import LOG_FORMATS
+from laxity_scheduler.chains.pair_bench import ChainsResult, method_figures, run_figures
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.chains.waits import compare_waits
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf, busy_log

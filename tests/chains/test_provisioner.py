@@ -17,6 +17,7 @@ from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.features import WINDOW, watch_queue
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
 from laxity_scheduler.chains.model_kinds import Model
+from laxity_scheduler.chains.provisioner_training import train_model
 from laxity_scheduler.chains.provisioning import LearnedMethod, Prices, should_submit
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.chains.samples import (
@@ -28,7 +29,6 @@ from laxity_scheduler.chains.samples import (
     week_folds,
 )
 from laxity_scheduler.chains.successor import Pair, PairSettings
-from laxity_scheduler.chains.training import train_model
 from laxity_scheduler.chains.tree_fitting import BINS, fit_boosting, fit_forest, read_boosted_trees
 from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
 from laxity_scheduler.chains.value_models import CalibratedModel, PointModel

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_profiler.model.curve import ONE_WIDTH, Level, WidthCurve
+from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve
 from laxity_profiler.model.model_fit import ModelFit, SettingFit, StepFit, WorkloadSetting
 from laxity_profiler.overhead.costs import CLUSTER, ModelCosts, StopCosts
 from laxity_profiler.overhead.part import PartFit

@@ -9,7 +9,7 @@ import pytest
 from laxity_profiler.estimate import NO_PROGRESS, Workload
 from laxity_profiler.history.history import Epoch, History
 from laxity_profiler.learning.learner import Learner
-from laxity_profiler.model.curve import Level, WidthCurve, interpolate_curve
+from laxity_profiler.model.epoch_curve import Level, WidthCurve, interpolate_curve
 from laxity_profiler.model.scaling import StepTime, fit_curve
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import (

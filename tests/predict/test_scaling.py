@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from laxity_profiler.model.curve import (
+from laxity_profiler.model.epoch_curve import (
     Level,
     WidthCurve,
     interpolate_curve,

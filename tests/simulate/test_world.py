@@ -18,9 +18,9 @@ from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.ground_truth import error_factor, ground_truths
-from laxity_scheduler.simulate.job import SimJob
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
+from laxity_scheduler.simulate.simulated_job import SimJob
 from laxity_scheduler.simulate.world import SimWorld
 from tests.support.simulated import LINEAR, job, random_trace, trace, world
 

@@ -10,7 +10,7 @@ from laxity_k8s.http import cluster as kubernetes
 from laxity_k8s.http import session
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import cluster as local
-from laxity_k8s.local import loop, scheduler
+from laxity_k8s.local import control_loop, scheduler
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition
 from tests.support.breaking import BAD, GOOD, SAID, Breaking
@@ -33,7 +33,7 @@ def test_a_job_that_the_local_cluster_chokes_on_keeps_no_other_from_running(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     there = world.api.controller  # type: ignore[attr-defined]
-    breaks(loop, "reconcile_job")
+    breaks(control_loop, "reconcile_job")
     for job_id in (BAD, GOOD):
         world.api.patch(Patch("jobs", job_id, {"spec": {"suspend": False}}))
     there._catch_up(set())
@@ -48,14 +48,14 @@ def test_a_job_that_the_local_cluster_chokes_on_keeps_no_other_from_running(
 def test_a_pass_of_the_local_cluster_that_fails_is_not_its_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole, failures = loop.Controller.pass_over, iter([RuntimeError("torn")])
+    whole, failures = control_loop.Controller.pass_over, iter([RuntimeError("torn")])
 
-    def fail_once(self: loop.Controller, dirty: set[str]) -> set[str]:
+    def fail_once(self: control_loop.Controller, dirty: set[str]) -> set[str]:
         for error in failures:
             raise error
         return whole(self, dirty)
 
-    monkeypatch.setattr(loop.Controller, "pass_over", fail_once)
+    monkeypatch.setattr(control_loop.Controller, "pass_over", fail_once)
     cluster = local.LocalCluster(tmp_path, {"a": 1})
     try:
         cluster.create("jobs", job())

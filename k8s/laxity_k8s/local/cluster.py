@@ -32,9 +32,9 @@ from laxity_k8s.cluster_api import (
 )
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.live_cluster import LiveCluster
+from laxity_k8s.local.control_loop import Controller
 from laxity_k8s.local.job_admission import admit_job, apply_patch, with_status
 from laxity_k8s.local.kubelet import Kit
-from laxity_k8s.local.loop import Controller
 from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.local.shutdown import lock_home, stop_workers
 from laxity_k8s.local.worker_processes import WorkerProcesses

@@ -10,7 +10,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
-from laxity_profiler.model.curve import ONE_WIDTH, Level, WidthCurve
+from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve
 from laxity_profiler.model.model_fit import SettingFit, WorkloadSetting
 from laxity_profiler.model.traffic import NotBelieved, Reading, epoch_from_reading
 

@@ -17,8 +17,8 @@ from typing import Final
 from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score
-from laxity_profiler.model.curve import ONE_WIDTH, Level, WidthCurve
 from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
+from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve
 from laxity_profiler.model.model_fit import (
     NOISE,
     SPREAD,

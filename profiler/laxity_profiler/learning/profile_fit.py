@@ -14,7 +14,7 @@ from itertools import product
 from statistics import fmean, median
 
 from laxity_profiler.model.calibration import NORMAL_90, factor_of
-from laxity_profiler.model.curve import Level, interpolate_curve
+from laxity_profiler.model.epoch_curve import Level, interpolate_curve
 from laxity_profiler.model.scaling import StepTime, fit_curve
 
 

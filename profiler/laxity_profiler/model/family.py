@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from laxity_profiler.model.curve import interpolate_curve
+from laxity_profiler.model.epoch_curve import interpolate_curve
 from laxity_profiler.model.model_fit import ModelFit, SettingFit, WorkloadSetting
 from laxity_profiler.model_key import SHARED, model_of, pool_of
 

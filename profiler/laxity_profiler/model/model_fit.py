@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from laxity_profiler.estimate import Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
-from laxity_profiler.model.curve import ERROR_UNSEEN, Level, WidthCurve, count_doublings
+from laxity_profiler.model.epoch_curve import ERROR_UNSEEN, Level, WidthCurve, count_doublings
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
 NOISE: Final = 0.05  # of one epoch, relative

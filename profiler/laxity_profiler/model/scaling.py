@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from laxity_profiler.estimate import Floats
 from laxity_profiler.model.calibration import NORMAL_90, factor_at
-from laxity_profiler.model.curve import ONE_WIDTH, WidthCurve
+from laxity_profiler.model.epoch_curve import ONE_WIDTH, WidthCurve
 
 GPUS_PER_NODE: Final = 8
 PULL: Final = 1e-3

@@ -7,7 +7,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.model.calibration import factor_at
-from laxity_profiler.model.curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
+from laxity_profiler.model.epoch_curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
 from laxity_profiler.model.run_factor import Belief, update_belief
 from laxity_profiler.predictor.prior import NO_END, WidthPrior, WorkloadPrior, assume_shape
 

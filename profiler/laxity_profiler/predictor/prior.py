@@ -13,7 +13,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Source, Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
-from laxity_profiler.model.curve import (
+from laxity_profiler.model.epoch_curve import (
     ERROR_ONE_WIDTH,
     ONE_WIDTH,
     count_doublings,

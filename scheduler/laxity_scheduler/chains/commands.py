@@ -103,7 +103,7 @@ def chains(
     json_: JsonOption = False,
 ) -> None:
     """Interruption and overlap between two jobs of a chain, in a cluster that replays a queue log."""
-    from laxity_scheduler.chains import bench
+    from laxity_scheduler.chains import pair_bench
     from laxity_scheduler.chains.baselines import METHODS
     from laxity_scheduler.simulate.limits import window
 
@@ -114,19 +114,21 @@ def chains(
         paths = [model_at(path, tracking_uri) for path in model or ()]
         learned = load_methods(paths, prices, settings)
         wanted = check_methods(method, learned)
-        first_at = first_at if from_at else bench.last_quarter_at(log, last_at)
-        instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
+        first_at = first_at if from_at else pair_bench.last_quarter_at(log, last_at)
+        instants = pair_bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
     say_log(log, settings)
     methods = {name: {**METHODS, **learned}[name] for name in ("reactive", *wanted)}
     with typer.progressbar(instants, label=f"{len(instants)} starts", file=sys.stderr) as counted:
-        result = bench.run_methods(log, settings, counted, methods, probes)
-    block = bench.block_length(settings, 3_600 * starts)
-    figures = bench.method_figures(result.difference_h, pair_nodes, block)
-    run = bench.run_figures(log, result) | bench.wait_figures(log, settings, first_at, last_at)
+        result = pair_bench.run_methods(log, settings, counted, methods, probes)
+    block = pair_bench.block_length(settings, 3_600 * starts)
+    figures = pair_bench.method_figures(result.difference_h, pair_nodes, block)
+    run = pair_bench.run_figures(log, result) | pair_bench.wait_figures(
+        log, settings, first_at, last_at
+    )
     run |= decision_figures(learned)
-    run["nodes"] = bench.estimate(settings.rules.nodes, "nodes")
+    run["nodes"] = pair_bench.estimate(settings.rules.nodes, "nodes")
     show({name: figures[name] for name in wanted} | {"run": run}, as_json=json_)
 
 
@@ -144,7 +146,7 @@ def pair_settings(
 ) -> Any:
     """The pair and its cluster. ValueError says which option is wrong."""
     from laxity_scheduler.chains.batch_cluster import ClusterRules
-    from laxity_scheduler.chains.bench import span_s
+    from laxity_scheduler.chains.pair_bench import span_s
     from laxity_scheduler.chains.successor import PairSettings
 
     if start not in ("running", "empty"):
@@ -217,7 +219,7 @@ def decision_figures(learned: Mapping[str, Any]) -> dict[str, Any]:
     """How long one decision of each learned method took, the median."""
     from statistics import median
 
-    from laxity_scheduler.chains.bench import estimate
+    from laxity_scheduler.chains.pair_bench import estimate
 
     return {
         f"{name}_decision_ms": estimate(1_000 * median(method.decision_s), "ms")

@@ -97,7 +97,7 @@ def provisioner(
     json_: JsonOption = False,
 ) -> None:
     """Learn when to submit the successor of a chain; `laxity bench chains --model` measures it."""
-    from laxity_scheduler.chains import bench
+    from laxity_scheduler.chains import pair_bench
     from laxity_scheduler.simulate.limits import window
 
     try:
@@ -105,10 +105,10 @@ def provisioner(
         pricing = Pricing.of(model, base, prices)
         log = read_log(trace, format_)
         first_at, last_at = window(from_at, until)
-        last_at = last_at if until else bench.last_quarter_at(log, last_at)
+        last_at = last_at if until else pair_bench.last_quarter_at(log, last_at)
         log = log.before(last_at)
         settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
-        instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
+        instants = pair_bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
         say_log(log, settings)
         about = describe_training(log, settings, instants, start) | hourly(model)
         pricing.check_pair(settings)
@@ -143,8 +143,8 @@ class Pricing:
     def of(cls, kind: str, base: Path | None, prices: str) -> "Pricing":
         """ValueError if the model it rests on is missing, or is another."""
         from laxity_scheduler.chains.model_file import load_provisioner
+        from laxity_scheduler.chains.provisioner_training import BASES, POLICIES
         from laxity_scheduler.chains.provisioning import Prices
-        from laxity_scheduler.chains.training import BASES, POLICIES
 
         if kind not in POLICIES:
             return cls()
@@ -175,14 +175,14 @@ class Pricing:
 
 def hourly(kind: str) -> dict[str, Any]:
     """Policies learn from a probe each hour."""
-    from laxity_scheduler.chains.training import POLICIES
+    from laxity_scheduler.chains.provisioner_training import POLICIES
 
     return {"probes": "hourly"} if kind in POLICIES else {}
 
 
 def describe_device(kind: str) -> dict[str, Any]:
     """Where a network was trained."""
-    from laxity_scheduler.chains.training import NETWORKS, POLICIES
+    from laxity_scheduler.chains.provisioner_training import NETWORKS, POLICIES
 
     if kind not in NETWORKS + POLICIES:
         return {}
@@ -232,7 +232,12 @@ def make_samples(
 
 def fit(kind: str, samples: Any, seed: int, pricing: Pricing) -> Any:
     """The model and its errors, with progress on stderr."""
-    from laxity_scheduler.chains.training import POLICIES, steps_of, train_model, train_policy
+    from laxity_scheduler.chains.provisioner_training import (
+        POLICIES,
+        steps_of,
+        train_model,
+        train_policy,
+    )
 
     label = f"{kind} on {len(samples):,} samples"
     with typer.progressbar(length=steps_of(kind), label=label, file=sys.stderr) as bar:

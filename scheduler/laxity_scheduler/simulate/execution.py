@@ -14,8 +14,8 @@ from typing import Final
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulate.events import EventQueue
-from laxity_scheduler.simulate.job import TINY, SimJob, row_of
-from laxity_scheduler.simulate.nodes import SimNodes
+from laxity_scheduler.simulate.simulated_job import TINY, SimJob, row_of
+from laxity_scheduler.simulate.simulated_nodes import SimNodes
 
 SEEN_EPOCHS: Final = 20
 EARLY: Final = 1e-6  # share of an epoch, and seconds: no row is looked at too late

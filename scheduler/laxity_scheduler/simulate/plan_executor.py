@@ -24,7 +24,7 @@ from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.inference_fleet import InferenceFleet
-from laxity_scheduler.simulate.job import TINY, SimJob
+from laxity_scheduler.simulate.simulated_job import TINY, SimJob
 
 
 class PlanExecutor:

@@ -13,9 +13,9 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.ground_truth import GroundTruth
-from laxity_scheduler.simulate.job import SimJob
 from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
 from laxity_scheduler.simulate.progress import Ended, nobody
+from laxity_scheduler.simulate.simulated_job import SimJob
 from laxity_scheduler.simulate.world import SimWorld
 
 MOST_CYCLES_AT_ONCE: Final = 1_000

@@ -17,9 +17,9 @@ from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.ground_truth import GroundTruth
 from laxity_scheduler.simulate.inference_fleet import InferenceFleet
-from laxity_scheduler.simulate.job import SimJob
-from laxity_scheduler.simulate.nodes import SimNodes
 from laxity_scheduler.simulate.plan_executor import PlanExecutor
+from laxity_scheduler.simulate.simulated_job import SimJob
+from laxity_scheduler.simulate.simulated_nodes import SimNodes
 
 
 class SimWorld:

@@ -40,7 +40,9 @@ FLOOR_COMMANDS: Final = (
     FloorCommand("refit", "profile", STUDY, "Learn from MLflow, and show there what was learned."),
     FloorCommand("simulate", "simulate", STUDY, "Run a policy over a trace of jobs."),
     FloorCommand("study", "study", STUDY, "Make the rows behind a claim, over traces and seeds."),
-    FloorCommand("train", "train", STUDY, "Learn a chain's provisioner from a queue log."),
+    FloorCommand(
+        "train", "train", STUDY, "Learn a policy, or when to submit the next job of a chain."
+    ),
     FloorCommand(
         "chain", "chain", JOBS, "Run a training as a chain of batch jobs, on Slurm or as Jobs."
     ),

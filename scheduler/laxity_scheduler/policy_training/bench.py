@@ -69,13 +69,13 @@ def _ratio(ours_s: Floats, theirs_s: Floats) -> IntervalMetric:
     draw = np.random.default_rng(0)
     rows = draw.integers(len(ours_s), size=(DRAWS, len(ours_s)))
     ratios = ours_s[rows].mean(1) / theirs_s[rows].mean(1)
-    many = len(ours_s) > 1
+    has_spread = len(ours_s) > 1
     return {
         "value": float(ours_s.mean() / theirs_s.mean()),
         "unit": "x",
         "baseline": float(theirs_s.mean()),
-        "low": float(np.quantile(ratios, 0.025)) if many else None,
-        "high": float(np.quantile(ratios, 0.975)) if many else None,
+        "low": float(np.quantile(ratios, 0.025)) if has_spread else None,
+        "high": float(np.quantile(ratios, 0.975)) if has_spread else None,
     }
 
 

@@ -51,23 +51,23 @@ def learned(
     from laxity_scheduler.policy_training import bench
     from laxity_scheduler.policy_training.made_jobs import ArrivalMix
 
-    known, name = read_tables(tables), "learned"
+    measured_tables, name = read_tables(tables), "learned"
     try:
         if weights is not None:
             check_weights(weights)
             name = f"learned:{weights}"
         if trace is None:
             mix = ArrivalMix(jobs, nodes * bench.GPUS_PER_NODE, load)
-            traces = bench.make_traces(known, mix, range(seed, seed + seeds))
+            traces = bench.make_traces(measured_tables, mix, range(seed, seed + seeds))
         else:
-            traces = [read_trace(trace, known)]
+            traces = [read_trace(trace, measured_tables)]
         runs = len(traces) * (1 + len(bench.RIVALS))
         with typer.progressbar(length=runs, label=f"{runs} runs", file=sys.stderr) as bar:
             setting = bench.BenchSetting(traces, nodes)
             figures = bench.compare_policies(setting, name, tell=bar.update)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
-    show({**figures, "decision_ms": bench.time_decision(known, name)}, as_json=json_)
+    show({**figures, "decision_ms": bench.time_decision(measured_tables, name)}, as_json=json_)
 
 
 def check_weights(path: Path) -> None:

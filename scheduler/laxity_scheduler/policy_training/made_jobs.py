@@ -42,8 +42,8 @@ def make_trace(tables: Tables, mix: ArrivalMix, *, seed: int) -> Trace:
     runs_s = np.minimum(
         LONGEST_S, mix.median_s * np.exp(mix.sigma * draw.standard_normal(mix.jobs))
     ).tolist()
-    asked = [_draw_width(tables[key], draw) for key in chosen]
-    work_gpu_s = sum(run_s * gpus for run_s, gpus in zip(runs_s, asked, strict=True))
+    widths = [_draw_width(tables[key], draw) for key in chosen]
+    work_gpu_s = sum(run_s * gpus for run_s, gpus in zip(runs_s, widths, strict=True))
     gap_s = work_gpu_s / mix.jobs / (mix.load * mix.gpus)
     instants = np.cumsum(draw.exponential(gap_s, size=mix.jobs)).tolist()
     factors = draw.uniform(*mix.tightness, size=mix.jobs).tolist() if mix.tightness else []
@@ -61,7 +61,7 @@ def make_trace(tables: Tables, mix: ArrivalMix, *, seed: int) -> Trace:
             table=tables[key],
         )
         for number, (key, run_s, gpus, submitted_at) in enumerate(
-            zip(chosen, runs_s, asked, instants, strict=True)
+            zip(chosen, runs_s, widths, instants, strict=True)
         )
     ]
     return Trace(f"made[{mix.jobs} jobs, load {mix.load:g}, seed {seed}]", tuple(jobs))

@@ -85,9 +85,9 @@ def choices_of_widths(
     steps = describe_steps(numbers, cluster_gpus=state.total_gpus, free_gpus=free_gpus)
     states = list(walk_to(steps, targets, free_gpus, draw))
     most = min(len(states), MOST_CHOICES)
-    kept = sorted(draw.choice(len(states), size=most, replace=False)) if states else []
+    places = sorted(draw.choice(len(states), size=most, replace=False)) if states else []
     ends = stop_rows(steps)
-    return [_choice(steps, ends, *states[place]) for place in kept]
+    return [_choice(steps, ends, *states[place]) for place in places]
 
 
 def walk_to(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from laxity import names
+from laxity.job.spec import LONGEST_NAME
 from laxity.parsing import whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, Json
@@ -17,7 +18,6 @@ from laxity_k8s.objects.job_schema import JOB, type_errors
 from laxity_k8s.objects.pods import MOST_INDEXES
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-LONGEST_NAME = 63
 FIXED = ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy")
 
 

@@ -13,13 +13,13 @@ from typing import Final
 
 from laxity import names
 from laxity.job.pod_template import escape_literal
+from laxity.job.spec import LONGEST_NAME
 from laxity.parsing import whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.status_annotation import parse_mapping
 from laxity_scheduler.live import Report
 
-LONGEST_NAME: Final = 63
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _UID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 

@@ -5,12 +5,12 @@ A row changes when something happened to its job, never because time passed; wha
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from laxity.job.qos import OnMiss, ServiceClass
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_scheduler.model.verdict import Promise, Refusal, Runs, Verdict
 
-ServiceClass = Literal["hard", "soft", "best_effort"]
 FOREVER: Final = float("inf")
 
 
@@ -50,7 +50,7 @@ class Job:
     resize_to: int = 0
     parked_epoch: int | None = None
     pinned: bool = False
-    on_miss: Literal["continue", "stop"] = "continue"
+    on_miss: OnMiss = "continue"
     wall_limit_s: float = FOREVER  # of one start: a longer training is a chain of them
     asked: bool = True  # wants a verdict: new, or its deadline was changed
     fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up

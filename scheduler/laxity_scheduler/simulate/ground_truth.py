@@ -14,8 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from laxity.job.qos import ServiceClass
 from laxity_profiler.estimate import Floats, Workload
-from laxity_scheduler.model.job import FOREVER, Job, ServiceClass
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.order import Shape
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 

@@ -42,8 +42,8 @@ class Plans:
 
     def _outline_so_far(self) -> tuple[Outline, Ints]:
         """What is said of those that are made, and their workers by step."""
-        known = self._outline
-        if known is None or known[0] != self.made:
+        latest = self._outline
+        if latest is None or latest[0] != self.made:
             shares = self.shares.of(slice(self.made))
             steps = np.arange(shares.level.shape[1])
             there = (steps < shares.many[:, None]) & (shares.level != NOBODY)
@@ -60,20 +60,20 @@ class Plans:
                 shares.finish_s,
                 widths[:, 0],
             )
-            known = self._outline = self.made, outline, widths
-        return known[1], known[2]
+            latest = self._outline = self.made, outline, widths
+        return latest[1], latest[2]
 
     def outline(self, due_s: float) -> Outline:
-        known, widths = self._outline_so_far()
+        outline, widths = self._outline_so_far()
         if due_s:
             soon = self.shares.from_s[: self.made] <= due_s
-            return known._replace(due_width=np.where(soon, widths, 0).max(axis=1, initial=0))
-        return known
+            return outline._replace(due_width=np.where(soon, widths, 0).max(axis=1, initial=0))
+        return outline
 
     def share(self, place: int) -> Share:
-        many, shares = int(self.shares.many[place]), self.shares
-        widths = self._outline_so_far()[1][place, :many].tolist()
-        steps = zip(shares.from_s[place, :many].tolist(), widths, strict=True)
+        count, shares = int(self.shares.many[place]), self.shares
+        widths = self._outline_so_far()[1][place, :count].tolist()
+        steps = zip(shares.from_s[place, :count].tolist(), widths, strict=True)
         return Share(tuple(steps), float(shares.finish_s[place]))
 
 
@@ -97,12 +97,12 @@ class Planner:
         plans, due_s = Plans(self, [claim.job for claim in claims]), _due_s(claims)
         self.plan_in_order(plans, np.arange(len(claims)), due_s, held, profile, stay=stay)
         plans.made = len(claims)
-        names, found = [claim.job.id for claim in claims], plans.shares.found
+        names, outcomes = [claim.job.id for claim in claims], plans.shares.found
         shares = LazyShares()
         shares.plan(names, plans)
-        for place in np.flatnonzero(found == NONE).tolist():
+        for place in np.flatnonzero(outcomes == NONE).tolist():
             del shares.planned[names[place]]
-        late = frozenset([names[place] for place in np.flatnonzero(found != IN_TIME).tolist()])
+        late = frozenset([names[place] for place in np.flatnonzero(outcomes != IN_TIME).tolist()])
         return shares, late
 
     def plan_in_order(
@@ -143,14 +143,17 @@ class Planner:
         return needs
 
     def _share(self, job: Job, plan: PlanOne, due_s: float, profile: Profile) -> Share | None:
-        one, how = self.claimant(job), self._how(stay=False)
-        depth = one.needs.shape[1]
+        claimant, how = self.claimant(job), self._how(stay=False)
+        depth = claimant.needs.shape[1]
         from_s, level = np.zeros(depth), np.zeros(depth, dtype=np.int64)
         full = planning.nothing_known(depth)
-        many, finish_s = self._run(plan)(one, due_s, how, profile, full, from_s, level)
-        widths = [0 if at == NOBODY else int(one.levels[WIDTH][at]) for at in level[:many].tolist()]
-        steps = tuple(zip(from_s[:many].tolist(), widths, strict=True))
-        return Share(steps, float(finish_s)) if many else None
+        count, finish_s = self._run(plan)(claimant, due_s, how, profile, full, from_s, level)
+        widths = [
+            0 if column == NOBODY else int(claimant.levels[WIDTH][column])
+            for column in level[:count].tolist()
+        ]
+        steps = tuple(zip(from_s[:count].tolist(), widths, strict=True))
+        return Share(steps, float(finish_s)) if count else None
 
     def claimant(self, job: Job) -> Claimant:
         """A job that may be in no snapshot. Waiting ones of one curve and kind are alike here."""

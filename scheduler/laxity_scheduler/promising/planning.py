@@ -99,21 +99,21 @@ def nothing_known(levels: int) -> Full:
 
 
 def forget(full: Full) -> None:
-    for at in range(len(full.known)):
-        full.known[at] = full.begins[at] = 0
+    for row in range(len(full.known)):
+        full.known[row] = full.begins[row] = 0
 
 
 def find_begin(job: Claimant, at: int, profile: Profile, full: Full, end: int) -> int:
     """The first slot from which on, up to `end`, there is room for a level."""
-    known, begins = full.known[at], full.begins[at]
-    if end < known:
+    looked_to, begins = full.known[at], full.begins[at]
+    if end < looked_to:
         if begins <= end:
             return int(begins)
-        known = begins = 0
+        looked_to = begins = 0
     for part in range(len(profile.parts)):
         gpus = job.needs[part, at]
         if part == 0 or (job.bounded[part] and gpus > 0.0):
-            begins = max(begins, find_room(profile.parts[part], known, end, gpus))
+            begins = max(begins, find_room(profile.parts[part], looked_to, end, gpus))
     full.known[at], full.begins[at] = end, begins
     return int(begins)
 
@@ -138,17 +138,17 @@ def find_steps(
     level: Ints,
 ) -> int:
     """Levels by slot in a window that ends with the slot before `end`; how many, 0 if none fits."""
-    many = 1
+    count = 1
     from_s[0], level[0] = profile.edges[0], NOBODY
-    for at in range(0 if grows else most, most + 1):
-        begins = find_begin(job, at, profile, full, end)
+    for step_level in range(0 if grows else most, most + 1):
+        begins = find_begin(job, step_level, profile, full, end)
         if begins >= end:
             break
-        if from_s[many - 1] == profile.edges[begins]:
-            many -= 1
-        from_s[many], level[many] = profile.edges[begins], at
-        many += 1
-    return many if level[many - 1] != NOBODY else 0
+        if from_s[count - 1] == profile.edges[begins]:
+            count -= 1
+        from_s[count], level[count] = profile.edges[begins], step_level
+        count += 1
+    return count if level[count - 1] != NOBODY else 0
 
 
 def plan_at_most(
@@ -171,11 +171,11 @@ def plan_at_most(
     for attempt in range(MOST_EXTENSIONS + 1):
         if attempt == MOST_EXTENSIONS:
             end = last
-        many = find_steps(job, most, how.grows, profile, full, end, from_s, level)
-        finish_s = end_s(job.work, job.levels, how.now, from_s, level, many) if many else NEVER
+        count = find_steps(job, most, how.grows, profile, full, end, from_s, level)
+        finish_s = end_s(job.work, job.levels, how.now, from_s, level, count) if count else NEVER
         need = slots if finish_s == NEVER else find_end(profile, finish_s)
         if finish_s <= due_s + TINY_S and finish_s < NEVER and need <= end:
-            return many, finish_s
+            return count, finish_s
         if end >= last:
             return 0, NEVER
         end = min(last, max(end + 1, min(need, end + 1 + (last - end) // 4)))
@@ -188,9 +188,9 @@ def plan_least(
     """The share of the smallest width in time: how many steps, 0 if there is none; its finish."""
     forget(full)
     for most in range(int(job.row[LEVELS])):
-        many, finish_s = plan_at_most(job, most, due_s, how, profile, full, from_s, level)
-        if many:
-            return many, finish_s
+        count, finish_s = plan_at_most(job, most, due_s, how, profile, full, from_s, level)
+        if count:
+            return count, finish_s
     return 0, NEVER
 
 
@@ -202,10 +202,10 @@ def plan_earliest(
     forget(full)
     more_s, more = np.empty_like(from_s), np.empty_like(level)
     for most in range(int(job.row[LEVELS])):
-        many, finish_s = plan_at_most(job, most, due_s, how, profile, full, more_s, more)
-        if many and finish_s < best_s:
-            best, best_s = many, finish_s
-            from_s[:many], level[:many] = more_s[:many], more[:many]
+        count, finish_s = plan_at_most(job, most, due_s, how, profile, full, more_s, more)
+        if count and finish_s < best_s:
+            best, best_s = count, finish_s
+            from_s[:count], level[:count] = more_s[:count], more[:count]
     return best, best_s
 
 
@@ -257,24 +257,24 @@ def plan_claim(
     What a running one holds until its epoch's end is its own.
     """
     holds = job.row[WORKERS] > 0.0 and not job.row[STOPPING]
-    many, finish_s, found = 1, -1.0, IN_TIME
+    count, finish_s, outcome = 1, -1.0, IN_TIME
     if holds:
         give_own(job, how, profile)
         finish_s = keep_width(job, due_s, how, profile)
     if finish_s >= 0.0:
         from_s[0], level[0] = 0.0, OWN
     else:
-        many, finish_s = plan_least(job, due_s, how, profile, full, from_s, level)
-    if not many:
-        found = LATE
-        many, finish_s = plan_earliest(job, NEVER, how, profile, full, from_s, level)
-    if many:
-        reserve_steps(job, profile, from_s, level, many, finish_s)
+        count, finish_s = plan_least(job, due_s, how, profile, full, from_s, level)
+    if not count:
+        outcome = LATE
+        count, finish_s = plan_earliest(job, NEVER, how, profile, full, from_s, level)
+    if count:
+        reserve_steps(job, profile, from_s, level, count, finish_s)
     else:
-        found = NONE
+        outcome = NONE
     if holds:
-        take_own(job, level[0] if many else NOBODY, how, profile)
-    return many, finish_s, found
+        take_own(job, level[0] if count else NOBODY, how, profile)
+    return count, finish_s, outcome
 
 
 def give_own(job: Claimant, how: How, profile: Profile) -> None:
@@ -285,9 +285,9 @@ def give_own(job: Claimant, how: How, profile: Profile) -> None:
 def take_own(job: Claimant, at_first: int, how: How, profile: Profile) -> None:
     """What it holds beyond the level that it has first is no longer free."""
     own = job.needs[:, OWN]
-    kept = np.zeros(len(own)) if at_first == NOBODY else job.needs[:, at_first]
-    if own[0] > kept[0]:
-        add_gpus(profile, 0.0, time_to_free_s(job.work, how.now), kept - own)
+    first_needs = np.zeros(len(own)) if at_first == NOBODY else job.needs[:, at_first]
+    if own[0] > first_needs[0]:
+        add_gpus(profile, 0.0, time_to_free_s(job.work, how.now), first_needs - own)
 
 
 def plan_claims(
@@ -305,13 +305,13 @@ def plan_claims(
     GPUs that are held for a job are nobody else's until it is planned to start.
     """
     for place in range(len(places)):
-        at, from_s, level = places[place], shares.from_s[place], shares.level[place]
-        work = work_of(jobs.rows[at], jobs.levels[at])
-        job = Claimant(jobs.rows[at], jobs.levels[at], work, jobs.needs[at], jobs.bounded[at])
-        many, finish_s, found = plan_claim(job, due_s[place], how, profile, full, from_s, level)
-        shares.many[place], shares.finish_s[place], shares.found[place] = many, finish_s, found
+        row, from_s, level = places[place], shares.from_s[place], shares.level[place]
+        work = work_of(jobs.rows[row], jobs.levels[row])
+        job = Claimant(jobs.rows[row], jobs.levels[row], work, jobs.needs[row], jobs.bounded[row])
+        count, finish_s, outcome = plan_claim(job, due_s[place], how, profile, full, from_s, level)
+        shares.many[place], shares.finish_s[place], shares.found[place] = count, finish_s, outcome
         if held.until_s[place] > 0.0:
-            starts_s = find_start(from_s, level, many)
+            starts_s = find_start(from_s, level, count)
             take_held(profile, min(held.until_s[place], starts_s), held.gpus[place])
 
 
@@ -342,14 +342,14 @@ def plan_newcomers(
     How many are in time.
     """
     for place in range(len(places)):
-        at, from_s, level = places[place], shares.from_s[place], shares.level[place]
-        work = work_of(jobs.rows[at], jobs.levels[at])
-        job = Claimant(jobs.rows[at], jobs.levels[at], work, jobs.needs[at], jobs.bounded[at])
-        many, finish_s = plan_least(job, due_s[place], how, profile, full, from_s, level)
-        if not many:
+        row, from_s, level = places[place], shares.from_s[place], shares.level[place]
+        work = work_of(jobs.rows[row], jobs.levels[row])
+        job = Claimant(jobs.rows[row], jobs.levels[row], work, jobs.needs[row], jobs.bounded[row])
+        count, finish_s = plan_least(job, due_s[place], how, profile, full, from_s, level)
+        if not count:
             return place
-        reserve_steps(job, profile, from_s, level, many, finish_s)
-        shares.many[place], shares.finish_s[place], shares.found[place] = many, finish_s, IN_TIME
+        reserve_steps(job, profile, from_s, level, count, finish_s)
+        shares.many[place], shares.finish_s[place], shares.found[place] = count, finish_s, IN_TIME
     return len(places)
 
 

@@ -89,7 +89,7 @@ class Room:
     def slots(self, gpus_per_worker: int) -> int:
         """How many workers of that size the empty training nodes hold."""
         return sum(
-            many * (gpus // gpus_per_worker) for gpus, many in self.state.training_sizes.items()
+            count * (gpus // gpus_per_worker) for gpus, count in self.state.training_sizes.items()
         )
 
     def slots_for(self, job: Job) -> int:
@@ -136,10 +136,10 @@ class Room:
         until_s, gpus = [on_it.terminated_s], [float(on_it.terminating)]
         for row in np.flatnonzero(self.rows.runs).tolist():
             job = self.state.jobs[row]
-            many = region.sits(job)
-            if many:
+            workers = region.sits(job)
+            if workers:
                 until_s.append(float(self.rows.until_s[row]))
-                gpus.append(many * job.gpus_per_worker)
+                gpus.append(workers * job.gpus_per_worker)
         for hold in self._holds:
             if hold.job not in self.ids:
                 until_s.append(hold.until_at - self.state.now)
@@ -154,8 +154,7 @@ class Room:
     def _on_regions(self) -> Mapping[Region, "OnRegion"]:
         if not self.regions:
             return {}
-        found = zip(self.regions, self._look_at_regions(), strict=True)
-        return dict(found)
+        return dict(zip(self.regions, self._look_at_regions(), strict=True))
 
     @cached_property
     def occupancy(self) -> Occupancy:
@@ -178,13 +177,13 @@ class Room:
         gone = frame.column(TERMINATING)
         going = int((gone * frame.column(SIZE)).sum())
         terminated_s = float(self.rows.ended_s[gone > 0.0].max(initial=0.0))
-        for at, region in enumerate(self.regions):
+        for place, region in enumerate(self.regions):
             if region.quota:
                 yield self._of_quota(region, terminated_s)
                 continue
-            mine = occupancy.member[:-1, at]
+            mine = occupancy.member[:-1, place]
             busy = int((gpus - free)[mine & usable].sum())
-            unexplained = max(0, busy - int(ours[at]))
+            unexplained = max(0, busy - int(ours[place]))
             yield OnRegion(
                 capacity=int(gpus[mine & training].sum()) - max(0, unexplained - going),
                 free=int(free[mine & training].sum()),
@@ -249,12 +248,12 @@ class Room:
         for order in ORDERS:
             if not best.late:
                 break
-            kept = self.in_order(self.sort_claims(claims, order), base.copy())
-            best = kept if len(kept.late) < len(best.late) else best
+            other = self.in_order(self.sort_claims(claims, order), base.copy())
+            best = other if len(other.late) < len(best.late) else best
         if best.late and self.awaited:
-            kept = self.in_order(self.rows.sort_claims(claims, IN_TURN, {}), base.copy())
-            if len(kept.late) < len(best.late) and self._take_what_they_await(kept, base):
-                best = kept
+            other = self.in_order(self.rows.sort_claims(claims, IN_TURN, {}), base.copy())
+            if len(other.late) < len(best.late) and self._take_what_they_await(other, base):
+                best = other
         return best
 
     def _take_what_they_await(self, kept: Kept, profile: Profile) -> bool:

@@ -55,8 +55,8 @@ def test_steps_lead_to_nets_that_finish_jobs_sooner(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(training_worlds, "VALIDATION_EXPONENTS", (1.0,))
     monkeypatch.setattr(training_worlds, "EXPONENTS", (1.0, 1.1))
     tables, start = {("m", 1): TABLE}, stopping_net()
-    best, tried = evolution.evolve(tables, start, seed=1, rounds=8)
+    best, tried, _ = evolution.evolve(tables, start, seed=1, rounds=8)
     assert tried[0] == validate(tables, start)
     assert min(tried) == validate(tables, best) < 0.9 * tried[0]
-    again, _ = evolution.evolve(tables, start, seed=1, rounds=8)
+    again, *_ = evolution.evolve(tables, start, seed=1, rounds=8)
     assert np.array_equal(evolution.flatten(again), evolution.flatten(best))

@@ -7,12 +7,13 @@ from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training import reinforcement, training_worlds
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.reinforcement import StepSampler, run_episode
+from laxity_scheduler.policy_training.reinforcement import run_episode
 from laxity_scheduler.policy_training.slot_environment import (
     SLOT_S,
     SlotCluster,
     run_in_slots,
 )
+from laxity_scheduler.policy_training.step_sampler import StepSampler
 from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 
@@ -80,8 +81,8 @@ def test_drawn_steps_fit_are_recorded_and_follow_the_scores() -> None:
     cluster = SlotCluster([training("a", alone_s=900.0), training("b")], 5)
     sampler = StepSampler(np.random.default_rng(0))
     assert cluster.decide(scored(rest_least=99.0, stop=-99.0), sampler.widen) == [1, 4]
-    assert [place for _, place in sampler.drawn] == [1, 1]
-    assert [len(rows) for rows, _ in sampler.drawn] == [3, 3]
+    assert [step.place for step in sampler.drawn] == [1, 1]
+    assert [len(step.rows) for step in sampler.drawn] == [3, 3]
 
     wide = StepSampler(np.random.default_rng(0))
     widths = [tuple(cluster.decide(scored(), wide.widen)) for _ in range(200)]
@@ -117,6 +118,6 @@ def test_policy_gradients_unlearn_to_stop_while_gpus_are_free(
     monkeypatch.setattr(training_worlds, "JOBS", 15)
     start = torch_net.read_net(torch_net.make_net(1))
     start.biases[-1][:] = 0.0
-    best, tried = reinforcement.reinforce(tables, start, seed=1, rounds=30)
+    best, tried, _ = reinforcement.reinforce(tables, start, seed=1, rounds=30)
     assert min(tried) == pytest.approx(training_worlds.validate(tables, best))
     assert min(tried) < 0.95 * tried[0]

@@ -18,7 +18,10 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.slot_environment import Reward, run_in_slots
 from laxity_scheduler.policy_training.training_worlds import (
+    USUAL,
+    Improvement,
     World,
+    WorldKinds,
     compute_gain,
     draw_world,
     validate,
@@ -41,18 +44,20 @@ def evolve(
     seed: int,
     rounds: int,
     reward: Reward = "jct",
+    kinds: WorldKinds = USUAL,
     tell: Callable[[int], None] = lambda _: None,
-) -> tuple[ScoringNet, list[float]]:
-    """The best net of those tried, and what each scored on the validation seeds (`start` first)."""
+) -> Improvement:
+    """The best net of those tried, and what each scored on the validation worlds (`start` first)."""
     draw = np.random.default_rng(seed)
-    best, tried = start, [validate(tables, start, reward)]
+    best, tried, actions = start, [validate(tables, start, reward, kinds)], 0
     numbers, spread = flatten(start), layer_spread(start)
     slope, square = np.zeros_like(numbers), np.zeros_like(numbers)
     for number in range(1, rounds + 1):
-        worlds = [draw_world(tables, draw, reward) for _ in range(WORLDS)]
+        worlds = [draw_world(tables, draw, reward, kinds) for _ in range(WORLDS)]
         directions = draw.standard_normal((PAIRS, len(numbers)))
         changes = CHANGE * spread * directions
-        uphill = _find_uphill(unflatten(numbers, start), changes, worlds, reward)
+        uphill, taken = _find_uphill(unflatten(numbers, start), changes, worlds, reward)
+        actions += taken
         step = (uphill[:, None] * directions).mean(axis=0)
         slope = MOMENTUM * slope + (1.0 - MOMENTUM) * step
         square = SQUARES * square + (1.0 - SQUARES) * step**2
@@ -60,27 +65,31 @@ def evolve(
         numbers = numbers + RATE * spread * slope / (1.0 - MOMENTUM**number) / scaled
         if number % ROUNDS_BETWEEN_TRIALS == 0:
             net = unflatten(numbers, start)
-            tried.append(validate(tables, net, reward))
+            tried.append(validate(tables, net, reward, kinds))
             best = net if tried[-1] == min(tried) else best
         tell(1)
-    return best, tried
+    return Improvement(best, tried, actions)
 
 
 def _find_uphill(
     net: ScoringNet, changes: Floats, worlds: Sequence[World], reward: Reward
-) -> Floats:
-    """Shape (PAIRS,): how much better the net is with a change than with its mirror image, in ranks."""
+) -> tuple[Floats, int]:
+    """Shape (PAIRS,): how much better the net is with a change than with its mirror image, in ranks.
+
+    And the actions that it took to see it.
+    """
     before = [run_in_slots(jobs, gpus, net) for jobs, gpus in worlds]
-    numbers = flatten(net)
+    numbers, actions = flatten(net), sum(outcome.actions for outcome in before)
     gains = []
     for change in changes:
         for changed in (numbers + change, numbers - change):
             other = unflatten(changed, net)
             after = [run_in_slots(jobs, gpus, other) for jobs, gpus in worlds]
+            actions += sum(outcome.actions for outcome in after)
             pairs = zip(after, before, strict=True)
             gains.append(float(np.mean([compute_gain(new, old, reward) for new, old in pairs])))
     ranks = np.sign(np.subtract.outer(gains, gains)).mean(axis=1) / 2.0  # equal ones share theirs
-    return np.asarray(ranks[0::2] - ranks[1::2])
+    return np.asarray(ranks[0::2] - ranks[1::2]), actions
 
 
 def flatten(net: ScoringNet) -> Floats:

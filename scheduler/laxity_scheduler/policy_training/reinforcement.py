@@ -1,84 +1,141 @@
-"""The second phase: policy gradients in slots, from a net that imitates its teacher.
+"""The second phase: policy gradients in slots, from a net that imitates its teacher, or from nothing.
 
-    advantage = r - r*       r*: the slot's reward had the best-scored steps been taken
-
-So both sides have the same jobs, which otherwise drown what a decision was worth (our own; DL2
-subtracts what a critic expects). As in DL2's release, a slot is judged by itself, and all its steps
-share the advantage (algorithms.md 6.6): a critic of later slots was tried and made nets worse, since
-jobs that end earn no reward any more. Updates are on the latest episode; there is no replay. The net
-that is kept is the best of those tried on validation seeds.
+As in DL2's release, a slot is judged by itself (algorithms.md 6.6): a critic of later slots was tried
+and made nets worse, since jobs that end earn no reward any more. `DL2` has the paper's parts: a critic
+of the slot, replay, job-aware exploration. What `laxity train policy` takes is our own: the slot's
+reward is compared with that of the best-scored steps in the same slot, so both sides have the same
+jobs, which otherwise drown what a decision was worth. The net that is kept is the best of those tried
+on validation worlds.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
-from laxity_profiler.estimate import Floats
-from laxity_scheduler.learned.allocation_loop import Take
-from laxity_scheduler.learned.job_features import (
-    JobSteps,
-    free_level,
-    stop_rows,
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.policy_training.slot_credit import (
+    Baseline,
+    RecordedStep,
+    SlotRecord,
+    credit_steps,
+    expect_best,
+    expect_nothing,
 )
-from laxity_scheduler.learned.scoring_net import ScoringNet, masked_softmax
 from laxity_scheduler.policy_training.slot_environment import MOST_SLOTS, Reward, SlotCluster
-from laxity_scheduler.policy_training.step_walk import StepWalk
-from laxity_scheduler.policy_training.training_worlds import draw_world, validate
+from laxity_scheduler.policy_training.step_sampler import StepSampler
+from laxity_scheduler.policy_training.training_worlds import (
+    USUAL,
+    Improvement,
+    WorldKinds,
+    draw_world,
+    validate,
+)
 from laxity_scheduler.simulate.tables import Tables
 
-ENTROPY: Final = 0.01
 ROUNDS_BETWEEN_TRIALS: Final = 10
+BATCH: Final = 256
 
 
-@dataclass(slots=True)
-class SlotRecord:
-    """The steps drawn in one slot, as (rows, which one), and what came of them."""
+@dataclass(frozen=True, slots=True)
+class GradientParts:
+    """What policy gradients are made of. ValueError if they do not go together.
 
-    drawn: list[tuple[Floats, int]]
-    reward: float
-    best_reward: float
+    `exploration`: how often an unequal state is answered for the job that has least (`StepSampler`).
+    `replay`: so many of the latest steps are learned from; 0: those of the last episode, each once.
+    """
+
+    baseline: Baseline = "best"
+    entropy: float = 0.01
+    exploration: float = 0.0
+    replay: int = 0
+    batch: int = BATCH
+    per_job: bool = False
+
+    def __post_init__(self) -> None:
+        if self.per_job and self.baseline == "best":
+            raise ValueError("the best-scored steps have no reward per job: take a critic or none")
 
 
-@dataclass(slots=True)
-class StepSampler:
-    """Draws steps by their probabilities in place of the best ones, and records them."""
-
-    draw: np.random.Generator
-    drawn: list[tuple[Floats, int]] = field(default_factory=list)
-
-    def widen(
-        self, widths: list[int], steps: JobSteps, net: ScoringNet, take: Take, free_gpus: int
-    ) -> None:
-        scores, ends = net.score(steps.features), stop_rows(steps)
-        stops, walk = net.score(ends), StepWalk(steps, widths, free_gpus)
-        while rows := walk.fitting():
-            level = free_level(walk.free_gpus, steps.cluster_gpus)
-            options = np.append(scores[rows], stops[level])
-            shares = masked_softmax(options, np.ones(len(options), dtype=np.bool_))
-            place = int(self.draw.choice(len(options), p=shares))
-            self.drawn.append((np.vstack([steps.features[rows], ends[level]]), place))
-            if place == len(rows):
-                return
-            job = int(steps.job[rows[place]])
-            take(job, widths[job], walk.take(rows[place]))
+OURS: Final = GradientParts()
+DL2: Final = GradientParts("critic", exploration=0.4, replay=8_192)
 
 
 def run_episode(
-    cluster: SlotCluster, net: ScoringNet, draw: np.random.Generator
+    cluster: SlotCluster, net: ScoringNet, draw: np.random.Generator, parts: GradientParts = OURS
 ) -> list[SlotRecord]:
     """Slots until all jobs have ended."""
     records = []
     for _ in range(MOST_SLOTS):
         if cluster.done:
             break
-        sampler, other = StepSampler(draw), cluster.copy()
-        widths, best = cluster.decide(net, sampler.widen), other.decide(net)
-        reward, best_reward = cluster.train(widths), other.train(best)
+        sampler = StepSampler(draw, parts.exploration)
+        widths = cluster.decide(net, sampler.widen)
+        best_reward = np.nan
+        if parts.baseline == "best":
+            other = cluster.copy()
+            best_reward = other.train(other.decide(net))
+        reward = cluster.train(widths)
         if sampler.drawn:
-            records.append(SlotRecord(sampler.drawn, reward, best_reward))
+            records.append(_make_record(sampler, cluster, reward, best_reward))
     return records
+
+
+def _make_record(
+    sampler: StepSampler, cluster: SlotCluster, reward: float, best_reward: float
+) -> SlotRecord:
+    jobs, heads = tuple(sampler.heads), np.array(list(sampler.heads.values()))
+    trained = np.array([cluster.trained[job] for job in jobs])
+    return SlotRecord(sampler.drawn, reward, best_reward, jobs, heads, trained)
+
+
+class GradientLearner:
+    """A net that learns from episodes, with its critic and its memory of steps."""
+
+    def __init__(self, start: ScoringNet, parts: GradientParts, *, seed: int) -> None:
+        from laxity_scheduler.policy_training import torch_net
+
+        self._parts, self._policy = parts, torch_net.PolicyGradient(start, entropy=parts.entropy)
+        self._critic: Any = torch_net.Critic(seed) if parts.baseline == "critic" else None
+        self._memory: deque[RecordedStep] = deque(maxlen=parts.replay)
+        self._expect = {
+            "best": expect_best,
+            "critic": lambda record: self._critic.expect(record.heads),
+            "none": expect_nothing,
+        }[parts.baseline]
+
+    def policy(self) -> ScoringNet:
+        """The net as it is now."""
+        return self._policy.policy()
+
+    def update(self, records: Iterable[SlotRecord], draw: np.random.Generator) -> int:
+        """As many batches as the episode's steps fill; how many steps these were."""
+        latest = [(record, step) for record in records for step in record.drawn]
+        self._memory.extend(latest)
+        pool = list(self._memory) if self._parts.replay else latest
+        for rows in self._draw_batches(len(latest), len(pool), draw):
+            self._improve([pool[row] for row in rows])
+        return len(latest)
+
+    def _improve(self, batch: Sequence[RecordedStep]) -> None:
+        credit = credit_steps(batch, self._expect, per_job=self._parts.per_job)
+        self._policy.improve([step for _, step in batch], credit / (credit.std() + 1e-6))
+        if self._critic is not None:
+            records = list(dict.fromkeys(record for record, _ in batch))
+            self._critic.improve(
+                np.concatenate([record.heads for record in records]),
+                np.concatenate([record.trained for record in records]),
+            )
+
+    def _draw_batches(self, latest: int, pool: int, draw: np.random.Generator) -> list[Ints]:
+        size = self._parts.batch
+        if self._parts.replay:
+            return list(draw.integers(pool, size=(-(-latest // size), size)))
+        order = draw.permutation(pool)
+        return [order[begin : begin + size] for begin in range(0, pool, size)]
 
 
 def reinforce(
@@ -88,22 +145,21 @@ def reinforce(
     seed: int,
     rounds: int,
     reward: Reward = "jct",
+    parts: GradientParts = OURS,
+    kinds: WorldKinds = USUAL,
     tell: Callable[[int], None] = lambda _: None,
-) -> tuple[ScoringNet, list[float]]:
-    """The best net of those tried, and what each scored on the validation seeds (`start` first)."""
-    from laxity_scheduler.policy_training import torch_net
-
+) -> Improvement:
+    """The best net of those tried, and what each scored on the validation worlds (`start` first)."""
     draw = np.random.default_rng(seed)
-    learner = torch_net.PolicyGradient(start, entropy=ENTROPY)
-    best, tried = start, [validate(tables, start, reward)]
+    learner = GradientLearner(start, parts, seed=seed)
+    best, tried, actions = start, [validate(tables, start, reward, kinds)], 0
     for number in range(1, rounds + 1):
-        jobs, gpus = draw_world(tables, draw, reward)
-        net = learner.policy()
-        records = run_episode(SlotCluster(jobs, gpus, reward), net, draw)
-        learner.update(records, draw)
+        jobs, gpus = draw_world(tables, draw, reward, kinds)
+        records = run_episode(SlotCluster(jobs, gpus, reward), learner.policy(), draw, parts)
+        actions += learner.update(records, draw)
         if number % ROUNDS_BETWEEN_TRIALS == 0:
             policy = learner.policy()
-            tried.append(validate(tables, policy, reward))
+            tried.append(validate(tables, policy, reward, kinds))
             best = policy if tried[-1] == min(tried) else best
         tell(1)
-    return best, tried
+    return Improvement(best, tried, actions)

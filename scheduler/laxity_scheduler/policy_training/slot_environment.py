@@ -32,13 +32,17 @@ MOST_SLOTS: Final = 5_000
 class SlotCluster:
     """Jobs that arrive, train and end. All of them have a table; each worker is one GPU.
 
-    `missed` are the deadlines that have passed before their jobs ended.
+    `missed` are the deadlines that have passed before their jobs ended; `trained` are the shares of
+    their iterations that jobs trained in the last slot, in the order of its decision; `actions` are
+    the steps and stops of `decide`.
     """
 
     def __init__(self, jobs: Sequence[TraceJob], gpus: int, reward: Reward = "jct") -> None:
         self.gpus = gpus
         self.reward: Reward = reward
         self.missed: set[str] = set()
+        self.trained: list[float] = []
+        self.actions = 0
         self.now = 0.0
         self.jct_s: list[float] = []
         self._waiting = list(jobs)
@@ -75,14 +79,18 @@ class SlotCluster:
 
     def decide(self, net: ScoringNet, widen: Widen = widen_best) -> list[int]:
         """Workers of each job, by the allocation loop of the policy."""
-        return allocate(
+        jobs = self.observe()
+        widths = allocate(
             net,
-            self.observe(),
+            jobs,
             _make_take(self.gpus),
             free_gpus=self.gpus,
             cluster_gpus=self.gpus,
             widen=widen,
         )
+        taken = [job.widths.index(width) for job, width in zip(jobs, widths, strict=True) if width]
+        self.actions += sum(taken) + 1
+        return widths
 
     def begin_walk(self) -> StepWalk:
         """All steps that jobs can take in this slot, once each job has its least width."""
@@ -98,7 +106,7 @@ class SlotCluster:
         Of `deadlines`: less 1 for each deadline missed in the slot, so that a job which is late has
         earned nothing by its end.
         """
-        reward, ends, late = 0.0, [], len(self.missed)
+        self.trained, ends, late = [0.0] * len(self._live), [], len(self.missed)
         for number, (job, width) in enumerate(zip(self._live, widths, strict=True)):
             lost_s = 0.0
             if width and width != self._workers[number]:
@@ -111,7 +119,7 @@ class SlotCluster:
                 alone_s = rest_s[levels.index(width)]
                 share = min(self._left[number], max(0.0, SLOT_S - lost_s) / alone_s)
                 self._left[number] -= share
-                reward += share
+                self.trained[number] = share
                 if self._left[number] <= 0.0:
                     ended_at = self.now + lost_s + share * alone_s
                     self.jct_s.append(ended_at - job.submitted_at)
@@ -123,7 +131,7 @@ class SlotCluster:
         self.now += SLOT_S
         self.missed.update(job.id for job in self._live if job.deadline_at < self.now)
         self._admit()
-        return reward - (len(self.missed) - late if self.reward == "deadlines" else 0)
+        return sum(self.trained) - (len(self.missed) - late if self.reward == "deadlines" else 0)
 
     def _admit(self) -> None:
         """Jobs submitted by now; an empty cluster waits for the next one."""
@@ -137,10 +145,14 @@ class SlotCluster:
 
 @dataclass(frozen=True, slots=True)
 class WorldOutcome:
-    """Seconds from submission to end, mean over all jobs, and the share of jobs that were late."""
+    """Seconds from submission to end, mean over all jobs, and the share of jobs that were late.
+
+    `actions`: steps and stops of all slots.
+    """
 
     mean_jct_s: float
     missed: float
+    actions: int = 0
 
 
 def run_in_slots(jobs: Sequence[TraceJob], gpus: int, net: ScoringNet) -> WorldOutcome:
@@ -151,7 +163,7 @@ def run_in_slots(jobs: Sequence[TraceJob], gpus: int, net: ScoringNet) -> WorldO
             break
         cluster.train(cluster.decide(net))
     mean_jct_s = sum(cluster.jct_s) / max(1, len(cluster.jct_s))
-    return WorldOutcome(mean_jct_s, len(cluster.missed) / max(1, len(jobs)))
+    return WorldOutcome(mean_jct_s, len(cluster.missed) / max(1, len(jobs)), cluster.actions)
 
 
 def _curve(job: TraceJob) -> tuple[tuple[int, ...], tuple[float, ...]]:

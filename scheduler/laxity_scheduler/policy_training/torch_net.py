@@ -110,7 +110,7 @@ def pad(rows: Sequence[Floats]) -> Any:
 
 
 class PolicyGradient:
-    """A scoring net that learns from the rewards of slots."""
+    """A scoring net that learns from what its steps are credited with."""
 
     def __init__(self, policy: ScoringNet, *, entropy: float) -> None:
         self._net, self._entropy = write_net(policy), entropy
@@ -119,27 +119,35 @@ class PolicyGradient:
     def policy(self) -> ScoringNet:
         return read_net(self._net)
 
-    def update(self, records: Sequence[Any], draw: np.random.Generator) -> None:
-        """One pass over slots (`SlotRecord`s), in batches of at most 256 steps drawn at random."""
-        advantages = np.array([record.reward - record.best_reward for record in records])
-        advantages /= advantages.std() + 1e-6
-        steps = [
-            (rows, place, advantage)
-            for record, advantage in zip(records, advantages.tolist(), strict=True)
-            for rows, place in record.drawn
-        ]
-        order = draw.permutation(len(steps)).tolist()
-        for begin in range(0, len(order), BATCH):
-            self._improve([steps[row] for row in order[begin : begin + BATCH]])
-
-    def _improve(self, steps: Sequence[tuple[Floats, int, float]]) -> None:
-        logs = log_probabilities(self._net, [rows for rows, _, _ in steps])
-        places = torch.tensor([place for _, place, _ in steps])
-        advantages = torch.tensor([advantage for _, _, advantage in steps], dtype=torch.float64)
+    def improve(self, steps: Sequence[Any], credit: Floats) -> None:
+        """One step of Adam on drawn steps (`DrawnStep`s) and the credit of each, (n,)."""
+        logs = log_probabilities(self._net, [step.rows for step in steps])
+        places = torch.tensor([step.place for step in steps])
+        advantages = torch.from_numpy(credit)
         chosen = logs.gather(1, places[:, None])[:, 0]
         entropy = -(logs.exp() * logs.clamp(min=-50.0)).sum(1)
         loss = -(chosen * advantages).mean() - self._entropy * entropy.mean()
         self._adam.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._net.parameters(), 1.0)
+        self._adam.step()
+
+
+class Critic:
+    """Expects which share of its iterations a job trains in a slot, from its first step's features."""
+
+    def __init__(self, seed: int) -> None:
+        self._net = make_net(seed)
+        self._adam = make_adam(self._net, RATE)
+
+    def expect(self, rows: Floats) -> Floats:
+        """Shape (n, F) to (n,)."""
+        return read_net(self._net).score(rows)
+
+    def improve(self, rows: Floats, trained: Floats) -> None:
+        """One step of Adam on the squared error; `trained` has shape (n,)."""
+        errors = self._net(torch.from_numpy(rows))[:, 0] - torch.from_numpy(trained)
+        loss = (errors**2).mean()
+        self._adam.zero_grad()
+        loss.backward()
         self._adam.step()

@@ -180,7 +180,9 @@ def improve_in_slots(
 
     improve = evolve if way == "evolution" else reinforce
     with typer.progressbar(length=rounds, label=way, file=sys.stderr) as bar:
-        best, tried = improve(tables, net, seed=seed, rounds=rounds, reward=reward, tell=bar.update)
+        best, tried, _ = improve(
+            tables, net, seed=seed, rounds=rounds, reward=reward, tell=bar.update
+        )
     cost = "slowdown" if reward == "jct" else "missed"
     return best, {"rounds": rounds, f"{cost}_of_imitation": tried[0], cost: min(tried)}
 

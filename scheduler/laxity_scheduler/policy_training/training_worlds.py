@@ -5,15 +5,17 @@ the law. The speeds of a varied curve are the measured ones, relative to the lea
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_scheduler.policy_training.real_arrivals import borrow_arrivals
 from laxity_scheduler.policy_training.slot_environment import Reward, WorldOutcome, run_in_slots
 from laxity_scheduler.simulate.tables import Tables, ThroughputTable
-from laxity_scheduler.simulate.traces import TraceJob
+from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 JOBS: Final = 40
 SIZES: Final = (8, 16, 32, 64)
@@ -28,19 +30,54 @@ TIGHTNESS: Final[Mapping[Reward, tuple[float, float] | tuple[()]]] = {
     "deadlines": (1.2, 3.0),  # as the QoS framework's jobs (algorithms.md 3.6)
 }
 JCT_WEIGHT: Final = 0.05
+REAL_SHARE: Final = 0.5  # of training worlds, where there are real arrivals
 
 World = tuple[Sequence[TraceJob], int]  # jobs, and the GPUs of their cluster
 
 
-def draw_world(tables: Tables, draw: np.random.Generator, reward: Reward = "jct") -> World:
+@dataclass(frozen=True, slots=True)
+class WorldKinds:
+    """How many jobs a world has, and whose arrivals, run times and widths.
+
+    Every second training world borrows from one of `training`; each of `validation` judges beside
+    generated arrivals, at each of `exponents`. Jobs of real arrivals have no deadlines.
+    """
+
+    training: Sequence[Trace] = ()
+    validation: Sequence[Trace] = ()
+    jobs: int = JOBS
+    exponents: Sequence[float] = VALIDATION_EXPONENTS
+
+
+USUAL: Final = WorldKinds()
+
+
+class Improvement(NamedTuple):
+    """The best net of those tried, what each cost on the validation worlds, and the actions it took."""
+
+    best: ScoringNet
+    costs: list[float]
+    actions: int
+
+
+def draw_world(
+    tables: Tables,
+    draw: np.random.Generator,
+    reward: Reward = "jct",
+    kinds: WorldKinds = USUAL,
+) -> World:
     """Jobs with varied curves, with deadlines where these are rewarded, and the GPUs of their cluster."""
     varied = {
         key: vary_curve(table, float(draw.uniform(*EXPONENTS))) for key, table in tables.items()
     }
     mix = ArrivalMix(
-        JOBS, int(draw.choice(SIZES)), float(draw.choice(LOADS)), tightness=TIGHTNESS[reward]
+        kinds.jobs, int(draw.choice(SIZES)), float(draw.choice(LOADS)), tightness=TIGHTNESS[reward]
     )
-    return make_trace(varied, mix, seed=int(draw.integers(10_000))).jobs, mix.gpus
+    seed = int(draw.integers(10_000))
+    if kinds.training and draw.random() < REAL_SHARE:
+        trace = kinds.training[int(draw.integers(len(kinds.training)))]
+        return borrow_arrivals(trace, varied, mix, seed=seed).jobs, mix.gpus
+    return make_trace(varied, mix, seed=seed).jobs, mix.gpus
 
 
 def vary_curve(table: ThroughputTable, exponent: float) -> ThroughputTable:
@@ -50,22 +87,25 @@ def vary_curve(table: ThroughputTable, exponent: float) -> ThroughputTable:
     return ThroughputTable(table.gpus, tuple(speeds))
 
 
-def validate(tables: Tables, net: ScoringNet, reward: Reward = "jct") -> float:
+def validate(
+    tables: Tables, net: ScoringNet, reward: Reward = "jct", kinds: WorldKinds = USUAL
+) -> float:
     """The net's mean cost on the validation worlds, less is better: see `mean_cost`."""
-    return mean_cost(tables, lambda jobs, gpus: run_in_slots(jobs, gpus, net), reward)
+    return mean_cost(tables, lambda jobs, gpus: run_in_slots(jobs, gpus, net), reward, kinds)
 
 
 def mean_cost(
     tables: Tables,
     run_world: Callable[[Sequence[TraceJob], int], WorldOutcome],
     reward: Reward = "jct",
+    kinds: WorldKinds = USUAL,
 ) -> float:
     """Mean JCT relative to the run time at the width asked for, over the validation worlds.
 
     Of `deadlines`: the share of jobs that were late, and a little of the former.
     """
     costs = []
-    for jobs, gpus in make_validation_worlds(tables, reward):
+    for jobs, gpus in make_validation_worlds(tables, reward, kinds):
         outcome = run_world(jobs, gpus)
         slowdown = outcome.mean_jct_s / float(np.mean([job.duration_s for job in jobs]))
         late = reward == "deadlines"
@@ -81,11 +121,15 @@ def compute_gain(after: WorldOutcome, before: WorldOutcome, reward: Reward) -> f
     return shorter
 
 
-def make_validation_worlds(tables: Tables, reward: Reward = "jct") -> Iterator[World]:
-    """A world for each exponent, seed and load."""
-    for exponent in VALIDATION_EXPONENTS:
+def make_validation_worlds(
+    tables: Tables, reward: Reward = "jct", kinds: WorldKinds = USUAL
+) -> Iterator[World]:
+    """A world for each exponent, seed and load; as many again with each of the real arrivals."""
+    for exponent in kinds.exponents:
         varied = {key: vary_curve(table, exponent) for key, table in tables.items()}
         for seed in VALIDATION_SEEDS:
             for load in VALIDATION_LOADS:
-                mix = ArrivalMix(JOBS, VALIDATION_GPUS, load, tightness=TIGHTNESS[reward])
+                mix = ArrivalMix(kinds.jobs, VALIDATION_GPUS, load, tightness=TIGHTNESS[reward])
                 yield make_trace(varied, mix, seed=seed).jobs, mix.gpus
+                for trace in kinds.validation:
+                    yield borrow_arrivals(trace, varied, mix, seed=seed).jobs, mix.gpus

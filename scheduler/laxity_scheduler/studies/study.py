@@ -12,6 +12,8 @@ from laxity_scheduler.studies import (
     deadlines,
     errors,
     learned,
+    learned_front,
+    learned_training,
     loan_ablations,
     loan_ladder,
     pickyman,
@@ -59,6 +61,16 @@ STUDIES: Final = {
         ),
         Study(
             "learned", "completion times of the learned policy on unseen hardware", learned.trials
+        ),
+        Study(
+            "learned_training",
+            "what each part of training the learned policy is worth, over seeds",
+            learned_training.trials,
+        ),
+        Study(
+            "learned_front",
+            "deadlines met against completion times, of the learned policy and of others",
+            learned_front.trials,
         ),
         Study("errors", "prediction errors of 0 to 40 % and three models of costs", errors.trials),
         Study(

@@ -1,0 +1,110 @@
+"""Deadlines met against completion times: the learned policy, by either reward, beside others.
+
+The jobs of the study `learned` with deadlines of 1.2 to 3 times the run time at the width asked for, at
+a load of 0.9. Rewards: `jct` are the weights that ship; `deadlines` are these after `STEPS` steps of
+evolution on the A100 tables, in worlds of 20 jobs, that count missed deadlines. Each with no promises,
+and with greedy ones in front. Costs are `live`: under others, share policies such as `laxity` change
+widths at once, and the rest at the end of an epoch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy, save_policy
+from laxity_scheduler.policy_training.evolution import evolve
+from laxity_scheduler.policy_training.made_jobs import ArrivalMix
+from laxity_scheduler.policy_training.training_worlds import TIGHTNESS, WorldKinds
+from laxity_scheduler.simulate.report import report
+from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.studies.datasets import Datasets
+from laxity_scheduler.studies.learned import (
+    GPUS_PER_NODE,
+    JOBS,
+    NODES,
+    TableJobs,
+    read_tables,
+)
+from laxity_scheduler.studies.trial import Row, Trial, figure_cell, labels_of
+
+LOAD: Final = 0.9
+POLICIES: Final = ("fifo", "drf", "srtf", "optimus", "laxity", "qos")
+REWARDS: Final = ("jct", "deadlines")
+ADMISSIONS: Final = ("none", "greedy")
+STEPS, SEED = 10, 1
+KEPT: Final = (
+    "jobs",
+    "finished",
+    "refused",
+    "deadlines_met",
+    "deadline_met_ratio",
+    "promises",
+    "promises_broken",
+    "avg_jct_s",
+)
+
+
+def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
+    """Each policy with each seed; in small on the A100 tables that ship, after one step."""
+    tables = datasets.folder / "elasticflow" / "throughputs_A100"
+    hardware = "A100" if datasets.samples else "T4"
+    mix = ArrivalMix(
+        10 if datasets.samples else JOBS,
+        NODES * GPUS_PER_NODE,
+        LOAD,
+        tightness=TIGHTNESS["deadlines"],
+    )
+    steps = 1 if datasets.samples else STEPS
+    return [
+        trial
+        for seed in seeds
+        for trial in _world_trials(
+            TableJobs(tables.with_name(f"throughputs_{hardware}"), None, mix, seed),
+            f"{hardware}, generated",
+            partial(train_for_deadlines, tables, steps),
+        )
+    ]
+
+
+def _world_trials(case: TableJobs, trace: str, train: Callable[[], ScoringNet]) -> Iterator[Trial]:
+    part = f"load {LOAD:g}"
+    for policy in POLICIES:
+        setting = make_setting(policy, case.seed)
+        labels = labels_of(setting, part=part, trace=trace)
+        yield Trial(labels, partial(_simulation_row, case, setting))
+    for admission in ADMISSIONS:
+        setting = replace(make_setting("learned", case.seed), admission=admission)
+        labels = labels_of(setting, part=part, trace=trace)
+        yield Trial({**labels, "variant": "jct"}, partial(_simulation_row, case, setting))
+        yield Trial({**labels, "variant": "deadlines"}, partial(_row_of_net, case, setting, train))
+
+
+def make_setting(policy: str, seed: int) -> Setting:
+    return Setting(policy, NODES, GPUS_PER_NODE, cost_model="live", seed=seed)
+
+
+def _simulation_row(case: TableJobs, setting: Setting) -> Row:
+    figures = report(simulate(case.load(), setting))
+    return {name: figure_cell(figures, name) for name in KEPT}
+
+
+def _row_of_net(case: TableJobs, setting: Setting, train: Callable[[], ScoringNet]) -> Row:
+    with TemporaryDirectory() as folder:
+        weights = Path(folder) / "deadlines.npz"
+        save_policy(TrainedPolicy(train()), weights)
+        return _simulation_row(case, replace(setting, policy=f"learned:{weights}"))
+
+
+@lru_cache(maxsize=1)
+def train_for_deadlines(tables: Path, steps: int) -> ScoringNet:
+    """The net that is best on validation worlds with deadlines."""
+    start = load_policy(SHIPPED).net
+    kinds = WorldKinds(jobs=20, exponents=(1.0,))
+    trained = evolve(
+        read_tables(tables), start, seed=SEED, rounds=steps, reward="deadlines", kinds=kinds
+    )
+    return trained.best

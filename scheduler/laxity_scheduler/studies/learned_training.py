@@ -1,0 +1,138 @@
+"""What each part of training the learned policy is worth, over seeds: curves on the validation worlds.
+
+A row is one training of `ROUNDS` episodes (gradients) or `STEPS` steps (evolution) on the A100 tables
+with varied curves, smaller than that of the weights that ship. Arrivals are generated, or those of ITP
+01 to 05; the validation worlds have generated ones and those of ITP 10. Nothing here is a test: nets
+are chosen on these worlds.
+
+    full              imitation first, then DL2's gradients: critic, replay, exploration, slot's reward
+    best steps        ours: compared with the best-scored steps, no critic, no replay, no exploration
+    evolution         ours, the default of `laxity train policy`
+
+The others are `full` with one part left out or changed, or start from random weights.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Final
+
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.policy_training.evolution import evolve
+from laxity_scheduler.policy_training.reinforcement import DL2, OURS, GradientParts, reinforce
+from laxity_scheduler.policy_training.training_worlds import WorldKinds
+from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.studies.datasets import Datasets
+from laxity_scheduler.studies.learned import read_tables
+from laxity_scheduler.studies.trial import Row, Trial
+
+TRAINING: Final = ("01", "02", "03", "04", "05")
+VALIDATION: Final = ("10",)
+TEACHER: Final = "optimus"
+UPDATES, WORLDS = 300, 1  # of imitation
+JOBS: Final = 20  # of a world
+ROUNDS: Final = 60
+STEPS: Final = 30
+BATCH: Final = 64  # worlds are small: more updates from as many actions
+
+
+FULL: Final = replace(DL2, batch=BATCH)
+BEST: Final = replace(OURS, batch=BATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a net is made: from a teacher or from random weights, and by gradients or by evolution."""
+
+    parts: GradientParts | None = FULL
+    warm_up: bool = True
+
+
+VARIANTS: Final[Mapping[str, Recipe]] = {
+    "full": Recipe(),
+    "no warm-up": Recipe(warm_up=False),
+    "no exploration": Recipe(replace(FULL, exploration=0.0, entropy=0.0)),
+    "no replay": Recipe(replace(FULL, replay=0)),
+    "no critic": Recipe(replace(FULL, baseline="none")),
+    "reward per job": Recipe(replace(FULL, per_job=True)),
+    "best steps": Recipe(BEST),
+    "best steps, no warm-up": Recipe(BEST, warm_up=False),
+    "evolution": Recipe(None),
+    "evolution, no warm-up": Recipe(None, warm_up=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """Tables, and the traces whose arrivals train and judge."""
+
+    tables: Path
+    training: tuple[Source, ...]
+    validation: tuple[Source, ...]
+    jobs: int = JOBS
+    rounds: int = ROUNDS
+    steps: int = STEPS
+
+
+def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
+    """Each variant with each seed; in small without real arrivals and for a few episodes."""
+    tables = datasets.folder / "elasticflow" / "throughputs_A100"
+    training, validation = (
+        tuple([datasets.source(name) for name in datasets.having(names)])
+        for names in (TRAINING, VALIDATION)
+    )
+    data = TrainingData(tables, training, validation)
+    if datasets.samples:
+        data = replace(data, jobs=5, rounds=10, steps=0)
+    return [
+        Trial(
+            {"part": "training", "policy": "learned", "variant": name, "seed": seed},
+            partial(_training_row, data, recipe, seed),
+        )
+        for seed in seeds
+        for name, recipe in VARIANTS.items()
+    ]
+
+
+def _training_row(data: TrainingData, recipe: Recipe, seed: int) -> Row:
+    start = imitate(data.tables, seed) if recipe.warm_up else make_random_net(seed)
+    tables, kinds = read_tables(data.tables), read_kinds(data)
+    if recipe.parts is None:
+        trained = evolve(tables, start, seed=seed, rounds=data.steps, kinds=kinds)
+    else:
+        trained = reinforce(
+            tables, start, seed=seed, rounds=data.rounds, parts=recipe.parts, kinds=kinds
+        )
+    return {"actions": trained.actions, **name_checkpoints(trained.costs)}
+
+
+@lru_cache(maxsize=1)
+def read_kinds(data: TrainingData) -> WorldKinds:
+    """The worlds of this study."""
+    training, validation = (
+        [source.load() for source in sources] for sources in (data.training, data.validation)
+    )
+    return WorldKinds(training, validation, jobs=data.jobs, exponents=(1.0,))
+
+
+def name_checkpoints(costs: Sequence[float]) -> Row:
+    """`cost_at_N`, N: per cent of the training; and by how much the last one is above the best."""
+    last = max(1, len(costs) - 1)
+    row: Row = {f"cost_at_{100 * place // last}": cost for place, cost in enumerate(costs)}
+    return row | {"best_cost": min(costs), "last_to_best": costs[-1] / min(costs)}
+
+
+@lru_cache(maxsize=8)
+def imitate(tables: Path, seed: int) -> ScoringNet:
+    """The warm-up, which variants share."""
+    from laxity_scheduler.policy_training.imitation import learn_from_teacher
+
+    known = read_tables(tables)
+    return learn_from_teacher(known, TEACHER, seed=seed, updates=UPDATES, worlds=WORLDS).net
+
+
+def make_random_net(seed: int) -> ScoringNet:
+    from laxity_scheduler.policy_training import torch_net
+
+    return torch_net.read_net(torch_net.make_net(seed))

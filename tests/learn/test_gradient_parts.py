@@ -63,7 +63,8 @@ def record(*trained: float, reward: float = 5.0, best: float = np.nan) -> SlotRe
 
 def credit(slot: SlotRecord, expect: Any = expect_nothing, *, per_job: bool = False) -> list[float]:
     steps = [(slot, step) for step in slot.drawn]
-    return credit_steps(steps, expect, per_job=per_job).tolist()
+    credits_of_steps: list[float] = credit_steps(steps, expect, per_job=per_job).tolist()
+    return credits_of_steps
 
 
 def test_all_steps_of_a_slot_share_its_reward_less_what_was_expected() -> None:

@@ -127,7 +127,7 @@ def test_a_policy_that_the_command_has_trained_can_be_measured(
     assert code == 0, error
     figures = json.loads(told)
     assert figures["choices"] > 1_000
-    assert 0 < figures["slowdown"] <= figures["slowdown_of_imitation"]
+    assert 0 < figures["slowdown"] <= figures["slowdown_at_first"]
     assert load_policy(out).trained_on["teacher"] == "optimus"
 
     sizes = ("--jobs", "10", "--nodes", "1", "--seeds", "2", "--json")
@@ -160,4 +160,28 @@ def test_an_unknown_teacher_is_told_the_known_ones(tables: Path, tmp_path: Path)
         "train", "policy", "--tables", str(tables), "--out", str(tmp_path / "a"), "--teacher", "me"
     )
     assert code == 2
-    assert error == "unknown teacher 'me': one of optimus, drf"
+    assert error == "unknown teacher 'me': one of optimus, drf, none"
+
+
+def test_random_weights_that_nothing_improves_are_not_written(tables: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.npz"
+    words = ("--tables", str(tables), "--out", str(out), "--teacher", "none", "--improve", "none")
+    code, _, error = run_command("train", "policy", *words)
+    assert code == 2
+    assert "would write random weights" in error
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_policy_gradients_start_from_random_weights_unless_a_teacher_is_named(
+    tables: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "policy.npz"
+    words = ("--tables", str(tables), "--out", str(out), "--improve", "gradients", "--rounds", "10")
+    code, told, error = run_command("train", "policy", *words, "--json")
+    assert code == 0, error
+    figures = json.loads(told)
+    assert "choices" not in figures
+    assert figures["slowdown"] < figures["slowdown_at_first"]
+    assert load_policy(out).trained_on["teacher"] == "none"

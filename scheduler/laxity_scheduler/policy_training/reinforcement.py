@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.slot_credit import (
@@ -103,7 +104,7 @@ class GradientLearner:
         self._memory: deque[RecordedStep] = deque(maxlen=parts.replay)
         self._expect = {
             "best": expect_best,
-            "critic": lambda record: self._critic.expect(record.heads),
+            "critic": self._expect_by_critic,
             "none": expect_nothing,
         }[parts.baseline]
 
@@ -119,6 +120,10 @@ class GradientLearner:
         for rows in self._draw_batches(len(latest), len(pool), draw):
             self._improve([pool[row] for row in rows])
         return len(latest)
+
+    def _expect_by_critic(self, record: SlotRecord) -> Floats:
+        expected: Floats = self._critic.expect(record.heads)
+        return expected
 
     def _improve(self, batch: Sequence[RecordedStep]) -> None:
         credit = credit_steps(batch, self._expect, per_job=self._parts.per_job)

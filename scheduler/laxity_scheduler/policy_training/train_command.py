@@ -19,14 +19,16 @@ from laxity_scheduler.policy_training.journal_command import (
 from laxity_scheduler.policy_training.registry_commands import tracking_store
 
 TEACHER_NAMES = ("optimus", "drf")
+WARM_UPS = (*TEACHER_NAMES, "none")
 IMPROVEMENTS = ("evolution", "gradients", "none")
 REWARD_NAMES = ("jct", "deadlines")
 
 TeacherOption = Annotated[
     str,
     typer.Option(
-        help=f"Whom to imitate: {', '.join(TEACHER_NAMES)}.",
-        autocompletion=completing(lambda: TEACHER_NAMES),
+        help=f"Whom to imitate first: {', '.join(WARM_UPS)}. [optimus; none, which is to start "
+        "from random weights, with --tables and --improve gradients]",
+        autocompletion=completing(lambda: WARM_UPS),
     ),
 ]
 TablesOption = Annotated[
@@ -90,7 +92,7 @@ def policy(
     tables: TablesOption = None,
     journal: JournalOption = "",
     start: StartOption = "",
-    teacher: TeacherOption = "optimus",
+    teacher: TeacherOption = "",
     seed: SeedOption = 1,
     updates: UpdatesOption = 1_500,
     worlds: WorldsOption = 2,
@@ -104,6 +106,7 @@ def policy(
 ) -> None:
     """Learn a policy from simulated clusters, or a service's journal; `learned:FILE` decides by it."""
     improve = improve or ("evolution" if tables else "none")
+    teacher = teacher or ("none" if tables and improve == "gradients" else "optimus")
     check_options(teacher, improve, tables=tables, journal=journal)
     check_name("reward", reward, REWARD_NAMES)
     throughputs = None if tables is None else read_tables(tables)
@@ -114,7 +117,7 @@ def policy(
     if tables is not None:
         about["tables"] = tables.name
         if net is None:
-            net, figures = imitate_teacher(
+            net, figures = make_start(
                 throughputs, teacher, seed=seed, updates=updates, worlds=worlds
             )
     if journal:
@@ -143,8 +146,11 @@ def check_options(teacher: str, improve: str, *, tables: Path | None, journal: s
     """CommandError if they do not go together."""
     if tables is None and not journal:
         raise CommandError("name --tables DIR to simulate from, or --journal HOME", code=USAGE)
-    check_name("teacher", teacher, TEACHER_NAMES)
+    check_name("teacher", teacher, WARM_UPS)
     check_name("improvement", improve, IMPROVEMENTS)
+    if teacher == improve == "none":
+        message = "--teacher none --improve none would write random weights: choose one of them"
+        raise CommandError(message, code=USAGE)
 
 
 def check_name(kind: str, name: str, known: Sequence[str]) -> None:
@@ -152,6 +158,17 @@ def check_name(kind: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
         message = f"unknown {kind} {name!r}: one of {', '.join(known)}"
         raise CommandError(message, code=USAGE)
+
+
+def make_start(
+    tables: Any, teacher: str, *, seed: int, updates: int, worlds: int
+) -> tuple[Any, dict[str, float]]:
+    """A net that imitates its teacher, with its figures, or one of random weights."""
+    if teacher != "none":
+        return imitate_teacher(tables, teacher, seed=seed, updates=updates, worlds=worlds)
+    from laxity_scheduler.policy_training.torch_net import make_net, read_net
+
+    return read_net(make_net(seed)), {}
 
 
 def imitate_teacher(
@@ -184,7 +201,7 @@ def improve_in_slots(
             tables, net, seed=seed, rounds=rounds, reward=reward, tell=bar.update
         )
     cost = "slowdown" if reward == "jct" else "missed"
-    return best, {"rounds": rounds, f"{cost}_of_imitation": tried[0], cost: min(tried)}
+    return best, {"rounds": rounds, f"{cost}_at_first": tried[0], cost: min(tried)}
 
 
 def write_policy(net: Any, about: dict[str, Any], out: Path) -> None:

@@ -8,6 +8,7 @@ are chosen on these worlds.
     full              imitation first, then DL2's gradients: critic, replay, exploration, slot's reward
     best steps        ours: compared with the best-scored steps, no critic, no replay, no exploration
     evolution         ours, the default of `laxity train policy`
+    weights that ship 60 steps of it, from imitation, in worlds of 40 jobs with generated arrivals
 
 The others are `full` with one part left out or changed, or start from random weights.
 """
@@ -19,9 +20,10 @@ from pathlib import Path
 from typing import Final
 
 from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.policy_training.evolution import evolve
 from laxity_scheduler.policy_training.reinforcement import DL2, OURS, GradientParts, reinforce
-from laxity_scheduler.policy_training.training_worlds import WorldKinds
+from laxity_scheduler.policy_training.training_worlds import WorldKinds, validate
 from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.learned import read_tables
@@ -76,22 +78,28 @@ class TrainingData:
 
 
 def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
-    """Each variant with each seed; in small without real arrivals and for a few episodes."""
+    """Each variant with each seed; in small two of them, for a few episodes."""
     tables = datasets.folder / "elasticflow" / "throughputs_A100"
     training, validation = (
         tuple([datasets.source(name) for name in datasets.having(names)])
         for names in (TRAINING, VALIDATION)
     )
     data = TrainingData(tables, training, validation)
+    names = list(VARIANTS)
     if datasets.samples:
-        data = replace(data, jobs=5, rounds=10, steps=0)
+        data, names = replace(data, jobs=5, rounds=10), ["full", "no warm-up"]
     return [
         Trial(
             {"part": "training", "policy": "learned", "variant": name, "seed": seed},
-            partial(_training_row, data, recipe, seed),
+            partial(_training_row, data, VARIANTS[name], seed),
         )
         for seed in seeds
-        for name, recipe in VARIANTS.items()
+        for name in names
+    ] + [
+        Trial(
+            {"part": "training", "policy": "learned", "variant": "weights that ship"},
+            partial(_shipped_row, data),
+        )
     ]
 
 
@@ -130,6 +138,12 @@ def imitate(tables: Path, seed: int) -> ScoringNet:
 
     known = read_tables(tables)
     return learn_from_teacher(known, TEACHER, seed=seed, updates=UPDATES, worlds=WORLDS).net
+
+
+def _shipped_row(data: TrainingData) -> Row:
+    """What the weights that ship cost in the validation worlds."""
+    net = load_policy(SHIPPED).net
+    return {"best_cost": validate(read_tables(data.tables), net, kinds=read_kinds(data))}
 
 
 def make_random_net(seed: int) -> ScoringNet:

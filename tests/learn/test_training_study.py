@@ -29,7 +29,7 @@ def test_each_variant_leaves_out_what_its_name_says_and_nothing_else() -> None:
     assert list_differences("no replay") == {"replay": 0}
     assert list_differences("no critic") == {"baseline": "none"}
     assert list_differences("reward per job") == {"per_job": True}
-    assert [name for name, recipe in VARIANTS.items() if not recipe.warm_up] == [
+    assert [name for name, variant in VARIANTS.items() if not variant.warm_up] == [
         "no warm-up",
         "best steps, no warm-up",
         "evolution, no warm-up",

@@ -44,24 +44,24 @@ BEST: Final = replace(OURS, batch=BATCH)
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TrainingVariant:
     """How a net is made: from a teacher or from random weights, and by gradients or by evolution."""
 
     parts: GradientParts | None = FULL
     warm_up: bool = True
 
 
-VARIANTS: Final[Mapping[str, Recipe]] = {
-    "full": Recipe(),
-    "no warm-up": Recipe(warm_up=False),
-    "no exploration": Recipe(replace(FULL, exploration=0.0, entropy=0.0)),
-    "no replay": Recipe(replace(FULL, replay=0)),
-    "no critic": Recipe(replace(FULL, baseline="none")),
-    "reward per job": Recipe(replace(FULL, per_job=True)),
-    "best steps": Recipe(BEST),
-    "best steps, no warm-up": Recipe(BEST, warm_up=False),
-    "evolution": Recipe(None),
-    "evolution, no warm-up": Recipe(None, warm_up=False),
+VARIANTS: Final[Mapping[str, TrainingVariant]] = {
+    "full": TrainingVariant(),
+    "no warm-up": TrainingVariant(warm_up=False),
+    "no exploration": TrainingVariant(replace(FULL, exploration=0.0, entropy=0.0)),
+    "no replay": TrainingVariant(replace(FULL, replay=0)),
+    "no critic": TrainingVariant(replace(FULL, baseline="none")),
+    "reward per job": TrainingVariant(replace(FULL, per_job=True)),
+    "best steps": TrainingVariant(BEST),
+    "best steps, no warm-up": TrainingVariant(BEST, warm_up=False),
+    "evolution": TrainingVariant(None),
+    "evolution, no warm-up": TrainingVariant(None, warm_up=False),
 }
 
 
@@ -103,14 +103,14 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     ]
 
 
-def _training_row(data: TrainingData, recipe: Recipe, seed: int) -> Row:
-    start = imitate(data.tables, seed) if recipe.warm_up else make_random_net(seed)
+def _training_row(data: TrainingData, variant: TrainingVariant, seed: int) -> Row:
+    start = imitate(data.tables, seed) if variant.warm_up else make_random_net(seed)
     tables, kinds = read_tables(data.tables), read_kinds(data)
-    if recipe.parts is None:
+    if variant.parts is None:
         trained = evolve(tables, start, seed=seed, rounds=data.steps, kinds=kinds)
     else:
         trained = reinforce(
-            tables, start, seed=seed, rounds=data.rounds, parts=recipe.parts, kinds=kinds
+            tables, start, seed=seed, rounds=data.rounds, parts=variant.parts, kinds=kinds
         )
     return {"actions": trained.actions, **name_checkpoints(trained.costs)}
 

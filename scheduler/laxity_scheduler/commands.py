@@ -246,7 +246,9 @@ def up(
     arguments += [text for value in budget or [] for text in ("--budget", value)]
     try:
         running = daemon.start_service(place, arguments)
-    except (daemon.DaemonError, InstanceDirError) as error:
+    except daemon.DaemonError as error:
+        raise CommandError(str(error), code=USAGE if error.code == USAGE else FAILED) from error
+    except InstanceDirError as error:
         raise CommandError(str(error), code=FAILED) from error
     typer.echo(f"up: {running.url} (process {running.pid}, log {place.log_file})")
     for line in tracking_lines(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):

@@ -32,6 +32,15 @@ def test_submitting_ends_with_the_verdicts_exit_code(
     assert laxity(monkeypatch, "submit", file) == code
 
 
+def test_a_key_of_another_declaration_is_wrong_usage_not_a_failed_training(
+    answering: Service, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = {"code": "conflict", "message": "key k is that of another declaration"}
+    answering.answers["POST /v1/jobs"] = (409, {"error": error})
+
+    assert laxity(monkeypatch, "submit", file, "--key", "k") == 2
+
+
 @pytest.mark.parametrize(
     ("finished_at", "code"),
     [

@@ -172,3 +172,11 @@ def test_options_of_up_name_what_they_take() -> None:
 
     assert "NAMESPACE=GPU_HOURS" in shown
     assert "list[" not in shown
+
+
+@pytest.mark.parametrize("group", ["bench", "train"])
+def test_help_of_a_group_cuts_no_sentence(group: str) -> None:
+    shown = CliRunner().invoke(app, [group, "--help"], env={"COLUMNS": "80"}).output
+
+    assert "..." not in shown.partition("Commands:")[2]
+    assert "Commands:" in shown

@@ -142,3 +142,13 @@ def test_an_end_that_was_expected_in_the_past_is_expected_now() -> None:
         ["P50", "finish", "now"],
         ["P90", "finish", "now"],
     ]
+
+
+def test_an_end_that_a_refused_job_would_have_had_is_not_shown_afterwards() -> None:
+    stale = {"p50_at": None, "p90_at": NOW - 600, "workers": 0, "formed": 0}
+    refused = running(state="refused", verdict="refused", **stale)
+    out = io.StringIO()
+    Console(file=out, width=160).print(job_panel(refused, now=NOW))
+
+    assert "ago" not in shown(refused)[1]
+    assert "P90 finish" not in out.getvalue()

@@ -250,6 +250,8 @@ def test_mlflow_shows_promise_and_prediction_by_epoch(tmp_path: Path, mlflow_uri
     assert run.info.status == "FINISHED"
     note = run.data.tags["mlflow.note.content"]
     assert "kept: finished" in note
+    assert note.split("\n\n")[1].startswith("Predicted 20s of run time, took ")
+    assert f" ({run.data.metrics[names.FINAL_ERROR]:.0f} % off) · [Epoch time" in note
     assert "&workflowType=machine_learning)" in note
     assert "epoch_s%2Factual%22%2C%20%22epoch_s%2Fp50%22%2C%20%22epoch_s%2Fp90" in note
 
@@ -372,7 +374,7 @@ def test_a_run_shows_where_its_training_comes_from_and_what_it_was_given(
     assert run.data.tags["mlflow.user"] == "default"
     assert run.data.tags[names.TAG_FLOW_RUN] == page
     assert run.data.tags[names.TAG_DEADLINE].endswith("Z")
-    assert "kept: finished 1m30s before the deadline" in note
+    assert "kept: finished 1m30s before the deadline" in note.partition("\n\n[Epoch time")[0]
     assert f"[Prefect flow run]({page})" in note
 
 

@@ -145,3 +145,12 @@ def test_elsewhere_than_on_linux_up_says_what_it_needs(
     monkeypatch.setattr(sys, "platform", "darwin")
     assert laxity(monkeypatch, "up") == 1
     assert "laxity up needs Linux, this is darwin" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_up_tells_a_wrong_option_in_the_services_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = str(tmp_path / "home")
+    assert laxity(monkeypatch, "up", "--home", home, "--port", "0", "--budget", "foo") == 2
+    assert capsys.readouterr().err == "error: budget 'foo': write NAMESPACE=GPU_HOURS\n"

@@ -34,7 +34,7 @@ MEANINGS: Final = {
 }
 
 _OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})
-_USAGE_STATUS: Final = frozenset({400, 413, 422})
+_USAGE_STATUS: Final = frozenset({400, 409, 413, 422})
 _NOT_FOUND_STATUS: Final = 404
 
 

@@ -17,6 +17,7 @@ JOBS: Final = "Jobs"
 ASK: Final = "Questions"
 SERVICE: Final = "Service"
 STUDY: Final = "Studies"
+WHOLE: Final = 1_000  # characters
 PANELS: Final = (JOBS, ASK, SERVICE, STUDY)
 
 
@@ -64,6 +65,17 @@ CALLED: Final = {
 EPILOG: Final = "Exit codes: " + ", ".join(
     f"{code} {meaning}" for code, meaning in MEANINGS.items()
 )
+
+
+class WholeHelpGroup(TyperGroup):
+    """A group whose help has the first sentence of each command whole: Click cuts it at a line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows = [
+            (name, command.get_short_help_str(WHOLE)) for name, command in self.commands.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 class FloorsGroup(TyperGroup):

@@ -42,7 +42,10 @@ def benches(app: typer.Typer) -> None:
 def predict(
     model: Annotated[
         str,
-        typer.Argument(help="A model's key, or what submit takes: job.yaml, train.py:function."),
+        typer.Argument(
+            metavar="MODEL",
+            help="A model's key, or what submit takes: job.yaml, train.py:function.",
+        ),
     ],
     *,
     workers: Annotated[

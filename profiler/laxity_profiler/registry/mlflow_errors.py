@@ -29,7 +29,7 @@ def translate_mlflow_errors(uri: str) -> Iterator[None]:
         yield
     except (MlflowException, OSError, *DATABASE_ERRORS) as error:
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        raise MlflowAwayError(f"MLflow at {uri} does not do it: {first_line}") from error
+        raise MlflowAwayError(f"MLflow at {uri}: {first_line}") from error
 
 
 def check_answers(uri: str) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from laxity.cli.exit_codes import AWAY, FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
+from laxity.cli.lazy_commands import WholeHelpGroup
 from laxity_scheduler.chains.commands import (
     LEARNED_NAMES,
     FormatOption,
@@ -65,7 +66,9 @@ PricesOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Learn models from logs and tables.", rich_markup_mode=None)
+    group = typer.Typer(
+        cls=WholeHelpGroup, help="Learn models from logs and tables.", rich_markup_mode=None
+    )
     group.callback()(lambda: None)
     group.command("provisioner")(provisioner)
     group.command("policy")(policy)

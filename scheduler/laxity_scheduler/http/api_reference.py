@@ -3,10 +3,12 @@
 It shows the OpenAPI document. Neither needs a token: both are part of the source.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, Final
 
+BACKTICKS: Final = re.compile(r"`([^`]+)`")
 Json = Mapping[str, Any]
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
@@ -38,7 +40,7 @@ def reference_page(openapi: Json) -> str:
 
 
 def _operation_html(call: Json) -> Iterator[str]:
-    yield f"<p>{escape(str(call.get('description', '')))}</p><table>"
+    yield f"<p>{_prose_html(str(call.get('description', '')))}</p><table>"
     for parameter in call.get("parameters", ()):
         yield _table_row(
             f"{parameter['name']} ({parameter['in']})", _schema_text(parameter.get("schema", {}))
@@ -46,9 +48,15 @@ def _operation_html(call: Json) -> Iterator[str]:
     if "requestBody" in call:
         (content,) = call["requestBody"]["content"].values()
         yield _table_row("body", _schema_text(content.get("schema", {})))
-    for code, answer in call["responses"].items():
+    for code, answer in sorted(call["responses"].items()):
         yield _table_row(code, str(answer.get("description", "")))
     yield "</table>"
+
+
+def _prose_html(text: str) -> str:
+    """A docstring: paragraphs, and code between backticks."""
+    code = BACKTICKS.sub(r"<code>\1</code>", escape(text))
+    return code.replace("\n\n", "<p>")
 
 
 def _table_row(name: str, text: str) -> str:

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 from laxity import names
 from laxity.api.job_view import job_view
 from laxity.api.status_text import ending_text, instant_text, standing_text
+from laxity.human_time import format_seconds
 from laxity.safe_text import markdown
 from laxity.worker.mlflow_tracking import (
     PATIENCE,
@@ -233,25 +234,45 @@ def _gpu_hours_text(gpu_h: float) -> str:
 
 
 def note_of(view: Mapping[str, Any], tracked: TrackedRun) -> str:
-    """The description of a run in Markdown: status, parameters, and links to its charts."""
+    """The description of a run in Markdown: its status, prediction and truth, links, parameters.
+
+    MLflow folds what is more than a few lines, so what matters comes first.
+    """
     job = job_view(view)
     explanation = job.error if job.state == "failed" else "" if job.ended else job.reason
-    lines = [f"**{standing_text(job)}** {markdown(explanation)}".strip()]
+    links = [_chart_link(title, shown, tracked) for title, shown in CHARTS.items()]
+    if FLOW_RUN_URL.fullmatch(view["followed_by"]):
+        links.append(f"[Prefect flow run]({view['followed_by']})")
+    lines = [
+        f"**{standing_text(job)}** {markdown(explanation)}".strip(),
+        " · ".join([*_comparison(view), *links]),
+    ]
     if parameters := tracked.origin.parameters:
         assignments = ", ".join(f"{name}={value}" for name, value in parameters.items())
         lines.append(markdown(assignments[:MAX_LINE_LENGTH]))
-    for title, shown in CHARTS.items():
-        query = {
-            "runs": json.dumps([tracked.run_id]),
-            "metric": json.dumps(shown[0]),
-            "experiments": json.dumps([tracked.experiment]),
-            "plot_metric_keys": json.dumps(shown),
-            "x_axis": "step",  # as it is: in quotes the page does not load
-        }
-        lines.append(f"[{title}](#/metric?{urlencode(query, quote_via=quote)}&{TRAINING_VIEW})")
-    if FLOW_RUN_URL.fullmatch(view["followed_by"]):
-        lines.append(f"[Prefect flow run]({view['followed_by']})")
     return "\n\n".join(lines)
+
+
+def _comparison(view: Mapping[str, Any]) -> Iterator[str]:
+    """What the first verdict predicted beside what it took, once the job has finished."""
+    final = dict(final_metrics(view))
+    if names.FINAL_ERROR not in final:
+        return
+    predicted, took = (
+        format_seconds(final[name]) for name in (names.FINAL_RUN_PREDICTED, names.FINAL_RUN_ACTUAL)
+    )
+    yield f"Predicted {predicted} of run time, took {took} ({final[names.FINAL_ERROR]:.0f} % off)"
+
+
+def _chart_link(title: str, shown: Sequence[str], tracked: TrackedRun) -> str:
+    query = {
+        "runs": json.dumps([tracked.run_id]),
+        "metric": json.dumps(shown[0]),
+        "experiments": json.dumps([tracked.experiment]),
+        "plot_metric_keys": json.dumps(shown),
+        "x_axis": "step",  # as it is: in quotes the page does not load
+    }
+    return f"[{title}](#/metric?{urlencode(query, quote_via=quote)}&{TRAINING_VIEW})"
 
 
 def final_metrics(view: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

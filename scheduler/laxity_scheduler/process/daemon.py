@@ -23,10 +23,15 @@ START_S: Final = 120.0
 STOP_S: Final = 40.0
 LOOK_S: Final = 0.1
 LOG_LINES: Final = 20
+ERROR_MARK: Final = "error: "  # before the line that a command ends with
 
 
 class DaemonError(RuntimeError):
-    """The service did not start or did not stop; with the end of its log."""
+    """The service did not start or did not stop; its exit code if it ended, else 1."""
+
+    def __init__(self, message: str, *, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def start_service(
@@ -77,11 +82,20 @@ def _until_ready(
         if running is not None and running.pid == process.pid and is_ready(running.url):
             return running
         if process.poll() is not None:
-            last_lines = log_tail(home.log_file, began) or _empty_log_text(home)
-            raise DaemonError(f"the service ended with {process.returncode}:\n{last_lines}")
+            code = process.returncode
+            raise DaemonError(_end_text(home, code, began), code=max(1, code))
         time.sleep(LOOK_S)
     last_lines = log_tail(home.log_file, began)
     raise DaemonError(f"the service is not ready after {wait_s:.0f} s:\n{last_lines}")
+
+
+def _end_text(home: InstanceDir, code: int, began: int) -> str:
+    """Why the service ended: its own error if that is its last line, else the end of its log."""
+    last_lines = log_tail(home.log_file, began) or _empty_log_text(home)
+    last_line = last_lines.rpartition("\n")[2]
+    if last_line.startswith(ERROR_MARK):
+        return last_line.removeprefix(ERROR_MARK)
+    return f"the service ended with {code}:\n{last_lines}"
 
 
 def stop_service(home: InstanceDir, *, wait_s: float = STOP_S) -> RunningService | None:

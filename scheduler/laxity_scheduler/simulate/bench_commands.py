@@ -8,6 +8,7 @@ import typer
 
 from laxity.bench_results import BENCHES, show
 from laxity.cli.exit_codes import USAGE, CommandError
+from laxity.cli.lazy_commands import WholeHelpGroup
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the work.")]
@@ -25,7 +26,7 @@ Plot = Annotated[
 
 def benches() -> typer.Typer:
     """All kinds as one group; without a kind, those that need nothing but this machine."""
-    app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+    app = typer.Typer(cls=WholeHelpGroup, invoke_without_command=True, rich_markup_mode=None)
     app.callback()(bench)
     app.command("all")(everything)
     app.command("simulator")(simulator)

@@ -29,7 +29,8 @@ SHOWN_EVENTS: Final = 10
 MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
 
 ScriptArgument = Annotated[
-    Path, typer.Argument(help="What each link runs: a batch script, or a Job's .yaml.")
+    Path,
+    typer.Argument(metavar="SCRIPT", help="What each link runs: a batch script, or a Job's .yaml."),
 ]
 FolderOption = Annotated[
     Path | None,
@@ -209,6 +210,8 @@ def show(state: "ChainState") -> None:
     if state.ended:
         end_words(state)
         return
+    if not state.events and not state.active:
+        typer.echo("no link was submitted yet")
     for link in state.active:
         doing = "waits" if link.started_at is None else "runs"
         doing += f": {link.waits_for}" if link.waits_for else ""

@@ -14,10 +14,10 @@ from rich.text import Text
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
 from laxity.api.status_text import ending_text
 from laxity.cli.render.job_table import (
-    OVERDUE,
     VERDICT_STYLES,
     console,
     fact_table,
+    format_expected_end,
     short_id,
     width_text,
 )
@@ -190,7 +190,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
 def _expected_text(job: JobView, at: float | None, now: float) -> str:
     if job.ended or at is None:
         return ""
-    return instant_text(at, now) if at > now else OVERDUE
+    return instant_text(at, now) if at > now else format_expected_end(job, at, now)
 
 
 def format_borrowing(job: JobView) -> str:

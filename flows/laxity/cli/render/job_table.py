@@ -161,10 +161,15 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> Table:
 
 
 def format_expected_end(job: JobView, at: float | None, now: float) -> str:
-    """When it ended, or is expected to. An end expected in the past has yet to come: any moment."""
+    """When it ended, or is expected to. "now": the end of a running job is due any moment.
+
+    What was expected of a job that does not run, such as a refused one, says nothing afterwards.
+    """
     if job.finished_at is not None:
         return wall_time(job.finished_at, now)
-    return OVERDUE if at is not None and at <= now else relative_text(at, now)
+    if at is not None and at <= now:
+        return OVERDUE if job.workers else NONE
+    return relative_text(at, now)
 
 
 def _reason_text(job: JobView, now: float) -> str:

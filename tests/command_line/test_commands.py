@@ -245,3 +245,13 @@ def test_top_into_a_pipe_prints_once(
 
     assert code == 0
     assert "3 of 4 GPUs busy" in capsys.readouterr().out
+
+
+def test_running_jobs_are_listed_before_refused_ones(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    views = [job("old", state="refused", verdict="refused"), job("new", submitted_at=2e9)]
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": views})
+
+    assert laxity(monkeypatch, "ls") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["new", "old"]

@@ -77,3 +77,11 @@ def test_sections_cited_by_docstrings_stand_in_the_algorithms_page() -> None:
     }
     assert len(cited) > 20
     assert {(path, number) for path, number in cited if number not in sections} == set()
+
+
+def test_every_page_is_named_by_the_index_of_the_documentation() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    linked = set(re.findall(r"\]\(([\w/.-]+\.md)\)", index))
+    assert pages - linked == {"README.md"}
+    assert [link for link in linked if not (ROOT / "docs" / link).is_file()] == []

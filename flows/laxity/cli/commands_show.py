@@ -22,16 +22,17 @@ def ls(
     ended: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the jobs: verdict, deadline, laxity, width, reason."""
+    """List the jobs: verdict, deadline, laxity, width, reason. Running ones come first."""
     from laxity.api.client import Client
     from laxity.cli.render.job_panel import print_json
     from laxity.cli.render.job_table import console, job_table
+    from laxity.cli.render.top import job_rank
 
     jobs = [job for job in Client(patience_s=0).jobs(namespace) if ended or not job.ended]
     if as_json:
         print_json({"jobs": [job.raw for job in jobs]})
     elif jobs:
-        console().print(job_table(jobs, now=time.time()))
+        console().print(job_table(sorted(jobs, key=job_rank), now=time.time()))
     else:
         typer.echo("no jobs" if ended else "no jobs that have not ended (--all shows those too)")
 

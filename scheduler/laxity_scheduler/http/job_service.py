@@ -183,7 +183,7 @@ class JobService:
         row = state.by_id.get(job_id)
         if row is None:
             view = self.views.view_of(job_id)
-            message = f"{job_id} is {view['state']}: there is nothing to ask for"
+            message = f"{job_id} has ended ({view['state']}): submit it again"
             raise ConflictError(message)
         return row
 

@@ -77,6 +77,20 @@ def test_means_are_exact_and_the_same_bits_on_all_workers(crew: Crew, service: S
     assert got == [want, want, want]
 
 
+@pytest.mark.parametrize(
+    ("function", "times"), [("lone_models", 1), ("mean_model", 0)], ids=["alone", "averaged"]
+)
+def test_workers_that_combine_nothing_are_told_so_once(
+    function: str, times: int, crew: Crew, service: Service
+) -> None:
+    service.order(workers=2)
+    crew.open_gate()
+
+    assert codes(start_all(crew, 2, function)) == [0, 0]
+    told = "laxity: 2 workers ended an epoch without training.average or DDP"
+    assert [crew.log(index).count(told) for index in (0, 1)] == [times, 0]
+
+
 def test_averaging_unlike_arrays_fails_and_names_them(crew: Crew, service: Service) -> None:
     service.order(workers=2)
 

@@ -13,6 +13,7 @@ import atexit
 import math
 import numbers
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,7 @@ __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "Traini
 Thing = TypeVar("Thing")
 Item = TypeVar("Item")
 Save = Callable[[Path], object]
+LONE: Final = "each trains a model of its own, and worker 0's counts"
 ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
 RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, or it cannot
 
@@ -100,6 +102,7 @@ class Training:
         self._unit: int | None = None
         self._inside = False
         self._noticed = False
+        self._combines = False
         if assignment.index == 0:
             self._open_outbox()
             self._open_tracker()
@@ -212,10 +215,20 @@ class Training:
                 self._active_run.offer()
             yield self.epoch
             self._inside = False
+            if self.workers > 1 and not self._combines:
+                self._warn_of_lone_models()
             self._course.termination.check()
             going = role.boundary()
         if not self._course.assignment.job and self.tracker is not None:
             self.tracker.flush(at_most_s=ALONE_FLUSH_S)  # now: at the interpreter's end is too late
+
+    def _warn_of_lone_models(self) -> None:
+        """Say once that workers which exchange nothing train several models."""
+        self._combines = True
+        distributed = sys.modules.get("torch.distributed")
+        has_group = distributed is not None and distributed.is_initialized()
+        if not (has_group or self._course.when_formed or self.rank):
+            say(f"{self.workers} workers ended an epoch without training.average or DDP: {LONE}")
 
     def _take_role(self) -> Leader | Follower:
         assignment = self._course.assignment
@@ -309,6 +322,7 @@ class Training:
             raise TrainingError("average() belongs inside the loop over epochs()")
         from laxity.worker.group.averaging import list_leaves
 
+        self._combines = True
         box: list[Any] = [thing]
         arrays = list_leaves(box if isinstance(thing, float) else thing)
         if not math.isfinite(weight) or weight < 0:

@@ -211,6 +211,12 @@ def averages_each_step(training: Training, gates: str) -> list[int]:
     return counts
 
 
+def lone_models(training: Training, gates: str) -> None:
+    """Its author thinks that more workers are faster by themselves."""
+    for epoch in training.epochs():
+        wait_at_gate(gates, epoch)
+
+
 def needs_the_others(training: Training, gates: str) -> None:
     """As DDP does: a step without the others raises."""
     for epoch in training.epochs():

@@ -111,6 +111,7 @@ def test_maskable_ppo_trains_on_it_and_is_measured_on_the_validation_worlds(
     monkeypatch.setattr(ppo_reference, "STEPS_PER_UPDATE", 64)
     monkeypatch.setattr(training_worlds, "JOBS", 5)
     monkeypatch.setattr(training_worlds, "VALIDATION_SEEDS", range(1))
+    monkeypatch.setattr(training_worlds, "VALIDATION_EXPONENTS", (1.0,))
     tried = ppo_reference.train_ppo(TABLES, seed=1, steps=640)
     assert len(tried) == 11
     assert len(set(tried)) > 1

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from laxity_scheduler.chains import train_command
 from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
 from laxity_scheduler.learned.weights_file import load_policy
-from laxity_scheduler.policy_training import bench_command
+from laxity_scheduler.policy_training import bench_command, imitation, training_worlds
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices, walk_to
 from laxity_scheduler.policy_training.train_command import TEACHER_NAMES
@@ -118,9 +118,12 @@ def test_a_net_learns_to_decide_as_its_teacher() -> None:
 
 @pytest.mark.slow
 def test_a_policy_that_the_command_has_trained_can_be_measured(
-    tables: Path, tmp_path: Path
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setattr(imitation, "JOBS", 20)  # of all worlds: whole ones take a minute
+    monkeypatch.setattr(training_worlds, "JOBS", 10)
+    monkeypatch.setattr(training_worlds, "VALIDATION_SEEDS", range(1))
     out = tmp_path / "policy.npz"
     words = ("--tables", str(tables), "--out", str(out), "--updates", "30", "--json")
     code, told, error = run_command("train", "policy", *words, "--worlds", "1", "--rounds", "10")

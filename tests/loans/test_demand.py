@@ -6,7 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity_scheduler.loans.demand_forecast import SeasonalForecast, measure_coverage
+from laxity_scheduler.loans.demand_forecast import (
+    SeasonalForecast,
+    interpolate_quantile,
+    measure_coverage,
+)
 from laxity_scheduler.model.inference import DemandError, InferenceDemand
 from laxity_scheduler.store.codec import CodecError, from_json, to_json
 
@@ -53,6 +57,14 @@ def test_demand_in_a_journal_that_cannot_be_is_an_error_of_the_journal() -> None
     assert from_json(InferenceDemand, to_json(demand)) == demand
     with pytest.raises(CodecError, match="needed_gpus is -3"):
         from_json(InferenceDemand, {"needed_gpus": -3.0})
+
+
+def test_the_quantile_of_a_few_slots_is_numpys_to_the_bit() -> None:
+    draw = np.random.default_rng(5)
+    for count in (1, 2, 3, 6):
+        for share in (0.0, 0.3, 0.5, 0.95, 1.0):
+            values = draw.uniform(0.0, 1e3, count).tolist()
+            assert interpolate_quantile(values, share) == float(np.quantile(values, share))
 
 
 def test_forecast_is_of_the_same_slot_of_yesterday_and_last_week() -> None:

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame.arrays import Ints
 
 DAY_S: Final = 86_400.0
 WEEK_S: Final = 7 * DAY_S
@@ -32,18 +31,15 @@ class SeasonalForecast:
 
     def forecast(self, past: Sequence[float] | Floats, ahead: int) -> float:
         """GPUs of the slot `ahead` slots after the last of `past`, which are consecutive slots."""
-        seen = np.asarray(past, dtype=np.float64)
         lags = [round(period_s / self.slot_s) for period_s in (DAY_S, WEEK_S)]
-        places: Ints = np.array(
-            [
-                len(seen) - 1 + ahead - lag + shift
-                for lag in lags
-                for shift in range(-self.around, self.around + 1)
-            ]
-        )
-        places = places[(places >= 0) & (places < len(seen))]
-        last = float(seen[-1]) if len(seen) else 0.0
-        known = float(np.quantile(seen[places], self.quantile)) if len(places) else last
+        places = [
+            len(past) - 1 + ahead - lag + shift
+            for lag in lags
+            for shift in range(-self.around, self.around + 1)
+        ]
+        same = [float(past[place]) for place in places if 0 <= place < len(past)]
+        last = float(past[-1]) if len(past) else 0.0
+        known = interpolate_quantile(same, self.quantile) if same else last
         return max(known, 0.0) * (1.0 + self.headroom)
 
     def peak(self, past: Sequence[float] | Floats) -> float:
@@ -55,6 +51,16 @@ class SeasonalForecast:
         """GPUs forecast for so many slots, the next one first; 0: for each to the horizon."""
         slots = slots or max(1, round(self.horizon_s / self.slot_s))
         return [self.forecast(past, ahead) for ahead in range(1, slots + 1)]
+
+
+def interpolate_quantile(values: Sequence[float], share: float) -> float:
+    """As `numpy.quantile`, to the bit; of a few values it takes a hundredth of the time."""
+    ranked = sorted(values)
+    place = (len(ranked) - 1) * share
+    below = int(place)
+    low, high, part = ranked[below], ranked[min(below + 1, len(ranked) - 1)], place - below
+    span = high - low
+    return low + span * part if part < 0.5 else high - span * (1.0 - part)
 
 
 def measure_coverage(

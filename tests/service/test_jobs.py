@@ -1,5 +1,6 @@
 """Jobs over HTTP: verdicts, waiting for news, cancelling, releasing."""
 
+import asyncio
 import json
 import logging
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+from laxity_scheduler.http import long_poll
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.live import Released
 from tests.support.builders import Curve
@@ -125,6 +127,21 @@ def test_a_probe_of_an_unknown_model_runs_two_epochs_and_then_the_job_is_judged(
     assert (probe["epochs"], probe["class"]) == (2, "best_effort")
     assert refused["reason_code"] == "unknown_model_needs_profiling"
     assert judged["deadline_at"] == refused["deadline_at"]
+
+
+def test_a_verdict_that_came_sooner_than_it_was_asked_for_is_answered_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_poll, "VERDICT_WAIT_S", 3600.0)
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        since = stage.service.completed
+        stage.submit("a", deadline="1h")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.world.wake()
+        wait_until(lambda: stage.service.completed > since + 1, "two cycles")
+        asked = long_poll.wait_for_verdict("default/a", stage.desk, stage.service, since=since)
+        view = asyncio.run(asyncio.wait_for(asked, 20.0))
+    assert view["verdict"] == "promised"
 
 
 def test_a_refused_amendment_changes_nothing_and_a_granted_one_moves_the_deadline(

@@ -100,6 +100,7 @@ async def amend(
     deadline: Annotated[str, Body(embed=True, max_length=64)],
 ) -> Response:
     """Ask for another deadline; the answer holds the new verdict, if it came in a few seconds."""
+    since = service.completed
     try:
         refused = await run_in_threadpool(job_service.amend_deadline, job_id, deadline)
     except QoSError:
@@ -108,7 +109,8 @@ async def amend(
         raise Problem(422, "invalid", str(error), "deadline") from error
     if refused is not None:
         return JsonResponse(visible_view(caller, refused))
-    return JsonResponse(visible_view(caller, await wait_for_verdict(job_id, job_service, service)))
+    view = await wait_for_verdict(job_id, job_service, service, since=since)
+    return JsonResponse(visible_view(caller, view))
 
 
 @router.post("/v1/jobs/{namespace}/{name}/accept", responses=JOB_ERRORS)
@@ -120,8 +122,10 @@ async def accept(
     offer: Annotated[int, Body(embed=True, ge=1, le=1000)] = 1,
 ) -> Response:
     """Take counter-offer N of a refused job."""
+    since = service.completed
     await run_in_threadpool(job_service.accept_offer, job_id, offer)
-    return JsonResponse(visible_view(caller, await wait_for_verdict(job_id, job_service, service)))
+    view = await wait_for_verdict(job_id, job_service, service, since=since)
+    return JsonResponse(visible_view(caller, view))
 
 
 @router.post("/v1/jobs/{namespace}/{name}/signal", responses=JOB_ERRORS)

@@ -23,18 +23,24 @@ async def wait_for_change(service: Service, bell: asyncio.Event, end_at: float) 
         raise stopping_problem()
 
 
-async def wait_for_verdict(job_id: str, jobs: JobService, service: Service) -> Json:
-    """The job's view once a verdict on its new terms is there, or after a few seconds as it is."""
-    end_at, began = loop_time() + VERDICT_WAIT_S, service.completed
+async def wait_for_verdict(job_id: str, jobs: JobService, service: Service, *, since: int) -> Json:
+    """The job's view once a verdict on its new terms is there, or after a few seconds as it is.
+
+    `since`: how many cycles were completed before the terms were changed.
+    """
+    end_at = loop_time() + VERDICT_WAIT_S
     with service.notifier.subscribe("cycle") as bell:
-        while loop_time() < end_at:
+        while not _is_judged(job_id, service, since) and loop_time() < end_at:
             await wait_for_change(service, bell, end_at)
-            state = service.state
-            row = state.by_id.get(job_id) if state is not None else None
-            if service.completed > began + 1 and (row is None or not row.asked):
-                break
     view: Json = await run_in_threadpool(jobs.views.view_of, job_id)
     return view
+
+
+def _is_judged(job_id: str, service: Service, since: int) -> bool:
+    """Whether a cycle that began after the change has judged it; one may have been under way."""
+    state = service.state
+    row = state.by_id.get(job_id) if state is not None else None
+    return service.completed > since + 1 and (row is None or not row.asked)
 
 
 def loop_time() -> float:

@@ -26,6 +26,7 @@ from laxity_scheduler.notifications.message import Message
 LOG: Final = logging.getLogger(__name__)
 RETRY_S: Final = 2.0
 MAX_WAITING: Final = 10_000
+FAILS: Final = 2  # so often in a row, and its end does not wait for another try
 
 
 class NotYetError(Exception):
@@ -61,6 +62,8 @@ class Outbox:
         self._failed_last = ""  # the uid of the last message, if it failed
         self._changed = Condition()
         self._busy = False
+        self._is_resting = False  # the sink is down: nothing is tried for a while
+        self._failed_in_a_row = 0
         self._ending = False
         self.dropped = 0
         self.problem = ""  # why the last message was not delivered
@@ -92,12 +95,21 @@ class Outbox:
             )
 
     def close(self, *, at_most_s: float = 5.0) -> None:
-        """Deliver what can be delivered in this time, and end the thread."""
-        self.wait_until_empty(at_most_s=at_most_s)
+        """Deliver what can be delivered in this time, and end the thread.
+
+        A sink that failed twice in a row is not waited for: the rest is told after a restart.
+        """
         with self._changed:
+            self._changed.wait_for(self._has_done_what_it_can, timeout=at_most_s)
             self._ending = True
             self._changed.notify_all()
         self._thread.join(timeout=at_most_s)
+
+    def _has_done_what_it_can(self) -> bool:
+        """Whether nothing waits, or the sink fails and nothing is due before the next retry."""
+        if self._busy or self._failed_in_a_row < FAILS:
+            return not (self._busy or self._waiting)
+        return self._is_resting or self._due_at.keys() >= self._waiting.keys()
 
     def _run_loop(self) -> None:
         failures = 0
@@ -112,11 +124,12 @@ class Outbox:
                 job, sink = message.job_id, self._sink.name
                 LOG.warning("%s was not told of %s: %s", sink, job, error, extra={"job": job})
                 self.problem = str(error) or type(error).__name__
+                self._failed_in_a_row += 1
                 if self._is_sink_down(message):
                     failures += 1
                     self._retry_after(message, self._backoff.delay_s(failures))
                 continue
-            failures, self.problem = 0, ""
+            failures, self.problem, self._failed_in_a_row = 0, "", 0
             self._failures.pop(message.uid, None)
             self._failed_last = ""
             self._notify_delivered(message)
@@ -154,8 +167,10 @@ class Outbox:
 
     def _retry_after(self, message: Message, pause_s: float) -> None:
         with self._changed:
+            self._is_resting = True
             self._put_back(message)
             self._changed.wait_for(lambda: self._ending, timeout=pause_s)
+            self._is_resting = False
 
     def _set_aside(self, message: Message, seconds: float) -> None:
         with self._changed:

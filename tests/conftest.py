@@ -29,6 +29,8 @@ os.environ |= {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MPLBACKEND": "Agg",
     "NO_PROXY": "127.0.0.1,localhost",
+    "OMP_NUM_THREADS": "1",  # tests run side by side: threads of PyTorch would wait for each other
+    "OPENBLAS_NUM_THREADS": "1",
     "PREFECT_HOME": str(STATE / "prefect"),
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

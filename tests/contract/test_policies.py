@@ -38,7 +38,7 @@ OTHERS: dict[str, Policy] = {
     "qos, with follow-ups": with_follow_ups(qos.decide),
 }
 POLICIES = LISTED | OTHERS
-STATES = 1_000  # in the quick exam 100, in the long one 100,000
+QUICK, STATES = 100, 1_000  # of the quick exam, and with the slow one; the long one has 100,000
 MILP = ("chronus", "chronus, greedy promises")  # tens of milliseconds a state
 LENDING = ("aryl", "chronus", "drf", "fifo", "laxity", "pickyman", "qos")
 FEWER = dict.fromkeys(OTHERS, 300) | dict.fromkeys(MILP, 100)
@@ -53,9 +53,19 @@ FOUND = (
     pytest.param("qos, priced promises", 996, id="a new promise later than its deadline by a slot"),
 )
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
-so_many_states = pytest.mark.parametrize(
-    "states", [100, pytest.param(STATES, marks=pytest.mark.slow)]
-)
+
+
+def exams(part: int = 1) -> pytest.MarkDecorator:
+    """The quick exam of each policy, and the slow one on the states after those of the quick one."""
+    rows = []
+    for name in sorted(POLICIES):
+        quick, last = (FEWER.get(name, count) // part for count in (QUICK, STATES))
+        quick = min(QUICK, quick)
+        rows.append(pytest.param(name, slice(quick), id=f"{name}-quick"))
+        if last > quick:
+            states = slice(quick, last)
+            rows.append(pytest.param(name, states, id=f"{name}-slow", marks=pytest.mark.slow))
+    return pytest.mark.parametrize(("name", "states"), rows)
 
 
 def asked(name: str) -> Policy:
@@ -63,26 +73,23 @@ def asked(name: str) -> Policy:
 
 
 @pytest.mark.timeout(600)  # a thousand states on a machine that is busy with other things
-@every_policy
-@so_many_states
-def test_a_policy_passes_the_exam(name: str, states: int) -> None:
-    examined(asked(name), cases(states)[: FEWER.get(name, STATES)])
+@exams()
+def test_a_policy_passes_the_exam(name: str, states: slice) -> None:
+    examined(asked(name), cases(STATES)[states])
 
 
 @pytest.mark.timeout(600)
-@every_policy
-@so_many_states
+@exams(part=3)
 def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(
-    name: str, states: int
+    name: str, states: slice
 ) -> None:
-    examined(asked(name), restricted_cases(states)[: FEWER.get(name, states) // 3])
+    examined(asked(name), restricted_cases(STATES)[states])
 
 
 @pytest.mark.timeout(600)
-@every_policy
-@so_many_states
-def test_a_policy_passes_the_exam_where_nodes_are_cordoned(name: str, states: int) -> None:
-    few = restricted_cases(states)[: FEWER.get(name, states) // 5]
+@exams(part=5)
+def test_a_policy_passes_the_exam_where_nodes_are_cordoned(name: str, states: slice) -> None:
+    few = restricted_cases(STATES)[states]
     examined(asked(name), (cordoned(one, Random(f"cordons of {one.seed}")) for one in few))
 
 

@@ -19,12 +19,13 @@ EPOCHS = 40
 # Its epochs are long enough to be seen, shorter on more workers; each is noted with its width.
 TRAINING = """
 import time
+from pathlib import Path
 
 def train(training):
     with open({notes!r}, "a") as notes:
         for epoch in training.epochs():
             for _ in training.shard(list(range(8))):
-                time.sleep(0.1)
+                time.sleep(0.0 if Path({hurry!r}).exists() else 0.1)
             if training.rank == 0:
                 print(epoch, training.workers, file=notes, flush=True)
 """
@@ -32,7 +33,9 @@ def train(training):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    (tmp_path / "work.py").write_text(TRAINING.format(notes=str(tmp_path / "notes")))
+    (tmp_path / "work.py").write_text(
+        TRAINING.format(notes=str(tmp_path / "notes"), hurry=str(tmp_path / "hurry"))
+    )
     yield tmp_path / "home"
     laxity(tmp_path / "home", "down", ok=False)
 
@@ -103,6 +106,7 @@ def test_a_promised_training_grows_into_lent_slots_and_leaves_at_the_end_of_an_e
     until(lambda: [2] in widths(home).values(), "an epoch on two workers")
     assert order(home, None)["allowed_gpus"] == 0, "without an order nothing is lent"
     until(lambda: "loaned" not in pools(service).values(), "it to go back")
+    (home.parent / "hurry").touch()
     until(lambda: service.job("default/grows").ended, "its end")
     assert service.job("default/grows").raw["outcome"] == "kept"
     trained = widths(home)
@@ -126,6 +130,7 @@ def test_slots_stay_lent_when_the_service_is_killed_and_go_back_when_it_is_up_ag
     assert [pools(service)[f"inference-{number}"] for number in (0, 1)] == ["loaned"] * 2
     order(home, {"reclaim": 2})
     until(lambda: "loaned" not in pools(service).values(), "both to go back")
+    (home.parent / "hurry").touch()
     until(lambda: service.job("default/grows").ended, "its end")
     trained = widths(home)
     assert sorted(trained) == list(range(1, EPOCHS + 1))

@@ -12,7 +12,7 @@ from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.podground import PodGround, Run
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json
-from tests.support.kubernetes.trained import each_once, logged, right, starts, trained
+from tests.support.kubernetes.trained import QUICK, each_once, logged, right, starts, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -80,7 +80,9 @@ def test_real_pods_train_each_epoch_once_over_at_least_three_links(
         ground, "linked", place, deadline="6h", workers=(1,), epochs=110, wall_limit="45s"
     ).start(pace_s=1.0)  # fmt: skip
 
-    result = run.call.result(timeout=500)
+    run.until(lambda run: len(starts(run)) >= 3, "the third link")
+    run.pace(QUICK)
+    result = run.call.result(timeout=300)
 
     assert right(result, 110)
     assert trained(run) == each_once(110)

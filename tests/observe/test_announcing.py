@@ -142,18 +142,6 @@ def test_a_word_that_cannot_be_told_yet_lets_the_others_go_first_and_is_told_who
     assert listener.events == ["refused", "promised", "ended_kept"]
 
 
-def test_a_listener_who_is_away_does_not_hold_up_the_end() -> None:
-    """Its next try would be in an hour."""
-    listener = Listening(away=1_000_000)
-    courier = Outbox(listener, backoff=Backoff(first_s=3600.0, longest_s=3600.0))
-    for uid in ("u", "v", "w"):
-        courier.send(Message({"uid": uid}, ("promised",)))
-    wait_until(lambda: listener.away < 999_999, "two tries")
-    courier.close(at_most_s=3600.0)
-    assert listener.events == []
-    assert courier.waiting == 3
-
-
 def test_a_listener_who_never_answers_holds_up_neither_loop_nor_others(tmp_path: Path) -> None:
     deaf, listener = Deaf(), Listening()
     with staged(tmp_path, MemoryWorld(2), listeners=[deaf, listener]) as stage:

@@ -9,8 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_scheduler.learned.job_features import FEATURES, JobNumbers
-from laxity_scheduler.learned.promise_floors import raise_least_widths
+from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import (
     SHIPPED,
@@ -18,7 +17,7 @@ from laxity_scheduler.learned.weights_file import (
     load_policy,
     save_policy,
 )
-from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.decision import Admit, Promised, Refuse, Resize
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.simulate.commands import register
@@ -26,7 +25,7 @@ from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.store import codec
-from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
+from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.random_states import cases
 
 IDLE = cluster(gpus=[4, 4], jobs=[job("a", workers=(1, 2, 4)), job("b", workers=(1, 2, 4))])
@@ -168,13 +167,70 @@ def test_a_promise_that_is_planned_for_later_wakes_the_policy_in_time() -> None:
     assert 0.0 < plan.wake_at <= 250.0
 
 
-def test_floors_that_lack_gpus_take_what_there_is_and_the_rest_is_kept_for_them() -> None:
-    rows = [promised("a", 700.0, workers=(1, 2, 4)), job("b")]
-    numbers = [JobNumbers((1, 2, 4), (9.0, 5.0, 3.0)), JobNumbers((1,), (9.0,))]
-    for gpus, widths, short_gpus in ((4, (4,), 0), (3, (2, 4), 2), (1, (1, 2, 4), 3)):
-        raised, lacking = raise_least_widths(rows, numbers, {"team/a": 4}, gpus)
-        assert (raised[0].widths, lacking) == (widths, short_gpus)
-        assert raised[1] == numbers[1]
+LONG_EPOCHS = Curve(models={"long": 600.0})
+
+
+def test_gpus_that_a_promise_awaits_go_only_to_who_ends_an_epoch_before() -> None:
+    """Two of four GPUs come back in 300 s; then a promised job needs all four."""
+    runs = job("runs", running=2, workers=(2,), model="long")
+    promises = promised("all", 500.0, workers=(4,))
+    waits = [job("slow", model="long"), job("quick")]
+    state = cluster(gpus=[4], jobs=[runs, promises, *waits])
+    plan = find("learned").policy()(state, LONG_EPOCHS)
+    assert [each.job for each in plan.decisions if isinstance(each, Admit)] == ["team/quick"]
+
+
+def test_a_promise_that_waits_for_the_end_of_an_epoch_is_given_only_where_it_can_be_kept() -> None:
+    """All GPUs come back in 600 s, and the newcomer then trains for 150 s."""
+    runs = job("runs", running=4, workers=(4,), model="long", epochs=9)
+    decide = find("learned").policy(admission="greedy")
+    for due_s, kind in ((300.0, Refuse), (900.0, Promised)):
+        asks = job("asks", due_at=due_s, workers=(4,))
+        plan = decide(cluster(gpus=[4], jobs=[runs, asks]), Curve(models={"long": 2_400.0}))
+        verdicts = [each for each in plan.decisions if isinstance(each, Promised | Refuse)]
+        assert [(type(each), each.job) for each in verdicts] == [(kind, "team/asks")]
+
+
+def test_a_promise_that_would_make_an_earlier_one_late_is_refused_and_says_by_how_much() -> None:
+    """Both need all GPUs, which come back in 600 s: one until 750 s, the other from then on."""
+    runs = job("runs", running=4, workers=(4,), model="long", epochs=9)
+    early = promised("early", 800.0, workers=(4,))
+    asks = job("asks", due_at=780.0, workers=(4,))
+    decide = find("learned").policy(admission="greedy")
+    curve = Curve(models={"long": 2_400.0})
+    plan = decide(cluster(gpus=[4], jobs=[runs, early, asks]), curve)
+    (refusal,) = [each for each in plan.decisions if isinstance(each, Refuse)]
+    assert refusal.job == "team/asks"
+    late_s = dict(refusal.reason.facts)["late_s"]
+    assert isinstance(late_s, float)
+    assert 100.0 <= late_s <= 160.0
+    alone = decide(cluster(gpus=[4], jobs=[runs, asks]), curve)
+    assert [each.job for each in alone.decisions if isinstance(each, Promised)] == ["team/asks"]
+
+
+def test_who_must_grow_for_its_promise_gets_its_workers_before_its_epoch_ends() -> None:
+    grows = promised("grows", 400.0, running=1, workers=(1, 2, 4), epochs=10)
+    plan = find("learned").policy()(cluster(gpus=[4], jobs=[job("a"), grows]), MINUTE_EPOCHS)
+    (growth,) = [each for each in plan.decisions if isinstance(each, Resize)]
+    assert growth.job == "team/grows"
+    assert growth.workers >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", [0.9, 1.2])
+def test_promises_are_kept_where_epochs_take_ten_minutes(load: float) -> None:
+    tables = {("m", 1): ThroughputTable((1, 2, 4, 8), (1.0, 1.8, 3.0, 4.5))}
+    setting = Setting("learned", 1, 8, cost_model="free", admission="greedy", epoch_s=600.0)
+    broken, promises = 0, 0
+    for seed in (4, 5):
+        trace = make_trace(tables, ArrivalMix(25, 8, load, tightness=(1.2, 2.0)), seed=seed)
+        figures = report(simulate(trace, setting))
+        assert isinstance(figures["promises"], int)
+        assert isinstance(figures["promises_broken"], int)
+        broken += figures["promises_broken"]
+        promises += figures["promises"]
+    assert promises > 40
+    assert broken == 0
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ PAGES: Final = (
     "shares/arrays.py",
     "shares/plans.py",
     "shares/surplus.py",
+    "shares/epoch_end_plans.py",
     "capacity/placement.py",
     "capacity/growing.py",
     "frame/kernels.py",

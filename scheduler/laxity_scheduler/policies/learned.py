@@ -24,20 +24,27 @@ from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.learned.allocation_loop import allocate
 from laxity_scheduler.learned.job_features import read_jobs
-from laxity_scheduler.learned.promise_floors import raise_least_widths, sort_floors_first
+from laxity_scheduler.learned.promise_floors import GuardedPurse, sort_floors_first
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.admission import admission_rule
-from laxity_scheduler.shares.rule import width_planner_for_promises
+from laxity_scheduler.shares.promised_widths import PromisedWidths
+from laxity_scheduler.shares.rule import planner_for_promises
 
 LOG: Final = logging.getLogger(__name__)
+PROMISES: Final = admission_rule("greedy")  # whoever gave them, they are planned by this rule
 
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
     """By the weights that ship with the package."""
     return from_file(SHIPPED)(state, predictor)
+
+
+def find_late_promises(state: ClusterState, predictor: Predictor) -> Mapping[str, float]:
+    """When promised jobs end that cannot be in time, whatever a net does; by id."""
+    return planner_for_promises(PROMISES)(state, predictor).late
 
 
 @cache
@@ -53,14 +60,12 @@ def from_file(path: Path) -> Policy:
 
 def decide_by(net: ScoringNet | None) -> Policy:
     """The policy of a net; of none, its teacher's rule."""
-    plan_promised_widths = width_planner_for_promises(admission_rule("greedy"))
+    plan_promises = planner_for_promises(PROMISES)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         forecasts = Forecasts(state, predictor)
         if net is not None:
-            floors, wake_at = plan_promised_widths(state, predictor)
-            plan = _deal_out(net, state, forecasts, floors)
-            return replace(plan, wake_at=wake_at)
+            return _deal_out(net, state, forecasts, plan_promises(state, predictor))
         jobs = resizable_jobs(state)
         width = widen_by_time_saved(jobs, budget_of_jobs(state, jobs), forecasts)
         return plan_transition(state, jobs, width, policy="learned")
@@ -69,27 +74,20 @@ def decide_by(net: ScoringNet | None) -> Policy:
 
 
 def _deal_out(
-    net: ScoringNet, state: ClusterState, forecasts: Forecasts, floors: Mapping[str, int]
+    net: ScoringNet, state: ClusterState, forecasts: Forecasts, promised: PromisedWidths
 ) -> Plan:
-    """By the net's scores, above the floors of promised jobs."""
-    jobs = sort_floors_first(resizable_jobs(state), floors)
-    purse = budget_of_jobs(state, jobs)
-    numbers, short_gpus = raise_least_widths(jobs, read_jobs(jobs, forecasts), floors, purse.whole)
-
-    def take(number: int, before: int, after: int) -> bool:
-        job = jobs[number]
-        if before or job.id not in floors:  # what floors lack is nobody else's
-            needed = (after - before) * job.gpus_per_worker
-            if short_gpus and needed > purse.whole - short_gpus:
-                return False
-        return purse.take(job, before, after)
-
+    """By the net's scores, above the floors of promised jobs and beside their plans."""
+    jobs = sort_floors_first(resizable_jobs(state), promised.floors)
+    budget = budget_of_jobs(state, jobs)
+    free_gpus, purse = budget.whole, GuardedPurse(budget, promised)
+    numbers = purse.give_floors(jobs, read_jobs(jobs, forecasts))
     workers = allocate(
         net,
         numbers,
-        take,
-        free_gpus=max(0, purse.whole - short_gpus),
+        lambda number, before, after: purse.take(jobs[number], before, after),
+        free_gpus=free_gpus,
         cluster_gpus=state.total_gpus,
     )
     width = {job.id: count for job, count in zip(jobs, workers, strict=True) if count}
-    return plan_transition(state, jobs, width, policy="learned")
+    plan = plan_transition(state, jobs, width, policy="learned")
+    return replace(plan, wake_at=promised.wake_at)

@@ -71,7 +71,10 @@ class Registered:
         )
         if self.kind == "order" and packing != "skip":
             decide = ordered(self.order(packing))
-        return decide if admission is None else with_admission(decide, *parse_admission(admission))
+        if admission is None:
+            return decide
+        find_late = getattr(module, "find_late_promises", None)
+        return with_admission(decide, *parse_admission(admission), find_late)
 
 
 REGISTRY: Final[Mapping[str, Registered]] = {

@@ -7,6 +7,7 @@ plans ahead itself may object: a promise that it sees in danger at once is not g
 no GPUs for later may break a promise: reports count those.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -18,10 +19,11 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.promising.claims import holds_promise
+from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
 from laxity_scheduler.shares.rule import Admission, ShareRule, verdicts_of
 
 Verdict = Promised | Forecasted | Refuse
+LateEnds = Callable[[ClusterState, Predictor], Mapping[str, float]]  # of promised jobs, by id
 
 
 def admission_rule(kind: Admission, kappa: float | None = None) -> ShareRule:
@@ -30,8 +32,13 @@ def admission_rule(kind: Admission, kappa: float | None = None) -> ShareRule:
     return rule if kappa is None else replace(rule, kappa=kappa)
 
 
-def with_admission(policy: Policy, kind: Admission, kappa: float | None = None) -> Policy:
-    """The policy behind this rule; `none`: behind none, also where the policy has its own."""
+def with_admission(
+    policy: Policy, kind: Admission, kappa: float | None = None, find_late: LateEnds | None = None
+) -> Policy:
+    """The policy behind this rule; `none`: behind none, also where the policy has its own.
+
+    `find_late` says which promises the policy could not keep: none is given that adds to those.
+    """
     if kind == "none":
         return _soften_unpromised(policy)
     judge = verdicts_of(admission_rule(kind, kappa))
@@ -40,6 +47,8 @@ def with_admission(policy: Policy, kind: Admission, kappa: float | None = None) 
         verdicts = {verdict.job: verdict for verdict in judge(state, predictor)}
         if not verdicts:
             return policy(state, predictor)
+        if find_late is not None:
+            verdicts |= _refuse_late(state, predictor, verdicts, find_late)
         while True:
             plan = policy(Plan(tuple(verdicts.values())).apply(state), predictor)
             new_verdicts = {d.job: d for d in plan.decisions if isinstance(d, Verdict)}
@@ -53,6 +62,26 @@ def with_admission(policy: Policy, kind: Admission, kappa: float | None = None) 
         return Plan(first + plan.decisions, plan.wake_at)
 
     return decide
+
+
+def _refuse_late(
+    state: ClusterState, predictor: Predictor, verdicts: Mapping[str, Verdict], find_late: LateEnds
+) -> dict[str, Verdict]:
+    """The verdicts, with refusals in place of promises that would be late or make others late."""
+    before, given = find_late(state, predictor), dict(verdicts)
+    while promises := [each for each in given.values() if isinstance(each, Promised)]:
+        judged = Plan(tuple(given.values())).apply(state)
+        late = find_late(judged, predictor)
+        late_s = [
+            late[job] - deadline_in_force(judged.by_id[job]) for job in late if job not in before
+        ]
+        if not late_s:
+            break
+        worst = next((each for each in promises if each.job in late), promises[-1])
+        end_at = worst.promise.deadline_at + max(late_s)
+        danger = replace(worst, promise=replace(worst.promise, p50_at=end_at, p90_at=end_at))
+        given[worst.job] = _refuse_job(state.by_id[worst.job], danger, state)
+    return given
 
 
 def _promises(decision: Verdict | None) -> bool:

@@ -45,7 +45,8 @@ class Kind:
 class Columns:
     """n jobs and L levels: see `arrays.JobArrays`.
 
-    `freed`: seconds until a job's GPUs are free if it is told to stop now, 0 where it does not run.
+    `freed`: seconds until a job's GPUs are free if it is told to stop now, 0 where it does not run;
+    `saves`: those of them that saving takes.
     """
 
     due: Floats
@@ -60,6 +61,7 @@ class Columns:
     asks: NDArray[np.bool_]
     hard: NDArray[np.bool_]
     freed: Floats  # (n,)
+    saves: Floats  # (n, L)
 
     def rests(self, rows: Ints) -> Floats:
         """Seconds to the end of these jobs by level, from now on; shape (len(rows), L)."""
@@ -132,6 +134,7 @@ class ShareRows:
             promised=table[:, 8] > 0,
             asks=table[:, ASKS] > 0,
             hard=table[:, HARD] > 0,
+            saves=stop[kinds],
             freed=np.where(trains, boundary + np.where(parked, 0.0, saves), 0.0),
         )
 

@@ -22,6 +22,11 @@ from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
+from laxity_scheduler.shares.promised_widths import (
+    NO_PROMISES,
+    PromisedWidths,
+    plan_promised_widths,
+)
 from laxity_scheduler.shares.promises import promise_jobs
 from laxity_scheduler.shares.rows import Columns, ShareRows
 from laxity_scheduler.shares.starts import start_jobs
@@ -97,19 +102,14 @@ def verdicts_of(
     return verdicts
 
 
-def width_planner_for_promises(
-    rule: ShareRule,
-) -> Callable[[ClusterState, Predictor], tuple[dict[str, int], float]]:
-    """What its plans give promised jobs now, by job id, and when to look again; nothing for others.
-
-    The plans are those that promises were given on, so whoever grants these widths keeps them.
-    """
+def planner_for_promises(rule: ShareRule) -> Callable[[ClusterState, Predictor], PromisedWidths]:
+    """What promised jobs need now, and what else may run beside their plans: see `promised_widths`."""
     open_decision = _decisions_by(rule)
 
-    def widths(state: ClusterState, predictor: Predictor) -> tuple[dict[str, int], float]:
-        return open_decision(without_loans(state), predictor).plan_promised_widths()
+    def plan(state: ClusterState, predictor: Predictor) -> PromisedWidths:
+        return open_decision(without_loans(state), predictor).plan_promises()
 
-    return widths
+    return plan
 
 
 def _decisions_by(rule: ShareRule) -> Callable[[ClusterState, Predictor], "_Decision"]:
@@ -159,29 +159,13 @@ class _Decision:
         verdicts, target = self._allocate(columns)
         return tuple(self._build_verdicts(np.flatnonzero(columns.asks), columns, verdicts, target))
 
-    def plan_promised_widths(self) -> tuple[dict[str, int], float]:
-        """Least shares of promised jobs, planned over time in the order of their deadlines."""
+    def plan_promises(self) -> PromisedWidths:
         if not any(isinstance(job.verdict, Promise) for job in self.jobs):
-            return {}, FOREVER
-        from laxity_scheduler.shares.loop import keys_of, least_levels
-        from laxity_scheduler.shares.plans import base_profile
-
-        held = self._current_levels()
+            return NO_PROMISES
         columns = self.rows.columns(self.jobs, self.state.now)
-        columns = with_waits(columns, held, self.ledger.total_free)
-        how, promised = self.rule.on(self._count_gpus()), columns.promised
-        table = columns.table(np.where(promised, columns.due, FOREVER))
-        given = np.where(promised, PROMISED, TURNED_AWAY).astype(np.int64)
-        target = np.empty(len(self.jobs), dtype=np.int64)
-        least = least_levels(table, how.careful)
-        order = np.argsort(keys_of(table, how, least, given), kind="mergesort")
-        wake_s = base_profile(table, how, FOREVER, order, least, given, target)
-        widths = {
-            self.jobs[row].id: self.jobs[row].widths[target[row]]
-            for row in order.tolist()
-            if target[row] >= 0
-        }
-        return widths, self.state.now + max(1.0, wake_s)
+        return plan_promised_widths(
+            self.jobs, columns, self._current_levels(), self._count_gpus(), self.state.now
+        )
 
     def _count_gpus(self) -> float:
         leaving = sum(job.terminating_workers * job.gpus_per_worker for job in self.state.jobs)

@@ -1,5 +1,6 @@
 """Learning from the journal of a live service: what is imitated, what is held out, and what is refused."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,10 @@ from laxity_scheduler.policy_training.journal_choices import (
     read_curves,
 )
 from laxity_scheduler.policy_training.journal_command import read_journal_tables
+from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_scheduler.policy_training.slot_environment import choose_slot_s
 from laxity_scheduler.policy_training.teacher_samples import Choice
+from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import FallbackRow
@@ -140,6 +144,22 @@ def test_jobs_of_a_journal_are_tables_to_simulate_from(tmp_path: Path) -> None:
     assert table.gpus[0] == 1
     assert table.iterations_per_s[0] == pytest.approx(1.0 / journal.TRUTH.epoch_s)
     assert table.iterations_per_s == tuple(sorted(table.iterations_per_s))
+    assert table.trainings == (20.0, 27.0)  # epochs of both jobs
+
+
+def test_jobs_of_training_worlds_take_as_long_as_those_of_the_journal() -> None:
+    """Jobs of a minute and of an hour on one GPU, three times as many of a minute."""
+    quick = ThroughputTable((1, 2), (1.0, 2.0), (60.0, 60.0, 60.0))
+    slow = ThroughputTable((1, 2), (1.0, 2.0), (3_600.0,))
+    tables = {("quick", 0): quick, ("slow", 0): slow}
+    jobs = make_trace(tables, ArrivalMix(400, 8, 0.9), seed=1).jobs
+    taken = Counter((each.model, each.duration_s * each.gpus) for each in jobs)
+    assert set(taken) == {("quick", 60.0), ("slow", 3_600.0)}
+    assert 80 <= taken["slow", 3_600.0] <= 120
+    seconds = [each.duration_s for each in jobs]
+    assert choose_slot_s(jobs) == 60.0
+    assert choose_slot_s([each for each in jobs if each.model == "slow"]) == 600.0
+    assert min(seconds) == 30.0
 
 
 def test_a_policy_that_decided_and_is_gone_is_named(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.learned import decide_by
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
@@ -110,20 +111,26 @@ def collect_journal(cycles: Iterator[DecidedCycle], *, seed: int) -> list[Choice
 
 
 def read_curves(cycles: Iterator[DecidedCycle]) -> dict[tuple[str, int], ThroughputTable]:
-    """Predicted epochs/s of the elastic jobs, as tables to simulate from; the latest of each model."""
-    latest = {
-        (job.workload.model, job.workload.batch_size or 0): (job, cycle)
-        for cycle in cycles
-        for job in cycle.state.jobs
-        if len(job.widths) > 1
-    }
+    """Predicted epochs/s of the elastic jobs, as tables to simulate from; the latest of each model.
+
+    Their trainings have as many epochs as the journal's jobs of that model.
+    """
+    latest: dict[tuple[str, int], tuple[Job, DecidedCycle]] = {}
+    epochs: dict[tuple[str, int], dict[tuple[str, float], int]] = {}
+    for cycle in cycles:
+        for job in cycle.state.jobs:
+            if len(job.widths) > 1:
+                key = (job.workload.model, job.workload.batch_size or 0)
+                latest[key] = (job, cycle)
+                epochs.setdefault(key, {})[job.id, job.submitted_at] = job.workload.epochs
     tables = {}
     for key, (job, cycle) in latest.items():
         curve = Forecasts(cycle.state, cycle.predictor).curve(job)
         epochs_s = [curve.epoch_s(width, "mean") for width in curve.widths]
         if all(0.0 < epoch_s < math.inf for epoch_s in epochs_s):
             gpus = tuple([width * job.gpus_per_worker for width in curve.widths])
-            tables[key] = ThroughputTable(gpus, tuple([1.0 / epoch_s for epoch_s in epochs_s]))
+            speeds = tuple([1.0 / epoch_s for epoch_s in epochs_s])
+            tables[key] = ThroughputTable(gpus, speeds, tuple(map(float, epochs[key].values())))
     return tables
 
 

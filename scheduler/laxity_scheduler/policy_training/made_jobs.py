@@ -3,7 +3,7 @@
     load = GPU-seconds at the width asked for / (GPUs x time)
 
 Models and batch sizes are drawn evenly, run times at the width asked for log-normally (the Chronus
-and ITP traces are of that shape, and longer).
+and ITP traces are of that shape, and longer). Where the tables know trainings, each job is one of these.
 """
 
 import math
@@ -37,12 +37,20 @@ class ArrivalMix:
 def make_trace(tables: Tables, mix: ArrivalMix, *, seed: int) -> Trace:
     """The same seed gives the same jobs."""
     draw = np.random.default_rng([seed, mix.jobs, mix.gpus, round(1_000 * mix.load)])
-    keys = sorted(tables)
-    chosen = [keys[row] for row in draw.integers(len(keys), size=mix.jobs)]
-    runs_s = np.minimum(
-        LONGEST_S, mix.median_s * np.exp(mix.sigma * draw.standard_normal(mix.jobs))
-    ).tolist()
+    seen = [(key, size) for key in sorted(tables) for size in tables[key].trainings]
+    keys = [key for key, _ in seen] if seen else sorted(tables)
+    rows = draw.integers(len(keys), size=mix.jobs).tolist()
+    chosen = [keys[row] for row in rows]
+    made_s = mix.median_s * np.exp(mix.sigma * draw.standard_normal(mix.jobs))
     widths = [_draw_width(tables[key], draw) for key in chosen]
+    if seen:
+        made_s = np.array(
+            [
+                seen[row][1] / tables[key].speed(gpus)
+                for row, key, gpus in zip(rows, chosen, widths, strict=True)
+            ]
+        )
+    runs_s = np.minimum(LONGEST_S, made_s).tolist()
     work_gpu_s = sum(run_s * gpus for run_s, gpus in zip(runs_s, widths, strict=True))
     gap_s = work_gpu_s / mix.jobs / (mix.load * mix.gpus)
     instants = np.cumsum(draw.exponential(gap_s, size=mix.jobs)).tolist()

@@ -1,6 +1,6 @@
 """A fast cluster for reinforcement: jobs of throughput tables on a pool of GPUs, slot by slot.
 
-Within a slot widths stay; a job that changed its width trains less by what a stop and a start cost
+Within a slot widths stay; slots are shorter where most jobs are shorter than one. A job that changed its width trains less by what a stop and a start cost
 (model `live`). There are no nodes, no epochs and no predictor: what a policy is told is the truth.
 """
 
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
+
+import numpy as np
 
 from laxity_scheduler.learned.allocation_loop import (
     Take,
@@ -26,6 +28,8 @@ from laxity_scheduler.simulate.traces import TraceJob
 Reward = Literal["jct", "deadlines"]
 REWARDS: Final[tuple[Reward, ...]] = get_args(Reward)
 SLOT_S: Final = 600.0
+LEAST_SLOT_S: Final = 60.0
+SLOTS_A_JOB: Final = 9  # as slots of ten minutes have where the median job takes 90
 MOST_SLOTS: Final = 5_000
 
 
@@ -43,6 +47,7 @@ class SlotCluster:
         self.missed: set[str] = set()
         self.trained: list[float] = []
         self.actions = 0
+        self.slot_s = choose_slot_s(jobs)
         self.now = 0.0
         self.jct_s: list[float] = []
         self._waiting = list(jobs)
@@ -117,7 +122,7 @@ class SlotCluster:
             if width:
                 levels, rest_s = _curve(job)
                 alone_s = rest_s[levels.index(width)]
-                share = min(self._left[number], max(0.0, SLOT_S - lost_s) / alone_s)
+                share = min(self._left[number], max(0.0, self.slot_s - lost_s) / alone_s)
                 self._left[number] -= share
                 self.trained[number] = share
                 if self._left[number] <= 0.0:
@@ -128,7 +133,7 @@ class SlotCluster:
                         self.missed.add(job.id)
         for number in reversed(ends):
             del self._live[number], self._left[number], self._workers[number]
-        self.now += SLOT_S
+        self.now += self.slot_s
         self.missed.update(job.id for job in self._live if job.deadline_at < self.now)
         self._admit()
         return sum(self.trained) - (len(self.missed) - late if self.reward == "deadlines" else 0)
@@ -141,6 +146,12 @@ class SlotCluster:
             self._live.append(self._waiting.pop(0))
             self._left.append(1.0)
             self._workers.append(0)
+
+
+def choose_slot_s(jobs: Sequence[TraceJob]) -> float:
+    """Ten minutes; where the median job takes less, a part of what it takes."""
+    median_s = float(np.median([job.duration_s for job in jobs])) if jobs else SLOT_S
+    return SLOT_S if median_s >= SLOT_S else max(LEAST_SLOT_S, median_s / SLOTS_A_JOB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ the law. The speeds of a varied curve are the measured ones, relative to the lea
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -84,7 +84,7 @@ def vary_curve(table: ThroughputTable, exponent: float) -> ThroughputTable:
     """The same widths and the same speed at the least one; above 1 it scales better."""
     least = table.iterations_per_s[0]
     speeds = [least * (speed / least) ** exponent for speed in table.iterations_per_s]
-    return ThroughputTable(table.gpus, tuple(speeds))
+    return replace(table, iterations_per_s=tuple(speeds))
 
 
 def validate(

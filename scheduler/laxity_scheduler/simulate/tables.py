@@ -18,10 +18,14 @@ class TableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ThroughputTable:
-    """Iterations/s at each measured GPU count, in order of GPU count."""
+    """Iterations/s at each measured GPU count, in order of GPU count.
+
+    `trainings`: how many iterations each training that was seen takes in all, if any was.
+    """
 
     gpus: tuple[int, ...]
     iterations_per_s: tuple[float, ...]
+    trainings: tuple[float, ...] = ()
 
     @property
     def levels(self) -> tuple[int, ...]:

@@ -3,14 +3,15 @@
 A version of the registry is fetched once and kept in the service's folder, so that what decided can be
 decided again when MLflow is away. Its name is then `models:/NAME/VERSION`, whatever alias led to it:
 an alias is moved, and the journal says what decided. Beside it stands which version each alias named
-last, so that a service that starts while MLflow is away goes on with that one.
+last, so that a service that starts while MLflow is away goes on with that one. The store keeps both
+as well, where there is one: a new pod has that, and no folder.
 """
 
 import shutil
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from laxity.durable_files import replace_file
@@ -45,12 +46,23 @@ class LearnedModel:
     stale: str = field(default="", compare=False)
 
 
+class ModelShelf(Protocol):
+    """Keeps versions and what aliases named last; nothing of it raises."""
+
+    def load_model(self, version: str) -> bytes | None: ...
+
+    def load_alias(self, alias: str) -> str | None: ...
+
+    def keep(self, version: str, body: bytes, alias: str = "") -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LearnedModels:
-    """Reads models. `folder` keeps those fetched from the MLflow at `tracking_url` ("": none)."""
+    """Reads models. `folder` and `shelf` keep those fetched from the MLflow at `tracking_url` ("": none)."""
 
     folder: Path
     tracking_url: str = ""
+    shelf: ModelShelf | None = None
 
     def read(self, name: str) -> LearnedModel | None:
         """The model of `learned`, `learned:FILE` or `models:/NAME@ALIAS`; None for other policies.
@@ -60,9 +72,13 @@ class LearnedModels:
         address = model_address(name)
         if address:
             version = self._with_version(address)
-            model = read_file(version, self.fetch(version))
-            if version != address:
-                self._keep_alias(address, version)
+            path = self.fetch(version)
+            model = read_file(version, path)
+            alias = address if version != address else ""
+            if alias:
+                self._keep_alias(alias, version)
+            if self.shelf is not None and not model.refusal:
+                self.shelf.keep(version, path.read_bytes(), alias)
             return model
         page, _, file = name.partition(":")
         if page != LEARNED:
@@ -74,13 +90,12 @@ class LearnedModels:
 
         None if none was fetched.
         """
-        try:
-            version = self._alias_file(model_address(name)).read_text()
-            path = self._version_file(version)
-        except (OSError, UnicodeError):
+        version = self._last_version(model_address(name))
+        path = self._find_file(version) if version else None
+        if version is None or path is None:
             return None
         stale = f"it was {name} when MLflow last answered; {problem}"
-        return replace(read_file(version, path), stale=stale) if path.exists() else None
+        return replace(read_file(version, path), stale=stale)
 
     def load(self, name: str) -> TrainedPolicy:
         """The weights of a learned policy. ValueError if there are none; ModelAwayError."""
@@ -100,8 +115,8 @@ class LearnedModels:
         from laxity_profiler.registry.mlflow_errors import MlflowAwayError
         from laxity_profiler.registry.registered_files import fetch_file
 
-        path = self._version_file(address)
-        if path.exists():
+        path = self._find_file(address)
+        if path is not None:
             return path
         try:
             fetched = fetch_file(self._require_url(), address)
@@ -109,12 +124,35 @@ class LearnedModels:
             raise ModelAwayError(str(error)) from error
         except ValueError as error:
             raise ModelAddressError(str(error)) from error
-        self.folder.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".part")
-        shutil.copyfile(fetched, aside)
-        aside.replace(path)
+        path = self._write_file(address, fetched.read_bytes())
         shutil.rmtree(fetched.parent, ignore_errors=True)
         return path
+
+    def _find_file(self, version: str) -> Path | None:
+        """The file of this version in the folder; it is written anew from the shelf."""
+        path = self._version_file(version)
+        if path.exists():
+            return path
+        body = self.shelf.load_model(version) if self.shelf is not None else None
+        return None if body is None else self._write_file(version, body)
+
+    def _write_file(self, version: str, body: bytes) -> Path:
+        path = self._version_file(version)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(".part")
+        aside.write_bytes(body)
+        aside.replace(path)
+        return path
+
+    def _last_version(self, address: str) -> str | None:
+        """What this alias named last, by the shelf or else by the folder; an address with a version is one."""
+        last = self.shelf.load_alias(address) if self.shelf is not None else None
+        if last is not None:
+            return last
+        try:
+            return self._alias_file(address).read_text()
+        except (OSError, UnicodeError):
+            return None
 
     def _version_file(self, address: str) -> Path:
         return self.folder / f"{quote(address.removeprefix(SCHEME), safe='')}.npz"

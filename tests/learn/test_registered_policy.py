@@ -24,6 +24,7 @@ from laxity_scheduler.process.open_policies import AliasFollower, open_policy, o
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.stored_models import StoredModels
 from laxity_scheduler.width_comparison import DecidedCycle
 from tests.learn.test_policy_in_force import save
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
@@ -157,12 +158,53 @@ def test_a_shadow_that_no_mlflow_can_ever_have_stops_the_start(tmp_path: Path) -
     store.close()
 
 
+def test_a_new_pod_has_the_last_known_version_from_the_store_while_mlflow_is_away(
+    tmp_path: Path,
+) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True, teacher="drf"), slowdown=0.9)
+    here = Settings(home=tmp_path, policy=ADDRESS, shadow=ADDRESS)
+    store = Store.open(here.store_url)
+    open_policy(here, store)
+    pod = replace(here, home=tmp_path / "pod", tracking_uri="http://127.0.0.1:9")
+    policies, shadow = open_policy(pod, store), open_shadow(pod, store)
+    policies.begin_cycle()
+    assert (policies.name, policies.fallback) == ("models:/widths/1", "")
+    assert str(policies.view()["stale"]).startswith(f"it was {ADDRESS} when MLflow last answered")
+    assert shadow is not None
+    assert shadow.name == "models:/widths/1"
+    kept = (pod.home / "policies").glob("*.npz")
+    assert [file.read_bytes() for file in kept] == [(tmp_path / "one.npz").read_bytes()]
+    store.close()
+
+
+def test_what_the_store_could_not_keep_it_keeps_when_the_alias_is_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
+    settings = Settings(home=tmp_path, policy=ADDRESS)
+    store = Store.open(settings.store_url)
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE policy_models RENAME TO away")
+    policies = open_policy(settings, store)
+    policies.begin_cycle()
+    assert policies.name == "models:/widths/1"
+    assert "models:/widths/1 is not in the store yet" in caplog.text
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE away RENAME TO policy_models")
+    AliasFollower(settings, policies, None, store).read()
+    assert StoredModels(store).load_model("models:/widths/1") is not None
+    assert StoredModels(store).load_alias(ADDRESS) == "models:/widths/1"
+    store.close()
+
+
 def test_where_the_kept_weights_are_gone_the_teacher_decides(tmp_path: Path) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
     here = Settings(home=tmp_path, policy=ADDRESS)
     store = Store.open(here.store_url)
     open_policy(here, store)
     next((tmp_path / "policies").glob("*.npz")).unlink()
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM policy_models")
     policies = open_policy(replace(here, tracking_uri="http://127.0.0.1:9"), store)
     policies.begin_cycle()
     store.close()

@@ -34,6 +34,7 @@ from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.store.decided_cycles import iter_decided
 from laxity_scheduler.store.journal import LoadPredictor
 from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.stored_models import StoredModels
 from laxity_scheduler.width_comparison import DecidedCycle, ShadowTotals, compare_widths
 
 HELD_OUT: Final = 0.2  # of the cycles, the last ones
@@ -94,7 +95,8 @@ def open_source(source: str, tracking_url: str = "") -> JournalSource:
     file = Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and not file.exists():
         raise JournalError(f"there is no journal at {file}: name a service's folder or its store")
-    return JournalSource(Store.open(url), LearnedModels(home / "policies", tracking_url))
+    store = Store.open(url)
+    return JournalSource(store, LearnedModels(home / "policies", tracking_url, StoredModels(store)))
 
 
 def collect_journal(cycles: Iterator[DecidedCycle], *, seed: int) -> list[Choice]:

@@ -20,14 +20,16 @@ from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.service.shadow import Shadow
 from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.stored_models import StoredModels
 
 LOG: Final = logging.getLogger(__name__)
 ALIAS_S: Final = 15.0  # how often it is asked what an alias names
 
 
-def models_of(settings: Settings) -> LearnedModels:
+def models_of(settings: Settings, store: Store | None = None) -> LearnedModels:
     """Where a service with these settings finds models, and keeps them."""
-    return LearnedModels(settings.home / "policies", settings.tracking_url)
+    shelf = None if store is None else StoredModels(store)
+    return LearnedModels(settings.home / "policies", settings.tracking_url, shelf)
 
 
 def find_policy(name: str, models: LearnedModels | None = None) -> Policy:
@@ -51,7 +53,7 @@ def find_usable_policy(name: str, models: LearnedModels) -> Policy:
 
 def open_policy(settings: Settings, store: Store) -> PolicyInForce:
     """The policy of the settings; a learned one is guarded by its teacher, who decides where it is away."""
-    models, name = models_of(settings), settings.policy
+    models, name = models_of(settings, store), settings.policy
     finder = partial(find_policy, models=models)
     try:
         model = models.read(name)
@@ -72,7 +74,7 @@ def open_shadow(settings: Settings, store: Store) -> Shadow | None:
     name = settings.shadow
     if not name:
         return None
-    models = models_of(settings)
+    models = models_of(settings, store)
     try:
         model = models.read(name)
     except ModelAddressError as error:
@@ -94,6 +96,7 @@ class AliasFollower:
     settings: Settings
     policies: PolicyInForce
     shadow: Shadow | None
+    store: Store | None = None
     _shadow_failure: str = ""
 
     def read(self) -> int:
@@ -103,7 +106,7 @@ class AliasFollower:
             self._read_shadow(self.shadow)
             questions += 1
         if model_address(self.settings.policy):
-            model = models_of(self.settings).read(self.settings.policy)
+            model = models_of(self.settings, self.store).read(self.settings.policy)
             if model is not None:
                 self.policies.offer(model)
             questions += 1
@@ -111,7 +114,7 @@ class AliasFollower:
 
     def _read_shadow(self, shadow: Shadow) -> None:
         """One that cannot be read leaves the shadow as it is, and says why."""
-        models = models_of(self.settings)
+        models = models_of(self.settings, self.store)
         try:
             model = models.read(self.settings.shadow)
         except ModelAwayError as error:
@@ -137,11 +140,12 @@ def alias_poller(
     settings: Settings,
     policies: PolicyInForce,
     shadow: Shadow | None,
+    store: Store,
     *,
     due: Callable[[], bool],
 ) -> Poller | None:
     """None where no policy is one of MLflow's registry."""
     if not (model_address(settings.policy) or model_address(settings.shadow)):
         return None
-    follower = AliasFollower(settings, policies, shadow)
+    follower = AliasFollower(settings, policies, shadow, store)
     return Poller(follower.read, due=due, interval_s=ALIAS_S, source="MLflow's registry")

@@ -1,7 +1,7 @@
 """What the command `replay` prints about cycles that were decided again."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from laxity_scheduler.process.start import load_predictor
 from laxity_scheduler.store.decided_cycles import iter_decided
 from laxity_scheduler.store.journal import ReplayedCycle, replay_cycles
 from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.stored_models import StoredModels
 from laxity_scheduler.width_comparison import ShadowTotals, compare_widths
 
 SHOWN_CYCLES: Final = 20
@@ -55,10 +56,15 @@ class ReplayRange:
     def find_policy(self, name: str) -> Policy:
         return find_policy(name, self.models)
 
+    def with_models_of(self, store: Store) -> "ReplayRange":
+        """The same; learned policies are looked for in this store as well."""
+        return replace(self, models=replace(self.models, shelf=StoredModels(store)))
+
 
 def report_replay(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:
     """Print what differs; 1 if a cycle of this laxity is decided otherwise by its own policy."""
     store = Store.open(cycles.url)
+    cycles = cycles.with_models_of(store)
     summary = ReplaySummary(policy)
     try:
         for replayed in replay_cycles(
@@ -79,6 +85,7 @@ def report_replay(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:
 def report_gain(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:
     """Print how much more or less this policy's widths would have trained than those decided."""
     store = Store.open(cycles.url)
+    cycles = cycles.with_models_of(store)
     totals, memory = ShadowTotals(), dict[str, Any]()
     try:
         decide = find_usable_policy(policy, cycles.models)

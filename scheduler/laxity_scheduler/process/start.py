@@ -82,7 +82,7 @@ def open_service(
         for reader in (
             mlflow_poller(settings, history, due=lambda: service.leading),
             prefect_poller(settings, service),
-            alias_poller(settings, service.policies, shadow, due=lambda: True),
+            alias_poller(settings, service.policies, shadow, store, due=lambda: True),
         ):
             if reader is not None:
                 stack.callback(reader.close)

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import itemgetter
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, Update, func, insert, make_url, text, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -42,6 +42,7 @@ from laxity_scheduler.store.tables import (
     VerdictRow,
 )
 
+Row = TypeVar("Row", bound=ServiceTable)
 LEADER_LOCK: Final = 0x6C617870  # one replica acts
 
 
@@ -234,6 +235,18 @@ class Store:
         query = select(VerdictRow).where(VerdictRow.uid == uid).order_by(col(VerdictRow.id))
         with self._open_session() as session:
             return list(session.exec(query))
+
+    def load_row(self, table: type[Row], key: str) -> Row | None:
+        """The row of a table with this key, if there is one."""
+        with self._open_session() as session:
+            return session.get(table, key)
+
+    def replace_rows(self, rows: Iterable[ServiceTable]) -> None:
+        """Write rows in place of those with the same keys, all or nothing; any replica may."""
+        with self._open_session() as session:
+            for row in rows:
+                session.merge(row)
+            session.commit()
 
     def load_fallback(self, digest: str) -> FallbackRow | None:
         """Why a learned policy with these weights does not decide; None if it may."""

@@ -180,6 +180,24 @@ class FallbackRow(ServiceTable, table=True):
     reason: str
 
 
+class PolicyModelRow(ServiceTable, table=True):
+    """The file of `models:/NAME/VERSION` as it was fetched from MLflow's registry."""
+
+    __tablename__ = "policy_models"
+
+    version: str = Field(primary_key=True)
+    body: bytes
+
+
+class PolicyAliasRow(ServiceTable, table=True):
+    """The version that `models:/NAME@ALIAS` named when MLflow last answered."""
+
+    __tablename__ = "policy_aliases"
+
+    alias: str = Field(primary_key=True)
+    version: str
+
+
 class ShadowRow(ServiceTable, table=True):
     """What a shadow policy would have done in a cycle, as JSON."""
 

@@ -1,0 +1,31 @@
+"""Learned policies of MLflow's registry, so that a restart while MLflow is away has them."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Make both tables, empty."""
+    op.create_table(
+        "policy_models",
+        sa.Column("version", sa.String(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("version", name=op.f("pk_policy_models")),
+    )
+    op.create_table(
+        "policy_aliases",
+        sa.Column("alias", sa.String(), nullable=False),
+        sa.Column("version", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("alias", name=op.f("pk_policy_aliases")),
+    )
+
+
+def downgrade() -> None:
+    """Drop both tables."""
+    op.drop_table("policy_aliases")
+    op.drop_table("policy_models")

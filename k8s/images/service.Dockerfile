@@ -1,6 +1,6 @@
 # The service.  docker build -f k8s/images/service.Dockerfile -t laxity:latest .
 #
-# --build-arg EXTRAS=service,torch makes an image that also trains the learned policy (manifests/learning).
+# --build-arg EXTRAS=service,compiled,torch makes an image that also trains the learned policy (manifests/learning).
 # What is installed are the exact versions of constraints.txt. The image runs as nobody in particular
 # (any user id does), and writes to LAXITY_HOME and /tmp only.
 ARG PYTHON=3.11.14-slim-bookworm

@@ -162,6 +162,12 @@ def test_jobs_of_training_worlds_take_as_long_as_those_of_the_journal() -> None:
     assert min(seconds) == 30.0
 
 
+def test_a_journal_whose_predictor_has_another_form_is_refused_in_a_line(tmp_path: Path) -> None:
+    decided_by("optimus", tmp_path, count=2).store.close()  # predicted by a curve of the tests
+    with pytest.raises(CommandError, match="of the journal cannot be read: a predictor of kind"):
+        read_journal_tables(str(tmp_path), "")
+
+
 def test_a_policy_that_decided_and_is_gone_is_named(tmp_path: Path) -> None:
     lazy = save(tmp_path / "lazy.npz", lazy=True)
     source = decided_by(f"learned:{lazy}", tmp_path, count=2)

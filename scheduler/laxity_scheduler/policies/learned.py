@@ -30,7 +30,7 @@ from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.admission import admission_rule
-from laxity_scheduler.shares.promised_widths import PromisedWidths
+from laxity_scheduler.shares.promised_widths import PromiseFloors
 from laxity_scheduler.shares.rule import planner_for_promises
 
 LOG: Final = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def decide_by(net: ScoringNet | None) -> Policy:
 
 
 def _deal_out(
-    net: ScoringNet, state: ClusterState, forecasts: Forecasts, promised: PromisedWidths
+    net: ScoringNet, state: ClusterState, forecasts: Forecasts, promised: PromiseFloors
 ) -> Plan:
     """By the net's scores, above the floors of promised jobs and beside their plans."""
     jobs = sort_floors_first(resizable_jobs(state), promised.floors)

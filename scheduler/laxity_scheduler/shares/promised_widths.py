@@ -21,7 +21,7 @@ FOLLOW_S = 60.0  # who waits for GPUs of others is looked at again
 
 
 @dataclass(frozen=True, slots=True)
-class PromisedWidths:
+class PromiseFloors:
     """Floors of promised jobs in order of deadline, and when to look again.
 
     `late` says when those will have ended that cannot be in time; `rows` are places in the plans.
@@ -45,12 +45,12 @@ class PromisedWidths:
             self.plans.take(self.rows[job.id], job.widths.index(workers))
 
 
-NO_PROMISES = PromisedWidths()
+NO_PROMISES = PromiseFloors()
 
 
 def plan_promised_widths(
     jobs: Sequence[Job], columns: Columns, held: "Ints", gpus: float, now: float
-) -> PromisedWidths:
+) -> PromiseFloors:
     """Plans in order of deadline; `held` (n,) are the levels of the GPUs that each job holds."""
     from laxity_scheduler.shares.epoch_end_plans import EpochEndPlans
     from laxity_scheduler.shares.loop import least_levels
@@ -68,7 +68,7 @@ def plan_promised_widths(
             late[jobs[row].id] = now + end_s
         levels[row] = level
     waits = any(level < 0 or level > held[row] for row, level in levels.items())
-    return PromisedWidths(
+    return PromiseFloors(
         {jobs[row].id: jobs[row].widths[level] for row, level in levels.items() if level >= 0},
         late,
         now + FOLLOW_S if waits else FOREVER,

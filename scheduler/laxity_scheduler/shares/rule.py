@@ -24,7 +24,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
 from laxity_scheduler.shares.promised_widths import (
     NO_PROMISES,
-    PromisedWidths,
+    PromiseFloors,
     plan_promised_widths,
 )
 from laxity_scheduler.shares.promises import promise_jobs
@@ -102,11 +102,11 @@ def verdicts_of(
     return verdicts
 
 
-def planner_for_promises(rule: ShareRule) -> Callable[[ClusterState, Predictor], PromisedWidths]:
+def planner_for_promises(rule: ShareRule) -> Callable[[ClusterState, Predictor], PromiseFloors]:
     """What promised jobs need now, and what else may run beside their plans: see `promised_widths`."""
     open_decision = _decisions_by(rule)
 
-    def plan(state: ClusterState, predictor: Predictor) -> PromisedWidths:
+    def plan(state: ClusterState, predictor: Predictor) -> PromiseFloors:
         return open_decision(without_loans(state), predictor).plan_promises()
 
     return plan
@@ -159,7 +159,7 @@ class _Decision:
         verdicts, target = self._allocate(columns)
         return tuple(self._build_verdicts(np.flatnonzero(columns.asks), columns, verdicts, target))
 
-    def plan_promises(self) -> PromisedWidths:
+    def plan_promises(self) -> PromiseFloors:
         if not any(isinstance(job.verdict, Promise) for job in self.jobs):
             return NO_PROMISES
         columns = self.rows.columns(self.jobs, self.state.now)

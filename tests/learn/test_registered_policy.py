@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity.cli.exit_codes import AWAY, CommandError
+from laxity.cli.exit_codes import AWAY, NOT_FOUND, CommandError
 from laxity.cli.render.top import policy_lines
 from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
@@ -254,8 +254,15 @@ def test_versions_are_listed_with_figures_and_promoted_by_commands(tmp_path: Pat
     ]
     absent = CliRunner().invoke(app, ["train", "promote", "widths", "7", *place])
     assert isinstance(absent.exception, CommandError)
-    assert absent.exception.code == AWAY
+    assert absent.exception.code == NOT_FOUND
     assert "version=7" in str(absent.exception)
+    unknown = CliRunner().invoke(app, ["train", "versions", "depths", *place])
+    assert isinstance(unknown.exception, CommandError)
+    assert unknown.exception.code == NOT_FOUND
+    nowhere = ("--tracking-uri", f"sqlite:///{tmp_path}/none/mlflow.db")
+    away = CliRunner().invoke(app, ["train", "versions", "widths", *nowhere])
+    assert isinstance(away.exception, CommandError)
+    assert away.exception.code == AWAY
 
 
 def test_the_page_of_a_version_says_what_it_was_trained_on_and_its_figures(

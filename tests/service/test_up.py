@@ -138,7 +138,7 @@ def open_to_others(home: Path) -> list[str]:
 
 
 def test_a_service_that_cannot_start_says_why(home: Path) -> None:
-    said = laxity(home, "up", "--policy", "astrology", ok=False)
+    said = laxity(home, "up", "--port", "0", "--policy", "astrology", ok=False)
     assert "unknown policy 'astrology'" in said
 
 
@@ -158,8 +158,8 @@ def test_a_full_disk_is_said_before_anything_is_started(home: Path) -> None:
 
 
 def test_what_an_earlier_start_said_is_not_told_again(home: Path) -> None:
-    laxity(home, "up", "--policy", "astrology", ok=False)
-    said = laxity(home, "up", "--policy", "alchemy", ok=False)
+    laxity(home, "up", "--port", "0", "--policy", "astrology", ok=False)
+    said = laxity(home, "up", "--port", "0", "--policy", "alchemy", ok=False)
     assert "unknown policy 'alchemy'" in said
     assert "astrology" not in said
 

@@ -13,10 +13,15 @@ from laxity_profiler.history.history_database import DATABASE_ERRORS
 
 SQLITE: Final = "sqlite:///"
 ANSWER_S: Final = 5.0
+ABSENT: Final = "RESOURCE_DOES_NOT_EXIST"
 
 
 class MlflowAwayError(RuntimeError):
     """MLflow does not answer, or does not do what it was asked."""
+
+
+class NotInMlflowError(MlflowAwayError):
+    """MLflow answers, and has no such model, version or alias."""
 
 
 @contextmanager
@@ -29,7 +34,9 @@ def translate_mlflow_errors(uri: str) -> Iterator[None]:
         yield
     except (MlflowException, OSError, *DATABASE_ERRORS) as error:
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        raise MlflowAwayError(f"MLflow at {uri}: {first_line}") from error
+        absent = getattr(error, "error_code", "") == ABSENT
+        kind = NotInMlflowError if absent else MlflowAwayError
+        raise kind(f"MLflow at {uri}: {first_line}") from error
 
 
 def check_answers(uri: str) -> None:

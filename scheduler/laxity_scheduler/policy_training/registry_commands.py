@@ -2,11 +2,13 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from laxity.cli.exit_codes import AWAY, CommandError
+from laxity.cli.exit_codes import AWAY, NOT_FOUND, CommandError
 
 NameArgument = Annotated[str, typer.Argument(help="The registered model.")]
 StoreOption = Annotated[
@@ -25,13 +27,10 @@ def promote(
     tracking_uri: StoreOption = "",
 ) -> None:
     """Put a registered version in use: a service with --policy models:/NAME@ALIAS follows."""
-    from laxity_profiler.registry.mlflow_errors import MlflowAwayError
     from laxity_profiler.registry.registered_files import move_alias
 
-    try:
+    with _exit_codes():
         move_alias(tracking_store(tracking_uri), name, alias, version)
-    except MlflowAwayError as error:
-        raise CommandError(str(error), code=AWAY) from error
     typer.echo(f"{name} version {version} is the {alias}")
 
 
@@ -42,13 +41,10 @@ def versions(
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
 ) -> None:
     """List the versions of a registered model: figures, and which alias names which."""
-    from laxity_profiler.registry.mlflow_errors import MlflowAwayError
     from laxity_profiler.registry.registered_files import list_versions
 
-    try:
+    with _exit_codes():
         there = list_versions(tracking_store(tracking_uri), name)
-    except MlflowAwayError as error:
-        raise CommandError(str(error), code=AWAY) from error
     rows: list[dict[str, Any]] = [
         {"version": each.version, "aliases": list(each.aliases), "figures": dict(each.metrics)}
         for each in there
@@ -64,6 +60,18 @@ def tracking_store(tracking_uri: str) -> str:
     for name, value in MLFLOW_ENV.items():
         os.environ.setdefault(name, value)
     return tracking_uri or f"sqlite:///{home_folder() / 'mlflow.db'}"
+
+
+@contextmanager
+def _exit_codes() -> Iterator[None]:
+    """What MLflow lacks, and an MLflow that does not answer, end the command each with its code."""
+    from laxity_profiler.registry.mlflow_errors import MlflowAwayError, NotInMlflowError
+
+    try:
+        yield
+    except MlflowAwayError as error:
+        code = NOT_FOUND if isinstance(error, NotInMlflowError) else AWAY
+        raise CommandError(str(error), code=code) from error
 
 
 def _version_line(row: dict[str, Any]) -> str:

@@ -152,7 +152,7 @@ def test_the_same_key_attaches_and_another_job_of_the_name_is_refused(
     other = live.laxity("submit", entry, "--name", "keyed", "--key", "commit-2")
 
     assert json.loads(first.stdout)["uid"] == json.loads(second.stdout)["uid"]
-    assert other.returncode == 1
+    assert other.returncode == 2
     assert "keyed" in other.stderr
 
 

@@ -35,6 +35,8 @@ def changed(written: Json, job: Json) -> list[str]:
     """Fields that somebody changed and that were not laxity's to change."""
     found = []
     laxitys = {"suspend", "template", *(SIZE if is_elastic(written) else ())}
+    if names.WALL_LIMIT in annotations(written):
+        laxitys.add("activeDeadlineSeconds")  # of each link
     for where, before, after in (
         ("spec", _spec(written, laxitys), _spec(job, laxitys)),
         ("spec.template", own(written["spec"]["template"]), own(job["spec"]["template"])),

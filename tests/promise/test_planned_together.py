@@ -6,10 +6,12 @@ from random import Random
 import numpy as np
 import pytest
 
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import compiled, fields, kernels, loops
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, Terms
+from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, ClaimOrder, Terms
+from laxity_scheduler.promising.kept_claims import KeptClaims
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.planning import hold_nothing
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
@@ -110,6 +112,28 @@ def test_newcomers_are_admitted_up_to_the_first_that_is_late_as_each_alone_would
             made = where.planner.plan_newcomers(plans, slice(0, len(claims)), due_s, together)
             assert [plans.share(at) for at in range(made)] == expected
             assert together.parts.tolist() == alone.parts.tolist()
+
+
+def order_by_start(starts_s: Floats) -> ClaimOrder:
+    return ClaimOrder(lambda _, __, due_s: (starts_s, due_s))
+
+
+def test_kept_claims_that_grew_leave_what_all_of_them_planned_in_order_leave() -> None:
+    for case in (*CASES, *contended()):
+        claims = claims_of(case)
+        where = Room(case.state, Forecasts(case.state, case.predictor), Terms(), tuple(claims))
+        for profile in profiles(case, 1 + len(where.regions)):
+            shares = where.in_order(claims, profile.copy()).shares
+            starts_s = shares.outline([claim.job.id for claim in claims]).starts_s
+            order = order_by_start(starts_s)
+            expected, left = profile.copy(), profile.copy()
+            where.in_order(where.sort_claims(claims, order), expected)
+            growing = claims[: len(claims) // 2]
+            kept = KeptClaims(where, growing, shares)
+            kept.take_out(profile.copy())
+            growing += claims[len(growing) :]
+            kept.take_out(left)
+            assert left.parts.tolist() == expected.parts.tolist(), case.seed
 
 
 @pytest.mark.slow  # compiles

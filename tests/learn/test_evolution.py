@@ -6,7 +6,12 @@ import pytest
 from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training import evolution, training_worlds
-from laxity_scheduler.policy_training.training_worlds import draw_world, validate, vary_curve
+from laxity_scheduler.policy_training.training_worlds import (
+    WorldKinds,
+    draw_world,
+    validate,
+    vary_curve,
+)
 from laxity_scheduler.simulate.tables import ThroughputTable
 
 TABLE = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))
@@ -50,13 +55,11 @@ def test_steps_lead_to_nets_that_finish_jobs_sooner(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(evolution, "WORLDS", 1)
     monkeypatch.setattr(evolution, "CHANGE", 2.0)
     monkeypatch.setattr(evolution, "RATE", 1.0)
-    monkeypatch.setattr(training_worlds, "JOBS", 6)
     monkeypatch.setattr(training_worlds, "VALIDATION_SEEDS", range(1))
-    monkeypatch.setattr(training_worlds, "VALIDATION_EXPONENTS", (1.0,))
     monkeypatch.setattr(training_worlds, "EXPONENTS", (1.0, 1.1))
-    tables, start = {("m", 1): TABLE}, stopping_net()
-    best, tried, _ = evolution.evolve(tables, start, seed=1, rounds=8)
-    assert tried[0] == validate(tables, start)
-    assert min(tried) == validate(tables, best) < 0.9 * tried[0]
-    again, *_ = evolution.evolve(tables, start, seed=1, rounds=8)
+    tables, start, kinds = {("m", 1): TABLE}, stopping_net(), WorldKinds(jobs=6, exponents=(1.0,))
+    best, tried, _ = evolution.evolve(tables, start, seed=1, rounds=8, kinds=kinds)
+    assert tried[0] == validate(tables, start, kinds=kinds)
+    assert min(tried) == validate(tables, best, kinds=kinds) < 0.9 * tried[0]
+    again, *_ = evolution.evolve(tables, start, seed=1, rounds=8, kinds=kinds)
     assert np.array_equal(evolution.flatten(again), evolution.flatten(best))

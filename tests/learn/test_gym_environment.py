@@ -7,7 +7,7 @@ import pytest
 
 from laxity_scheduler.learned.job_features import FEATURES, STOP
 from laxity_scheduler.policy_training.slot_environment import SLOT_S, SlotCluster
-from laxity_scheduler.policy_training.training_worlds import World
+from laxity_scheduler.policy_training.training_worlds import World, WorldKinds
 from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 
@@ -109,10 +109,9 @@ def test_maskable_ppo_trains_on_it_and_is_measured_on_the_validation_worlds(
     from laxity_scheduler.policy_training import ppo_reference, training_worlds
 
     monkeypatch.setattr(ppo_reference, "STEPS_PER_UPDATE", 64)
-    monkeypatch.setattr(training_worlds, "JOBS", 5)
     monkeypatch.setattr(training_worlds, "VALIDATION_SEEDS", range(1))
-    monkeypatch.setattr(training_worlds, "VALIDATION_EXPONENTS", (1.0,))
-    tried = ppo_reference.train_ppo(TABLES, seed=1, steps=640)
+    kinds = WorldKinds(jobs=5, exponents=(1.0,))
+    tried = ppo_reference.train_ppo(TABLES, seed=1, steps=640, kinds=kinds)
     assert len(tried) == 11
     assert len(set(tried)) > 1
     assert all(0.1 < slowdown < 10.0 for slowdown in tried)

@@ -5,7 +5,7 @@ import pytest
 
 from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
-from laxity_scheduler.policy_training import reinforcement, training_worlds
+from laxity_scheduler.policy_training import reinforcement
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.reinforcement import run_episode
 from laxity_scheduler.policy_training.slot_environment import (
@@ -14,6 +14,7 @@ from laxity_scheduler.policy_training.slot_environment import (
     run_in_slots,
 )
 from laxity_scheduler.policy_training.step_sampler import StepSampler
+from laxity_scheduler.policy_training.training_worlds import WorldKinds, validate
 from laxity_scheduler.simulate.tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 
@@ -115,9 +116,9 @@ def test_policy_gradients_unlearn_to_stop_while_gpus_are_free(
     torch_net = pytest.importorskip("laxity_scheduler.policy_training.torch_net")
     tables = {("m", 1): TABLE}
     monkeypatch.setattr(reinforcement, "ROUNDS_BETWEEN_TRIALS", 15)
-    monkeypatch.setattr(training_worlds, "JOBS", 15)
+    kinds = WorldKinds(jobs=15, exponents=(1.0,))
     start = torch_net.read_net(torch_net.make_net(1))
     start.biases[-1][:] = 0.0
-    best, tried, _ = reinforcement.reinforce(tables, start, seed=1, rounds=30)
-    assert min(tried) == pytest.approx(training_worlds.validate(tables, best))
+    best, tried, _ = reinforcement.reinforce(tables, start, seed=1, rounds=30, kinds=kinds)
+    assert min(tried) == pytest.approx(validate(tables, best, kinds=kinds))
     assert min(tried) < 0.95 * tried[0]

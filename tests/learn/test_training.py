@@ -1,7 +1,7 @@
 """Learning from a teacher: which choices are labels, and how well a net that imitates decides."""
 
 import json
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,17 @@ from typer.testing import CliRunner
 from laxity_scheduler.chains import train_command
 from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
 from laxity_scheduler.learned.weights_file import load_policy
-from laxity_scheduler.policy_training import bench_command, imitation, training_worlds
+from laxity_scheduler.policy_training import (
+    bench,
+    bench_command,
+    evolution,
+    imitation,
+    reinforcement,
+)
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices, walk_to
 from laxity_scheduler.policy_training.train_command import TEACHER_NAMES
+from laxity_scheduler.policy_training.training_worlds import WorldKinds
 from laxity_scheduler.simulate.generate import compute_load
 from laxity_scheduler.simulate.tables import ThroughputTable
 
@@ -25,6 +32,7 @@ TABLES = {
 }
 CSV = "global_batch_size,1,2,4,8\n64,{}\n"
 STOP = FEATURES.index("stop")
+FEW = WorldKinds(jobs=10, exponents=(1.0,))  # of all worlds: whole ones take a minute
 
 
 @cache
@@ -121,9 +129,12 @@ def test_a_policy_that_the_command_has_trained_can_be_measured(
     tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(imitation, "JOBS", 20)  # of all worlds: whole ones take a minute
-    monkeypatch.setattr(training_worlds, "JOBS", 10)
-    monkeypatch.setattr(training_worlds, "VALIDATION_SEEDS", range(1))
+    monkeypatch.setattr(imitation, "JOBS", 20)
+    monkeypatch.setattr(evolution, "evolve", partial(evolution.evolve, kinds=FEW))
+    monkeypatch.setattr(evolution, "PAIRS", 4)
+    monkeypatch.setattr(evolution, "WORLDS", 1)
+    monkeypatch.setattr(bench, "TIMES", 3)
+    monkeypatch.setattr(bench, "MANY_JOBS", 100)
     out = tmp_path / "policy.npz"
     words = ("--tables", str(tables), "--out", str(out), "--updates", "30", "--json")
     code, told, error = run_command("train", "policy", *words, "--worlds", "1", "--rounds", "10")
@@ -177,9 +188,10 @@ def test_random_weights_that_nothing_improves_are_not_written(tables: Path, tmp_
 
 @pytest.mark.slow
 def test_policy_gradients_start_from_random_weights_unless_a_teacher_is_named(
-    tables: Path, tmp_path: Path
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setattr(reinforcement, "reinforce", partial(reinforcement.reinforce, kinds=FEW))
     out = tmp_path / "policy.npz"
     words = ("--tables", str(tables), "--out", str(out), "--improve", "gradients", "--rounds", "10")
     code, told, error = run_command("train", "policy", *words, "--json")

@@ -11,7 +11,7 @@ from sb3_contrib import MaskablePPO
 
 from laxity_scheduler.policy_training.gym_environment import AllocationEnv
 from laxity_scheduler.policy_training.slot_environment import WorldOutcome
-from laxity_scheduler.policy_training.training_worlds import mean_cost
+from laxity_scheduler.policy_training.training_worlds import USUAL, WorldKinds, mean_cost
 from laxity_scheduler.simulate.tables import Tables
 from laxity_scheduler.simulate.traces import TraceJob
 
@@ -23,7 +23,12 @@ DISCOUNT: Final = (
 
 
 def train_ppo(
-    tables: Tables, *, seed: int, steps: int, tell: Callable[[int], None] = lambda _: None
+    tables: Tables,
+    *,
+    seed: int,
+    steps: int,
+    kinds: WorldKinds = USUAL,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> list[float]:
     """The slowdown on the validation worlds at the start and after every tenth of the actions."""
     model = MaskablePPO(
@@ -35,15 +40,15 @@ def train_ppo(
         gamma=DISCOUNT,
         device="cpu",
     )
-    tried = [_slowdown(tables, model)]
+    tried = [_slowdown(tables, model, kinds)]
     for _ in range(10):
         model.learn(steps // 10, reset_num_timesteps=False)
-        tried.append(_slowdown(tables, model))
+        tried.append(_slowdown(tables, model, kinds))
         tell(1)
     return tried
 
 
-def _slowdown(tables: Tables, model: Any) -> float:
+def _slowdown(tables: Tables, model: Any, kinds: WorldKinds) -> float:
     def run_world(jobs: Sequence[TraceJob], gpus: int) -> WorldOutcome:
         env = AllocationEnv(lambda _: (jobs, gpus))
         observation, _ = env.reset()
@@ -56,4 +61,4 @@ def _slowdown(tables: Tables, model: Any) -> float:
                 jct_s = info.get("jct_s", [float("inf")])
                 return WorldOutcome(float(sum(jct_s) / len(jct_s)), 0.0)
 
-    return mean_cost(tables, run_world)
+    return mean_cost(tables, run_world, kinds=kinds)

@@ -101,7 +101,8 @@ def test_jobs_are_listed_with_what_a_person_wants_to_know(
     answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended = job("old", state="finished", finished_at=1_999_999_999.0)
-    answering.answers["GET /v1/jobs"] = (200, {"jobs": [job(), ended]})
+    lapsed = job("lapsed", state="refused", verdict="refused", deadline_at=1.0)
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": [job(), ended, lapsed]})
 
     laxity(monkeypatch, "ls")
     shown = capsys.readouterr().out
@@ -111,6 +112,7 @@ def test_jobs_are_listed_with_what_a_person_wants_to_know(
     assert "3/10" in shown
     assert "1m40s" in shown  # laxity
     assert "old" not in shown
+    assert "lapsed" not in shown
 
 
 def test_a_refusal_is_shown_with_its_code_and_its_offers(

@@ -4,7 +4,8 @@ import pytest
 from rich.console import Console
 
 from laxity.api.client import JobView
-from laxity.api.status_text import verdict_markdown
+from laxity.api.job_view import OfferView
+from laxity.api.status_text import instant_text, verdict_markdown
 from laxity.cli.render.job_panel import job_panel
 from laxity.cli.render.job_table import job_table
 
@@ -130,6 +131,48 @@ def test_an_ended_job_is_headed_by_how_it_ended(
     assert out.getvalue().splitlines()[1].strip("│ ") == headline
     assert because in verdict_markdown(job).splitlines()[2]
     assert "fits" not in verdict_markdown(job)
+
+
+def test_an_ended_job_shows_what_was_first_predicted_beside_the_truth() -> None:
+    job = running(
+        workers=0, state="finished", finished_at=NOW + 80, p50_at=NOW + 80, p90_at=NOW + 80,
+        promised_p90_at=NOW + 79, first_p50_at=NOW + 40, first_p90_at=NOW + 90, first_run_s=60.0,
+        width_history=((NOW, 1), (NOW + 80, 0)),
+    )  # fmt: skip
+    out = io.StringIO()
+    Console(file=out, width=160).print(job_panel(job, now=NOW + 200))
+    panel, artifact = out.getvalue(), verdict_markdown(job)
+
+    comparison = "predicted 1m00s of run time, took 1m20s (25 % off)"
+    assert comparison in panel
+    assert f"| prediction | {comparison} |" in artifact.replace("\\", "")
+    assert f"| first P90 finish | {instant_text(NOW + 90)} |" in artifact
+    assert "promised P90" not in panel + artifact
+
+
+@pytest.mark.parametrize(
+    ("state", "offer_at", "now", "want"),
+    [
+        pytest.param("refused", NOW + 300, NOW + 200, False, id="an offer is open"),
+        pytest.param("refused", NOW + 300, NOW + 301, True, id="its offer has expired"),
+        pytest.param("refused", None, NOW + 119, False, id="no offer, and the deadline is ahead"),
+        pytest.param("refused", None, NOW + 121, True, id="no offer, and the deadline has passed"),
+        pytest.param("running", None, NOW + 121, False, id="late but not refused"),
+    ],
+)
+def test_a_refusal_lapses_with_its_deadline_and_its_offers(
+    state: str, offer_at: float | None, now: float, *, want: bool
+) -> None:
+    offers = (OfferView("deadline", offer_at),) if offer_at else (OfferView("soft"),)
+    job = running(state=state, workers=0, verdict="refused", offers=offers)
+
+    assert job.has_lapsed(now) is want
+
+
+def test_a_cancelled_job_no_longer_says_why_it_waited() -> None:
+    waited = running(workers=0, state="cancelled", finished_at=NOW, reason="it needs 1 GPU; 0 free")
+
+    assert "it needs" not in shown(waited)[1]
 
 
 def test_an_end_that_was_expected_in_the_past_is_expected_now() -> None:

@@ -203,8 +203,8 @@ def test_a_webhook_gets_each_event_as_json(tmp_path: Path) -> None:
 
 def test_the_error_of_a_prediction_is_that_of_the_run_time() -> None:
     widths = [[110.0, 1], [130.0, 0], [170.0, 2], [200.0, 0]]  # it waited, and was stopped once
-    view = {"state": "finished", "submitted_at": 100.0, "finished_at": 200.0, "first_p50_at": 225.0}
-    view |= {"first_run_s": 60.0, "width_history": widths}
+    view = {"id": "default/a", "state": "finished", "submitted_at": 100.0, "finished_at": 200.0}
+    view |= {"first_p50_at": 225.0, "first_run_s": 60.0, "width_history": widths}
     assert dict(final_metrics(view)) == {
         names.FINAL_ACTUAL: 100.0,
         names.FINAL_PREDICTED: 125.0,

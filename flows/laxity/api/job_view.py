@@ -34,7 +34,8 @@ class JobView:
     """One job as the service sees it. Instants are POSIX seconds, None where there is none.
 
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
-    inference has lent, now, `borrowed_gpu_h` in all; `raw` is the whole answer.
+    inference has lent, now, `borrowed_gpu_h` in all; `first_...` are what the first verdict predicted;
+    `raw` is the whole answer.
     """
 
     id: str
@@ -50,6 +51,9 @@ class JobView:
     promised_p90_at: float | None = None
     p50_at: float | None = None
     p90_at: float | None = None
+    first_p50_at: float | None = None
+    first_p90_at: float | None = None
+    first_run_s: float | None = None
     laxity_s: float | None = None
     workers: int = 0
     formed: int = 0
@@ -79,6 +83,12 @@ class JobView:
     def ended(self) -> bool:
         """Whether nothing more will happen to this attempt; a refused job that is there may be accepted."""
         return self.state in ENDED or (self.state == "refused" and self.finished_at is not None)
+
+    def has_lapsed(self, now: float) -> bool:
+        """Whether it was refused, and its deadline and those of its offers have passed."""
+        deadlines = [self.deadline_at, *(offer.deadline_at for offer in self.offers)]
+        ends = [deadline_at for deadline_at in deadlines if deadline_at is not None]
+        return self.state == "refused" and bool(ends) and max(ends) <= now
 
     @property
     def kept(self) -> bool | None:

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from laxity.api.job_view import ENDED, TERMINAL_STATES, JobView, OfferView
+from laxity.api.prediction import comparison_text
 from laxity.human_time import count_noun, format_seconds, on_widths
 from laxity.instants import calendar_instant, format_rfc3339
 from laxity.safe_text import markdown
@@ -142,10 +143,7 @@ def verdict_markdown(job: JobView) -> str:
     """The verdict as Markdown: what was asked, what was said and why, what would do instead."""
     rows = [
         ("deadline", instant_text(job.deadline_at)),
-        ("P50 finish", instant_text(job.p50_at)),
-        ("P90 finish", instant_text(job.p90_at)),
-        ("promised P90", instant_text(job.promised_p90_at)),
-        ("finished", instant_text(job.finished_at)),
+        *_finish_rows(job),
         ("class", job.service_class),
         ("model", job.model),
         ("widths", ", ".join(map(str, job.widths))),
@@ -170,6 +168,22 @@ def verdict_markdown(job: JobView) -> str:
         lines += ["", "Instead this would do:", "", *offers, ""]
         lines.append(f"Take one with `laxity accept {job.id} N`.")
     return "\n".join(lines)
+
+
+def _finish_rows(job: JobView) -> list[tuple[str, str]]:
+    """When it is expected to end; after the end what was first expected, beside the truth."""
+    if job.state in ENDED:
+        return [
+            ("first P50 finish", instant_text(job.first_p50_at)),
+            ("first P90 finish", instant_text(job.first_p90_at)),
+            ("finished" if job.state == "finished" else "ended", instant_text(job.finished_at)),
+            ("prediction", comparison_text(job)),
+        ]
+    return [
+        ("P50 finish", instant_text(job.p50_at)),
+        ("P90 finish", instant_text(job.p90_at)),
+        ("promised P90", instant_text(job.promised_p90_at)),
+    ]
 
 
 def artifact_of(key: str, job: JobView) -> dict[str, Any]:

@@ -19,7 +19,12 @@ POLL_S: Final = 1.0
 def ls(
     *,
     namespace: Namespace = None,
-    ended: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs too.")] = False,
+    ended: Annotated[
+        bool,
+        typer.Option(
+            "--all", "-a", help="Ended jobs too, and refused ones whose offers have expired."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the jobs: verdict, deadline, laxity, width, reason. Running ones come first."""
@@ -28,11 +33,13 @@ def ls(
     from laxity.cli.render.job_table import console, job_table
     from laxity.cli.render.top import job_rank
 
-    jobs = [job for job in Client(patience_s=0).jobs(namespace) if ended or not job.ended]
+    jobs, now = Client(patience_s=0).jobs(namespace), time.time()
+    if not ended:
+        jobs = [job for job in jobs if not job.ended and not job.has_lapsed(now)]
     if as_json:
         print_json({"jobs": [job.raw for job in jobs]})
     elif jobs:
-        console().print(job_table(sorted(jobs, key=job_rank), now=time.time()))
+        console().print(job_table(sorted(jobs, key=job_rank), now=now))
     else:
         typer.echo("no jobs" if ended else "no jobs that have not ended (--all shows those too)")
 

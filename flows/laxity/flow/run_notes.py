@@ -27,6 +27,7 @@ from prefect.runtime import flow_run as runtime
 from laxity.api.client import service_address
 from laxity.api.job_follower import ASKED_AGAIN, submit_patience_s
 from laxity.api.job_view import JobView
+from laxity.api.prediction import comparison_text
 from laxity.api.status_text import (
     ENDANGERED,
     PROGRESS_KEY,
@@ -161,7 +162,13 @@ class RunNotes:
             return
         if self._is_news("standing text", (status, job.deadline_at, job.ended)):
             level = logging.WARNING if status in _WARN else logging.INFO
-            self._log.log(level, "%s: %s", job.id, standing_text(job))
+            expected = (
+                f"P90 finish {instant_text(job.p90_at)}"
+                if job.p90_at is not None and status in {"promised", "forecast"}
+                else comparison_text(job)
+            )
+            text = "; ".join(filter(None, (standing_text(job), expected)))
+            self._log.log(level, "%s: %s", job.id, text)
         if self._is_news("standing", (status, job.deadline_at)):
             with _Harmless(self._log):
                 emit_event(

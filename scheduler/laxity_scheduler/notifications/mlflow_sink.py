@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from laxity import names
-from laxity.api.job_view import job_view
+from laxity.api.job_view import JobView, job_view
+from laxity.api.prediction import comparison_text, prediction_error_pct, run_time_s
 from laxity.api.status_text import ending_text, instant_text, standing_text
-from laxity.human_time import format_seconds
 from laxity.safe_text import markdown
 from laxity.worker.mlflow_tracking import (
     PATIENCE,
@@ -245,7 +245,7 @@ def note_of(view: Mapping[str, Any], tracked: TrackedRun) -> str:
         links.append(f"[Prefect flow run]({view['followed_by']})")
     lines = [
         f"**{standing_text(job)}** {markdown(explanation)}".strip(),
-        " · ".join([*_comparison(view), *links]),
+        " · ".join([*_comparison(job), *links]),
     ]
     if parameters := tracked.origin.parameters:
         assignments = ", ".join(f"{name}={value}" for name, value in parameters.items())
@@ -253,15 +253,10 @@ def note_of(view: Mapping[str, Any], tracked: TrackedRun) -> str:
     return "\n\n".join(lines)
 
 
-def _comparison(view: Mapping[str, Any]) -> Iterator[str]:
+def _comparison(job: JobView) -> Iterator[str]:
     """What the first verdict predicted beside what it took, once the job has finished."""
-    final = dict(final_metrics(view))
-    if names.FINAL_ERROR not in final:
-        return
-    predicted, took = (
-        format_seconds(final[name]) for name in (names.FINAL_RUN_PREDICTED, names.FINAL_RUN_ACTUAL)
-    )
-    yield f"Predicted {predicted} of run time, took {took} ({final[names.FINAL_ERROR]:.0f} % off)"
+    if text := comparison_text(job):
+        yield text[0].upper() + text[1:]
 
 
 def _chart_link(title: str, shown: Sequence[str], tracked: TrackedRun) -> str:
@@ -286,15 +281,9 @@ def final_metrics(view: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     yield names.FINAL_ACTUAL, ended - began
     if first_p50_at is not None:
         yield names.FINAL_PREDICTED, first_p50_at - began
-    ran_s, predicted_s = _run_s(view["width_history"], ended), view.get("first_run_s")
-    if ran_s > 0.0 and predicted_s is not None:
-        yield names.FINAL_RUN_ACTUAL, ran_s
-        yield names.FINAL_RUN_PREDICTED, predicted_s
-        yield names.FINAL_ERROR, 100.0 * abs(predicted_s - ran_s) / ran_s
-
-
-def _run_s(widths: Sequence[Sequence[float]], ended: float) -> float:
-    """Seconds during which the job had workers; `widths` are (since, workers) in order."""
-    ends = [*(since for since, _ in widths[1:]), ended]
-    spans = zip(widths, ends, strict=True) if widths else ()
-    return sum(max(0.0, end - since) for (since, workers), end in spans if workers)
+    job = job_view(view)
+    error_pct = prediction_error_pct(job)
+    if error_pct is not None and job.first_run_s is not None:
+        yield names.FINAL_RUN_ACTUAL, run_time_s(job)
+        yield names.FINAL_RUN_PREDICTED, job.first_run_s
+        yield names.FINAL_ERROR, error_pct

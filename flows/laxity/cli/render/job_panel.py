@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
+from laxity.api.prediction import comparison_text
 from laxity.api.status_text import ending_text
 from laxity.cli.render.job_table import (
     VERDICT_STYLES,
@@ -165,7 +166,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("submitted", instant_text(job.submitted_at, now)),
         ("deadline", instant_text(job.deadline_at, now)),
         ("refused deadline", describe_refused_deadline(job, now)),
-        ("promised P90", instant_text(job.promised_p90_at, now)),
+        ("promised P90", "" if job.ended else instant_text(job.promised_p90_at, now)),
         ("P50 finish", _expected_text(job, job.p50_at, now)),
         ("P90 finish", _expected_text(job, job.p90_at, now)),
         ("laxity", "" if job.ended or job.laxity_s is None else format_seconds(job.laxity_s)),
@@ -177,7 +178,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("attempt", str(job.attempt) if job.attempt > 1 else ""),
         ("waits for", ", ".join(job.held_by)),
         ("expected start", "" if job.workers else instant_text(job.expected_start_at, now)),
-        ("finished", instant_text(job.finished_at, now)),
+        *_end_facts(job, now),
         ("result", "" if job.result is None else json.dumps(job.result)),
         ("error", job.error),
         ("MLflow run", job.run_url or job.run_id),
@@ -185,6 +186,18 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("runs in", str((job.raw.get("project") or {}).get("workdir") or "")),
     ]
     return [(name, value) for name, value in lines if value not in {"", "-"}]
+
+
+def _end_facts(job: JobView, now: float) -> list[tuple[str, str]]:
+    """What was expected of an ended job at first, beside the truth."""
+    if not job.ended:
+        return []
+    return [
+        ("first P50 finish", instant_text(job.first_p50_at, now)),
+        ("first P90 finish", instant_text(job.first_p90_at, now)),
+        ("finished" if job.state == "finished" else "ended", instant_text(job.finished_at, now)),
+        ("prediction", comparison_text(job)),
+    ]
 
 
 def _expected_text(job: JobView, at: float | None, now: float) -> str:

@@ -175,11 +175,11 @@ def format_expected_end(job: JobView, at: float | None, now: float) -> str:
 def _reason_text(job: JobView, now: float) -> str:
     """How it ended, what it failed of, or what is to be known of it now.
 
-    A reason stands as long as it was not said anew: of a job that runs as it should, or has
-    finished, it is old.
+    A reason stands as long as it was not said anew: of a job that runs as it should, has finished
+    or was cancelled, it is old.
     """
     runs_well = job.state == "running" and job.reason_code in RUNS_WELL
-    is_old = runs_well or job.state == "finished"
+    is_old = runs_well or job.state in {"finished", "cancelled"}
     return outcome_text(job) or job.error or ("" if is_old else as_of(now, job.reason))
 
 

@@ -112,27 +112,23 @@ class JobService:
         row = self._row_to_change(job_id)
         offers = row.verdict.offers if isinstance(row.verdict, Refusal) else ()
         if not offers:
-            message = f"{job_id} has no counter-offers: it was not refused"
-            raise ConflictError(message)
+            raise ConflictError(f"{job_id} has no counter-offers: it was not refused")
         if not 1 <= number <= len(offers):
-            message = f"{job_id} has offers 1 to {len(offers)}, not {number}"
-            raise ConflictError(message)
+            raise ConflictError(f"{job_id} has offers 1 to {len(offers)}, not {number}")
         offer = offers[number - 1]
         if offer.kind not in OFFERS_WITHOUT_DEADLINE and offer.deadline_at <= time.time():
             ago = format_duration(time.time() - offer.deadline_at)
-            message = (
+            raise ConflictError(
                 f"offer {number} of {job_id} expired {ago} ago: ask again with "
                 f"laxity amend {job_id} --deadline ..."
             )
-            raise ConflictError(message)
         if offer.kind == "probe":
             self._submit_probe(job_id)
         elif offer.kind == "borrow":
-            message = (
+            raise ConflictError(
                 f"offer {number} needs {count_noun(offer.gpus_borrowed, 'more GPU')} in the cluster: "
                 "add them, then ask again with: laxity amend"
             )
-            raise ConflictError(message)
         else:
             self._change_terms(job_id, annotations_for(offer))
 
@@ -161,8 +157,7 @@ class JobService:
     def unpin_job(self, job_id: str) -> None:
         """Manage this job again."""
         if not self._row_to_change(job_id).pinned:
-            message = f"{job_id} is not pinned: it is looked after as it is"
-            raise ConflictError(message)
+            raise ConflictError(f"{job_id} is not pinned: it is looked after as it is")
         self._annotate_job(job_id, UNPIN_ANNOTATIONS)
 
     def release_all(self) -> Released:
@@ -183,8 +178,7 @@ class JobService:
         row = state.by_id.get(job_id)
         if row is None:
             view = self.views.view_of(job_id)
-            message = f"{job_id} has ended ({view['state']}): submit it again"
-            raise ConflictError(message)
+            raise ConflictError(f"{job_id} has ended ({view['state']}): submit it again")
         return row
 
     def _deadline_base_at(self, row: Job) -> float:

@@ -120,10 +120,9 @@ def worker_secret(path: Path) -> str:
     """The secret that all replicas share by environment, else that of a file, which is created."""
     shared_secret = os.environ.get(ENV_WORKER_SECRET, "")
     if shared_secret and len(shared_secret) < MIN_LENGTH:
-        message = (
+        raise TokensError(
             f"{ENV_WORKER_SECRET} has {len(shared_secret)} characters; {MIN_LENGTH} are the least"
         )
-        raise TokensError(message)
     if not shared_secret and not path.exists():
         _write_private(path, secrets.token_urlsafe(32) + "\n")
     return shared_secret or path.read_text().strip()

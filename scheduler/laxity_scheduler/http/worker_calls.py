@@ -42,8 +42,7 @@ class WorkerCalls:
         """Take a worker's reports; ConflictError if they are of an earlier job of this name."""
         view = self._views.view_of(job_id)
         if uid != view["uid"]:
-            message = f"{job_id} is another job: its uid is {view['uid']}, not {uid!r}"
-            raise ConflictError(message)
+            raise ConflictError(f"{job_id} is another job: its uid is {view['uid']}, not {uid!r}")
         row = self._service.state.by_id.get(job_id) if self._service.state else None
         since = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) if row else 0.0
         acked = self._reports.ingest(

@@ -216,8 +216,7 @@ class Reason:
 def reason(code: str, /, **facts: Fact) -> Reason:
     """`reason("due_first", slack_s=90.0, workers=2)`: x_s or x_at is shown as {x}, in words."""
     if code not in TEMPLATES:
-        message = f"unknown reason code {code!r}: add it to TEMPLATES"
-        raise KeyError(message)
+        raise KeyError(f"unknown reason code {code!r}: add it to TEMPLATES")
     return Reason(code, tuple(facts.items()))
 
 

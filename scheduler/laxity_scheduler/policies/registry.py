@@ -126,12 +126,10 @@ def parse_admission(text: str) -> tuple[Admission, float | None]:
     kind, _, value = text.partition(":")
     kinds = {name: name for name in ADMISSIONS}
     if kind not in kinds or (value and kind != "priced"):
-        message = f"admission is none, greedy, priced or priced:KAPPA, not {text!r}"
-        raise ValueError(message)
+        raise ValueError(f"admission is none, greedy, priced or priced:KAPPA, not {text!r}")
     kappa = _number(value) if value else None
     if kappa is not None and not 0 < kappa < float("inf"):
-        message = f"kappa of priced:KAPPA is a positive number, not {value!r}"
-        raise ValueError(message)
+        raise ValueError(f"kappa of priced:KAPPA is a positive number, not {value!r}")
     return kinds[kind], kappa
 
 

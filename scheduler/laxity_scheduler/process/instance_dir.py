@@ -56,8 +56,7 @@ class InstanceDir:
         other = folder_stat.st_uid not in (os.geteuid(), 0)
         if other or (folder_stat.st_uid == 0 and folder_stat.st_mode & stat.S_ISVTX):
             whose = f"belongs to user {folder_stat.st_uid}" if other else "is shared by all users"
-            message = f"{self.path} {whose}: set LAXITY_HOME to a folder of your own"
-            raise InstanceDirError(message)
+            raise InstanceDirError(f"{self.path} {whose}: set LAXITY_HOME to a folder of your own")
         for place in (self.path, *self.path.iterdir()):
             mode = place.lstat()
             if mode.st_uid == os.geteuid() and not stat.S_ISLNK(mode.st_mode):

@@ -88,11 +88,10 @@ def as_store_error(settings: Settings) -> Iterator[None]:
     except SettingsError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = (
+        raise StoreError(
             f"what is kept in {settings.home} cannot be read ({type(error).__name__}: {error}); "
             "move it aside to begin anew, or restore a copy"
-        )
-        raise StoreError(message) from error
+        ) from error
 
 
 def _exit_on_signals() -> None:

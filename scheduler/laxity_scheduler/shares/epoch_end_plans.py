@@ -11,17 +11,15 @@ whoever is to give GPUs back keeps them to the end of its epoch. So here (our ow
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.compiled import jit
 from laxity_scheduler.shares.arrays import TINY, JobArrays
 from laxity_scheduler.shares.plans import SLOTS, furthest_deadline_s, slot_lengths
-
-if TYPE_CHECKING:
-    from laxity_scheduler.frame.arrays import Bools, Ints
 
 LATE: Final = -1.0
 
@@ -34,7 +32,7 @@ class EpochTimes:
     is saved; `epoch_s` and `save_s` (n, L); `left` (n,): the share still to do when that epoch ends.
     """
 
-    held: "Ints"
+    held: Ints
     ends_s: Floats
     freed_s: Floats
     epoch_s: Floats
@@ -62,7 +60,7 @@ def plan_epochs(
     left: float,
     free: Floats,
     starts: Floats,
-    chosen: "Ints",
+    chosen: Ints,
 ) -> float:
     """Levels by slot with at most `cap`, whole epochs each, into `chosen`; when it ends, LATE if late.
 
@@ -102,7 +100,7 @@ def plan_epochs(
 class EpochEndPlans:
     """GPUs over time: what runs holds them to the ends of epochs, and plans reserve them from then on."""
 
-    def __init__(self, jobs: JobArrays, times: EpochTimes, gpus: float, least: "Ints") -> None:
+    def __init__(self, jobs: JobArrays, times: EpochTimes, gpus: float, least: Ints) -> None:
         """`jobs` with deadlines of promised ones only; `least` (n,): levels that are in time alone."""
         self._jobs, self._times = jobs, times
         lengths = slot_lengths(furthest_deadline_s(jobs, least))
@@ -129,7 +127,7 @@ class EpochEndPlans:
             end_s = float(self._starts[-1] + self._jobs.total[row].min() * self._times.left[row])
         return self._keep(row, chosen), end_s
 
-    def _plan(self, jobs: JobArrays, row: int, cap: int) -> "tuple[Ints, float]":
+    def _plan(self, jobs: JobArrays, row: int, cap: int) -> tuple[Ints, float]:
         times, chosen = self._times, np.empty(SLOTS, dtype=np.int64)
         begins_s, left = float(times.ends_s[row]), float(times.left[row])
         end_s = plan_epochs(
@@ -145,7 +143,7 @@ class EpochEndPlans:
         )
         return chosen, end_s
 
-    def _keep(self, row: int, chosen: "Ints") -> int:
+    def _keep(self, row: int, chosen: Ints) -> int:
         """Take the plan's GPUs; those that it holds anyway are taken already."""
         runs = self._times.held[row] >= 0
         planned = np.where(chosen >= 0, self._jobs.width[row, np.maximum(chosen, 0)], 0)
@@ -161,7 +159,7 @@ class EpochEndPlans:
             self._raise_own(row, np.full(SLOTS, self._jobs.width[row, level]), before)
         return level
 
-    def _raise_own(self, row: int, gpus: "Ints | Floats", slots: "Bools") -> None:
+    def _raise_own(self, row: int, gpus: Ints | Floats, slots: Bools) -> None:
         """Let it have so many in these slots, as far as they are free."""
         more = np.where(
             slots, np.clip(gpus - self._own[row], 0.0, np.maximum(self._free, 0.0)), 0.0
@@ -180,7 +178,7 @@ class EpochEndPlans:
         gpus = np.full(SLOTS, float(self._jobs.width[row, level]))
         self._raise_own(row, gpus, self._held_until(row, level))
 
-    def _held_until(self, row: int, level: int) -> "Bools":
+    def _held_until(self, row: int, level: int) -> Bools:
         """The slots that begin before then."""
         times = self._times
         end_s = float(times.freed_s[row])

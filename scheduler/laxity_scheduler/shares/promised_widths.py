@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.shares.rows import Columns
 
 if TYPE_CHECKING:
-    from laxity_profiler.estimate import Floats
-    from laxity_scheduler.frame.arrays import Ints
     from laxity_scheduler.shares.epoch_end_plans import EpochEndPlans, EpochTimes
 
 FOLLOW_S = 60.0  # who waits for GPUs of others is looked at again
@@ -49,7 +49,7 @@ NO_PROMISES = PromiseFloors()
 
 
 def plan_promised_widths(
-    jobs: Sequence[Job], columns: Columns, held: "Ints", gpus: float, now: float
+    jobs: Sequence[Job], columns: Columns, held: Ints, gpus: float, now: float
 ) -> PromiseFloors:
     """Plans in order of deadline; `held` (n,) are the levels of the GPUs that each job holds."""
     from laxity_scheduler.shares.epoch_end_plans import EpochEndPlans
@@ -77,7 +77,7 @@ def plan_promised_widths(
     )
 
 
-def _read_times(jobs: Sequence[Job], columns: Columns, held: "Ints") -> "EpochTimes":
+def _read_times(jobs: Sequence[Job], columns: Columns, held: Ints) -> "EpochTimes":
     from laxity_scheduler.shares.epoch_end_plans import EpochTimes
 
     rows, at = np.arange(len(jobs)), np.maximum(held, 0)

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.model.decision import Promised
 from laxity_scheduler.model.job import FOREVER, Job
@@ -14,11 +14,8 @@ from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.shares.arrays import TINY
 
-if TYPE_CHECKING:
-    from laxity_scheduler.frame.arrays import Ints
 
-
-def promise_jobs(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> list[Promised]:
+def promise_jobs(jobs: Sequence[Job], rests: Floats, levels: Ints, now: float) -> list[Promised]:
     """In time by the plan, if not at the present width; not so where a late promise is eased.
 
     `rests` (n, L): seconds to the end by level, from now on; `levels` (n,): the present one or -1.
@@ -48,6 +45,6 @@ def promise_jobs(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float)
     return construct_many(Promised, [job.id for job in jobs], promises, reasons)
 
 
-def _from_0(levels: "Ints") -> list[int]:
+def _from_0(levels: Ints) -> list[int]:
     clipped: list[int] = np.maximum(levels, 0).tolist()
     return clipped

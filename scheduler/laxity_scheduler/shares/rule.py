@@ -6,13 +6,14 @@ loop (`shares.loop.allocate`), so that the code that is simulated is the code th
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.eligibility import misfit_reason
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.loans.own_nodes import plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
@@ -31,9 +32,6 @@ from laxity_scheduler.shares.promises import promise_jobs
 from laxity_scheduler.shares.rows import Columns, ShareRows
 from laxity_scheduler.shares.starts import start_jobs
 from laxity_scheduler.shares.waits import with_waits
-
-if TYPE_CHECKING:
-    from laxity_scheduler.frame.arrays import Ints
 
 Admission = Literal["none", "greedy", "priced"]
 
@@ -171,7 +169,7 @@ class _Decision:
         leaving = sum(job.terminating_workers * job.gpus_per_worker for job in self.state.jobs)
         return float(sum(job.gpus for job in self.jobs) + self.ledger.total_free + leaving)
 
-    def _allocate(self, columns: Columns) -> tuple["Ints", "Ints"]:
+    def _allocate(self, columns: Columns) -> tuple[Ints, Ints]:
         from laxity_scheduler.shares.loop import allocate
 
         rule, many = self.rule, len(self.jobs)
@@ -209,7 +207,7 @@ class _Decision:
             if self.jobs[row].deadline_at < self._promise_deadline_at(row) or not self._stands(row)
         ]
 
-    def _misfits(self, columns: Columns, verdicts: "Ints") -> list[int]:
+    def _misfits(self, columns: Columns, verdicts: Ints) -> list[int]:
         """Rows to be judged whose least width not even the empty cluster holds.
 
         And those that may use some nodes only: the loop counts GPUs as one pool, so that a promise
@@ -234,7 +232,7 @@ class _Decision:
         verdict = self.jobs[row].verdict
         return verdict.deadline_at if isinstance(verdict, Promise) else -FOREVER
 
-    def _current_levels(self) -> "Ints":
+    def _current_levels(self) -> Ints:
         """The level of the GPUs that each job holds; -1 without."""
         return np.array(
             [job.widths.index(job.workers) if job.workers else -1 for job in self.jobs],
@@ -242,7 +240,7 @@ class _Decision:
         )
 
     def _build_verdicts(
-        self, judged: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
+        self, judged: Ints, columns: Columns, verdicts: Ints, target: Ints
     ) -> Iterator[Promised | Forecasted | Refuse]:
         """Verdicts for those who asked."""
         now, rule = self.state.now, self.rule
@@ -293,7 +291,7 @@ class _Decision:
         )
 
     def _changes(
-        self, changed: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
+        self, changed: Ints, columns: Columns, verdicts: Ints, target: Ints
     ) -> Iterator[Decision]:
         """Shrinking and stopping first; then starts and growth, as far as GPUs are free now."""
         settled = [not _changing(self.jobs[row]) for row in changed.tolist()]

@@ -2,26 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import Ledger
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.model.decision import Admit, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.shares.rows import Columns
 
-if TYPE_CHECKING:
-    from laxity_scheduler.frame.arrays import Ints
-
 
 def start_jobs(
     jobs: Sequence[Job],
-    rows: "Ints",
-    levels: "Ints",
+    rows: Ints,
+    levels: Ints,
     columns: Columns,
     ledger: Ledger,
     *,
@@ -51,7 +48,7 @@ def start_jobs(
 
 def _admits(
     jobs: Sequence[Job],
-    rows: "Ints",
+    rows: Ints,
     placed: Sequence[tuple[str, ...]],
     had: Sequence[int],
     columns: Columns,

@@ -59,16 +59,15 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 BIN_S: Final = 600.0
 COARSER: Final = (1, 2, 4, 8, 16)
 MOST_BINS: Final = 40_000
 MOST_ENTRIES: Final = 32_000
-Ints = NDArray[np.int64]
 
 
 def hull(job: TraceJob, most_gpus: int) -> list[tuple[int, float]]:
@@ -163,7 +162,7 @@ def level_entries(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) 
 
 def _prepare_rows(
     jobs: Sequence[TraceJob], gpus: int, bin_s: float
-) -> tuple[int, "list[_Row]", NDArray[np.bool_], Floats]:
+) -> tuple[int, "list[_Row]", Bools, Floats]:
     """How many are met without contention, the others, the bins that can be short, all edges."""
     hopeful = [job for job in jobs if _alone_in_time(job, gpus)]
     if not hopeful:
@@ -219,9 +218,7 @@ def _row(job: TraceJob, edges: Floats, gpus: int) -> _Row:
     return _Row(hull(job, gpus), own, np.maximum(overlap, 0.0))
 
 
-def _presolve_rows(
-    rows: list[_Row], bins: int, gpus: int
-) -> tuple[int, list[_Row], NDArray[np.bool_]]:
+def _presolve_rows(rows: list[_Row], bins: int, gpus: int) -> tuple[int, list[_Row], Bools]:
     """How many jobs are met without contention, the others, and the bins that they can fill."""
     met = 0
     while True:
@@ -239,7 +236,7 @@ def _presolve_rows(
 class _Program:
     """The program's entries, job by job: y_j, then x_jl(b) by level."""
 
-    def __init__(self, jobs: int, short: NDArray[np.bool_]) -> None:
+    def __init__(self, jobs: int, short: Bools) -> None:
         self.short = short
         self.jobs, self.bins = jobs, int(short.sum())
         self.place = np.cumsum(short) - 1  # of a bin that can be short among those
@@ -267,23 +264,12 @@ class _Program:
         self.entries.append((rows, np.atleast_1d(columns), np.broadcast_to(values, rows.shape)))
 
     def optimum(self, lengths: Floats, gpus: int) -> float:
-        from scipy.optimize import linprog
-        from scipy.sparse import coo_array
-
-        rows, columns, values = (np.concatenate(part) for part in zip(*self.entries, strict=True))
-        matrix = coo_array((values, (rows, columns)), shape=(self.rows, self.variables)).tocsr()
         limits = np.zeros(self.rows)
         limits[self.jobs : self.jobs + self.bins] = gpus * lengths[self.short]
         cost, upper = np.zeros(self.variables), np.full(self.variables, np.inf)
         cost[: self.jobs], upper[: self.jobs] = -1.0, 1.0
-        solution = linprog(
-            cost,
-            A_ub=cast("Any", matrix),
-            b_ub=limits,
-            bounds=np.column_stack([np.zeros(self.variables), upper]).tolist(),
-            method="highs",
-        )
-        return _optimum(solution)
+        rows, columns, values = (np.concatenate(part) for part in zip(*self.entries, strict=True))
+        return -_least_cost(cost, values, rows, columns, limits=limits, upper=upper)
 
 
 def _least_gpu_s(row: _Row) -> float:
@@ -300,7 +286,7 @@ def _least_gpu_s(row: _Row) -> float:
     return held / rate  # in time but for rounding
 
 
-def _work_optimum(rows: Sequence[_Row], short: NDArray[np.bool_], room: Floats) -> float:
+def _work_optimum(rows: Sequence[_Row], short: Bools, room: Floats) -> float:
     """The sum of f: columns are f_j(b) in bins that can be short, and one for all others; rows: jobs, bins."""
     place, jobs = np.cumsum(short) - 1, len(rows)
     of_job: list[Ints] = []
@@ -327,9 +313,6 @@ def _work_optimum(rows: Sequence[_Row], short: NDArray[np.bool_], room: Floats) 
 def _work_solved(
     of_job: Ints, of_bin: Ints, costs: Floats, upper: Floats, *, limits: Floats, jobs: int
 ) -> float:
-    from scipy.optimize import linprog
-    from scipy.sparse import coo_array
-
     columns, shared = np.arange(len(of_job)), np.flatnonzero(of_bin >= 0)
     rows = np.concatenate([of_job, jobs + of_bin[shared]])
     variables = np.concatenate([columns, shared])
@@ -337,19 +320,27 @@ def _work_solved(
     scale = np.append(
         np.ones(jobs), np.full(len(limits) - jobs, 1.0 / limits[jobs:].max(initial=1.0))
     )
-    matrix = coo_array((values * scale[rows], (rows, variables)), shape=(len(limits), len(columns)))
-    solution = linprog(
-        -np.ones(len(columns)),
+    cost = -np.ones(len(columns))
+    return -_least_cost(
+        cost, values * scale[rows], rows, variables, limits=limits * scale, upper=upper
+    )
+
+
+def _least_cost(
+    cost: Floats, values: Floats, rows: Ints, columns: Ints, *, limits: Floats, upper: Floats
+) -> float:
+    """The least cost x with matrix x <= limits and 0 <= x <= upper; `values` are the matrix's."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
+    matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(cost)))
+    solution: Any = linprog(
+        cost,
         A_ub=cast("Any", matrix.tocsr()),
-        b_ub=limits * scale,
-        bounds=np.column_stack([np.zeros(len(columns)), upper]).tolist(),
+        b_ub=limits,
+        bounds=np.column_stack([np.zeros(len(cost)), upper]).tolist(),
         method="highs",
     )
-    return _optimum(solution)
-
-
-def _optimum(found: Any) -> float:
-    if found.status != 0:
-        message = f"the bound's linear program was not solved: {found.message}"
-        raise RuntimeError(message)
-    return -float(found.fun or 0.0)
+    if solution.status != 0:
+        raise RuntimeError(f"the bound's linear program was not solved: {solution.message}")
+    return float(solution.fun or 0.0)

@@ -27,7 +27,7 @@ from laxity_scheduler.simulate.limits import (
 )
 from laxity_scheduler.simulate.progress_bar import ProgressBar
 from laxity_scheduler.simulate.replay import UnsettledError
-from laxity_scheduler.simulate.report import Figures, summary
+from laxity_scheduler.simulate.report import Figures, finite_figures, summary
 from laxity_scheduler.simulate.run import Setting, in_links
 from laxity_scheduler.simulate.sweep import Source, groups, settings, sweep
 from laxity_scheduler.simulate.tables import TableError
@@ -289,11 +289,9 @@ def _can_be_written(folder: Path | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        message = f"--out {folder} cannot be made: {problem.strerror}"
-        raise ValueError(message) from problem
+        raise ValueError(f"--out {folder} cannot be made: {problem.strerror}") from problem
     if not os.access(folder, os.W_OK | os.X_OK):
-        message = f"--out {folder} cannot be written to: it is not yours to write"
-        raise ValueError(message)
+        raise ValueError(f"--out {folder} cannot be written to: it is not yours to write")
 
 
 def _epoch(epoch_s: float) -> float:
@@ -312,14 +310,11 @@ def _setting(
     if admission is not None:
         parse_admission(admission)
     if packing not in ("skip", "strict"):
-        message = f"--packing is skip or strict, not {packing!r}"
-        raise ValueError(message)
+        raise ValueError(f"--packing is skip or strict, not {packing!r}")
     if cost_model and cost_model not in COST_NAMES:
-        message = f"unknown cost model {cost_model!r}: one of {', '.join(COST_NAMES)}"
-        raise ValueError(message)
+        raise ValueError(f"unknown cost model {cost_model!r}: one of {', '.join(COST_NAMES)}")
     if restart_cost is not None and cost_model not in ("", "flat"):
-        message = f"--restart-cost belongs to the flat cost model, not to {cost_model}"
-        raise ValueError(message)
+        raise ValueError(f"--restart-cost belongs to the flat cost model, not to {cost_model}")
     name: CostName = next(
         (cost_name for cost_name in COST_NAMES if cost_name == cost_model), "flat"
     )
@@ -346,12 +341,12 @@ def _source(  # noqa: PLR0917 - as the options come
 
 def _print(reports: list[Figures], *, as_json: bool) -> None:
     if as_json and len(reports) == 1:
-        typer.echo(json.dumps(_json(reports[0])))
+        typer.echo(json.dumps(finite_figures(reports[0])))
         return
     found_groups = [{**key, **summary(members, tuple(SHOWN))} for key, members in groups(reports)]
     if as_json:
-        runs = [_json(report) for report in reports]
-        typer.echo(json.dumps({"runs": runs, "summary": [_json(group) for group in found_groups]}))
+        lists = {"runs": reports, "summary": found_groups}
+        typer.echo(json.dumps({key: [*map(finite_figures, rows)] for key, rows in lists.items()}))
         return
     from rich.table import Table
 
@@ -387,11 +382,3 @@ def _figure(name: str, value: float) -> str:
     if name.endswith("_s"):
         return format_seconds(value)
     return f"{value:,.0f}" if value == round(value) or value >= 1_000 else f"{value:,.1f}"
-
-
-def _json(figures: Figures) -> Figures:
-    """Infinities and not-a-numbers become null."""
-    return {
-        name: None if isinstance(value, float) and value - value != 0 else value
-        for name, value in figures.items()
-    }

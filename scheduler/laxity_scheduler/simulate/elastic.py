@@ -27,24 +27,14 @@ from laxity_scheduler.shares.rows import NOBODY
 from laxity_scheduler.shares.rule import ShareRule
 from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, error_factor, sigma_of
-from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
+from laxity_scheduler.simulate.outcome import RESULTS, Run
 from laxity_scheduler.simulate.progress import Ended, nobody
-from laxity_scheduler.simulate.replay import request_columns
+from laxity_scheduler.simulate.replay import join_columns, request_columns
 
 if TYPE_CHECKING:
     from laxity_scheduler.simulate.elastic_loop import Asked
 
-NAMES = (
-    "first_start_at",
-    "finished_at",
-    "running_s",
-    "gpu_s",
-    "lost_gpu_s",
-    "preemptions",
-    "resizes",
-    "promised_at",
-)
-ENDED_AT = NAMES.index("finished_at")
+ENDED_AT = RESULTS.index("finished_at")
 CHUNK = 200  # events between two looks at how far it has come
 
 
@@ -74,7 +64,7 @@ def run_rule(
     rounds = ROUNDS_BETWEEN_RESTARTS if costs.round_s else 0
     pace = Pace(costs.round_s, costs.restart_s, rounds, rule.kappa)
     how = rule.on(float(gpus))
-    out = np.zeros((job_count, 8))
+    out = np.zeros((job_count, len(RESULTS)))
     out[:, [0, 1, 7]] = np.inf
     state = np.zeros(job_count, dtype=np.int64)
     none = build_asked((), costs)
@@ -87,13 +77,12 @@ def run_rule(
         busy.append(chunk[:rows].copy())
         ended(_over(out, state, drops=rule.drops))
     cpu_s = time.process_time() - began
-    results: dict[str, Floats] = {name: out[:, place].copy() for place, name in enumerate(NAMES)}
     return Run(
         policy=rule.name,
         trace=trace,
         gpus=gpus,
         ids=[job.id for job in jobs],
-        columns=columns_with_defaults(job_count, **request_columns(jobs), **results),
+        columns=join_columns(jobs, out),
         refused={
             int(row): "capacity_promised_to_others" for row in np.flatnonzero(state == TURNED_AWAY)
         },

@@ -18,7 +18,7 @@ from laxity.job.qos import ServiceClass
 from laxity_profiler.estimate import Floats, Workload
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.order import Shape
-from laxity_scheduler.simulate.traces import Trace, TraceJob
+from laxity_scheduler.simulate.traces import Trace
 
 EPOCH_S: Final = 600.0
 MOST_EPOCHS: Final = 1_000
@@ -77,18 +77,34 @@ def ground_truths(
     trace: Trace, *, elastic: bool, gpus_per_node: int, pooled: bool, epoch_s: float = EPOCH_S
 ) -> list[GroundTruth]:
     """All jobs of a trace; `elastic` widens those that have a throughput table."""
-    return [
-        _ground_truth(
-            job,
-            number,
-            name,
-            elastic=elastic,
-            gpus_per_node=gpus_per_node,
-            pooled=pooled,
-            epoch_s=epoch_s,
+    truths = []
+    for number, (job, name) in enumerate(zip(trace.jobs, names_of(trace), strict=True)):
+        epochs = epochs_of(job.duration_s, epoch_s)
+        if elastic and job.table is not None:
+            widths, per_worker = job.table.levels, 1
+            took = {w: job.iterations / epochs / job.table.speed(w) for w in widths}
+        else:
+            workers, per_worker = (1, job.gpus) if pooled else rigid_shape(job.gpus, gpus_per_node)
+            widths, took = (workers,), {workers: job.duration_s / epochs}
+        truths.append(
+            GroundTruth(
+                id=name,
+                number=number,
+                submitted_at=job.submitted_at,
+                epochs=epochs,
+                widths=widths,
+                epoch_s=took,
+                gpus_per_worker=per_worker,
+                deadline_at=job.deadline_at,
+                service_class=job.service_class,
+                model=job.model,
+                ideal_s=job.duration_s,
+                asked_gpus=job.gpus,
+                # each trace job is a history of its own: its key is its name
+                workload=Workload(model=name, epochs=epochs, batch_size=job.batch_size),
+            )
         )
-        for number, (job, name) in enumerate(zip(trace.jobs, names_of(trace), strict=True))
-    ]
+    return truths
 
 
 def names_of(trace: Trace) -> list[str]:
@@ -100,41 +116,6 @@ def names_of(trace: Trace) -> list[str]:
         again = counts[name] = counts.get(name, 0) + 1
         names.append(name if again == 1 else f"{name}.{again}")
     return names
-
-
-def _ground_truth(
-    job: TraceJob,
-    number: int,
-    name: str,
-    *,
-    elastic: bool,
-    gpus_per_node: int,
-    pooled: bool,
-    epoch_s: float,
-) -> GroundTruth:
-    epochs = epochs_of(job.duration_s, epoch_s)
-    if elastic and job.table is not None:
-        widths, per_worker = job.table.levels, 1
-        took = {w: job.iterations / epochs / job.table.speed(w) for w in widths}
-    else:
-        workers, per_worker = (1, job.gpus) if pooled else rigid_shape(job.gpus, gpus_per_node)
-        widths, took = (workers,), {workers: job.duration_s / epochs}
-    return GroundTruth(
-        id=name,
-        number=number,
-        submitted_at=job.submitted_at,
-        epochs=epochs,
-        widths=widths,
-        epoch_s=took,
-        gpus_per_worker=per_worker,
-        deadline_at=job.deadline_at,
-        service_class=job.service_class,
-        model=job.model,
-        ideal_s=job.duration_s,
-        asked_gpus=job.gpus,
-        # each trace job is a history of its own: its key is its name
-        workload=Workload(model=name, epochs=epochs, batch_size=job.batch_size),
-    )
 
 
 def error_factor(job_id: str, *, sigma: float, seed: int) -> float:

@@ -47,14 +47,12 @@ def read_load(path: Path) -> InferenceLoad:
         with open_text(path) as lines:
             rates = _rates_by_model(path, lines)
     except (OSError, EOFError, csv.Error) as error:
-        message = f"{path.name} cannot be read: {error}"
-        raise TraceError(message) from error
+        raise TraceError(f"{path.name} cannot be read: {error}") from error
     longest = max((len(slots) for slots in rates.values()), default=0)
     whole = [slots for slots in rates.values() if len(slots) == longest]
     instants = sorted(whole[0]) if whole else []
     if longest < 2:
-        message = f"{path.name} has {longest} slots; an inference load needs at least 2"
-        raise TraceError(message)
+        raise TraceError(f"{path.name} has {longest} slots; an inference load needs at least 2")
     slot_s = instants[1] - instants[0]
     steps = np.diff(np.array(instants))
     if not np.allclose(steps, slot_s):
@@ -68,15 +66,13 @@ def _rates_by_model(path: Path, lines: Iterable[str]) -> dict[str, dict[float, f
     reader = csv.DictReader(lines)
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
     if missing:
-        message = f"{path.name} has no column {missing[0]}: expected {', '.join(COLUMNS)}"
-        raise TraceError(message)
+        raise TraceError(f"{path.name} has no column {missing[0]}: expected {', '.join(COLUMNS)}")
     rates: dict[str, dict[float, float]] = {}
     for number, row in enumerate(reader, 2):
         try:
             model, start_s, rate = _read_row(row)
         except ValueError as error:
-            message = f"{path.name}, line {number}: {error}"
-            raise TraceError(message) from error
+            raise TraceError(f"{path.name}, line {number}: {error}") from error
         rates.setdefault(model, {})[start_s] = rate
     return rates
 
@@ -84,8 +80,7 @@ def _rates_by_model(path: Path, lines: Iterable[str]) -> dict[str, dict[float, f
 def _read_row(row: Mapping[str, str]) -> tuple[str, float, float]:
     rate = read_number(row, "requests_per_s")
     if rate < 0.0:
-        message = f"requests_per_s is {rate:g}: a rate is 0 or more"
-        raise ValueError(message)
+        raise ValueError(f"requests_per_s is {rate:g}: a rate is 0 or more")
     return read_text(row, "model"), read_number(row, "start_s"), rate
 
 

@@ -65,26 +65,23 @@ def real(option: str, values: Iterable[float]) -> None:
     least, most, before, after = REAL[option]
     for value in values:
         if not least <= value <= most:  # neither is true of nan
-            message = f"{option} is {value:g}: {before} {least:g} to {most:,g} {after}"
-            raise ValueError(message)
+            raise ValueError(f"{option} is {value:g}: {before} {least:g} to {most:,g} {after}")
 
 
 def failing(fails_s: float, epoch_s: float) -> None:
     """Nodes that fail sooner than an epoch ends let no job come to its end."""
     real("--fails-s", [fails_s])
     if 0.0 < fails_s < epoch_s:
-        message = (
+        raise ValueError(
             f"--fails-s is {fails_s:g}: a node is up for at least one epoch on average "
             f"(--epoch-s {epoch_s:g}), or no job would ever end; 0 is never"
         )
-        raise ValueError(message)
 
 
 def runs(policies: Sequence[str], *others: int) -> None:
     """ValueError for a sweep of no run, or of too many."""
     if not all(policies):
-        message = "--policy has an empty name: separate names by single commas"
-        raise ValueError(message)
+        raise ValueError("--policy has an empty name: separate names by single commas")
     run_count = math.prod((len(policies), *others))
     if run_count > MOST_RUNS:
         message = f"policies x nodes x errors x seeds are {run_count:,} runs: at most {MOST_RUNS:,}"
@@ -125,10 +122,8 @@ def inference_load(load: Path | None, nodes: int | None, *, pooled: bool) -> Non
     """ValueError if there is no such load, or its nodes do not go with the others."""
     whole("--inference-nodes", [] if nodes is None else [nodes])
     if load is None and nodes is not None:
-        message = "--inference-nodes needs --inference, their load"
-        raise ValueError(message)
+        raise ValueError("--inference-nodes needs --inference, their load")
     if load is not None and pooled:
-        message = "--inference lends whole nodes: leave out --pooled"
-        raise ValueError(message)
+        raise ValueError("--inference lends whole nodes: leave out --pooled")
     if load is not None:
         read_load(trace_at(load))

@@ -13,11 +13,13 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 
-FIELDS: Final = (
+REQUESTED: Final = (
     "submitted_at",
     "gpus",  # as asked for
     "deadline_at",
     "ideal_s",  # alone, at the width asked for
+)
+RESULTS: Final = (
     "first_start_at",
     "finished_at",
     "running_s",  # with GPUs, whatever they did
@@ -27,6 +29,7 @@ FIELDS: Final = (
     "resizes",
     "promised_at",  # the P90 finish that was promised; infinite if nothing was
 )
+FIELDS: Final = (*REQUESTED, *RESULTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from laxity_scheduler.simulate.outcome import FIELDS, Run
-from laxity_scheduler.simulate.report import Figures
+from laxity_scheduler.simulate.report import Figures, finite_figures
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.sweep import Source
 
@@ -34,8 +34,9 @@ def write(
 ) -> None:
     """Write all files; the first setting of each policy is run again for its jobs and plots."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "runs.json").write_text(json.dumps([finite(report) for report in reports], indent=1))
-    _table(folder / "runs.csv", [finite(report) for report in reports])
+    rows = [finite_figures(report) for report in reports]
+    (folder / "runs.json").write_text(json.dumps(rows, indent=1))
+    _table(folder / "runs.csv", rows)
     first: dict[str, Setting] = {}
     for setting in settings:
         first.setdefault(setting.policy, setting)
@@ -46,14 +47,6 @@ def write(
     for name, picture in pictures.items():
         (folder / f"{name}.png").write_bytes(picture)
     (folder / "page.html").write_text(page(reports, pictures))
-
-
-def finite(figures: Figures) -> Figures:
-    """Infinities and not-a-numbers become None."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in figures.items()
-    }
 
 
 def jobs_of(run: Run) -> list[Figures]:

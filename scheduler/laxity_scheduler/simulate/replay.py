@@ -13,7 +13,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.ground_truth import GroundTruth
-from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
+from laxity_scheduler.simulate.outcome import RESULTS, Run
 from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.simulated_job import SimJob
 from laxity_scheduler.simulate.world import SimWorld
@@ -64,25 +64,17 @@ def columns_of(
     """Columns of a Run, and who was refused why."""
     ends_by_name: dict[str, tuple[SimJob, float]] = dict(world.finished)
     ends_by_name |= {name: (live, FOREVER) for name, live in world.left.items()}
-    rows = [_row(ends_by_name.get(job.id), world, job) for job in jobs]
-    table = np.array(rows, dtype=np.float64).reshape(len(jobs), 8)
-    names = (
-        "first_start_at",
-        "finished_at",
-        "running_s",
-        "gpu_s",
-        "lost_gpu_s",
-        "preemptions",
-        "resizes",
-        "promised_at",
-    )
-    columns = columns_with_defaults(
-        len(jobs),
-        **request_columns(jobs),
-        **{name: table[:, place].copy() for place, name in enumerate(names)},
-    )
+    rows = [_results_of(ends_by_name.get(job.id), world, job) for job in jobs]
+    table = np.array(rows, dtype=np.float64).reshape(len(jobs), len(RESULTS))
     refused = {job.number: world.refusals[job.id] for job in jobs if job.id in world.refusals}
-    return columns, refused
+    return join_columns(jobs, table), refused
+
+
+def join_columns(jobs: Sequence[GroundTruth], results: Floats) -> dict[str, Floats]:
+    """Columns of a Run: what users asked for, and what became of it, (n, len(RESULTS))."""
+    return request_columns(jobs) | {
+        name: results[:, place].copy() for place, name in enumerate(RESULTS)
+    }
 
 
 def request_columns(jobs: Sequence[GroundTruth]) -> dict[str, Floats]:
@@ -95,13 +87,14 @@ def request_columns(jobs: Sequence[GroundTruth]) -> dict[str, Floats]:
     }
 
 
-def _row(
-    found: tuple[SimJob, float] | None, world: SimWorld, job: GroundTruth
+def _results_of(
+    end: tuple[SimJob, float] | None, world: SimWorld, job: GroundTruth
 ) -> tuple[float, ...]:
+    """In the order of RESULTS."""
     promised_at = world.promised_at.get(job.id, FOREVER)
-    if found is None:
+    if end is None:
         return (FOREVER, FOREVER, 0.0, 0.0, 0.0, 0.0, 0.0, promised_at)
-    live, finished_at = found
+    live, finished_at = end
     return (
         live.first_start_at,
         finished_at,

@@ -77,6 +77,14 @@ def report(run: Run) -> Figures:
     }
 
 
+def finite_figures(figures: Figures) -> Figures:
+    """Infinities and not-a-numbers become None, which JSON and tables have."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in figures.items()
+    }
+
+
 def deadline_met(run: Run) -> tuple[int, int]:
     """Jobs in time, and jobs with a deadline."""
     due = np.isfinite(run.column("deadline_at"))

@@ -102,8 +102,7 @@ def in_links(setting: Setting, limit: str) -> Setting:
     try:
         limit_s = positive_duration(parse_duration(limit)).total_seconds()
     except ValueError as problem:
-        message = f"--wall-limit {limit!r}: {problem}"
-        raise ValueError(message) from problem
+        raise ValueError(f"--wall-limit {limit!r}: {problem}") from problem
     return replace(
         setting, wall_limit_s=limit_s, literal_cycle=True, each_epoch=True, paid_starts=True
     )

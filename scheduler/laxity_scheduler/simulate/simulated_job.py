@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_scheduler.frame.construct import replace_fields
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.simulate.ground_truth import GroundTruth
 
@@ -91,39 +92,19 @@ def row_of(live: SimJob, done: int, now: float) -> Job:
     if started and not starting:
         part_s = (live.position - done) * live.epoch_s
         begun_at = max(now, live.ready_at) - part_s
-    epochs = live.seen
-    progress = NO_PROGRESS
+    epochs, progress = live.seen, NO_PROGRESS
     if done:
         progress = Progress(done, tuple([s for s, _ in epochs]), tuple([w for _, w in epochs]))
-    return Job(
-        id=row.id,
-        workload=row.workload,
-        submitted_at=row.submitted_at,
-        deadline_at=row.deadline_at,
-        service_class=row.service_class,
-        widths=row.widths,
-        gpus_per_worker=row.gpus_per_worker,
+    return replace_fields(
+        row,
         workers=live.workers,
         nodes=live.nodes,
         terminating_workers=live.going,
         progress=progress,
         since=now,
         attained_gpu_s=live.gpu_s,
-        preemptible=row.preemptible,
-        preemptions=row.preemptions,
-        verdict=row.verdict,
-        queued_at=row.queued_at,
-        resumed_at=row.resumed_at,
-        width_changed_at=row.width_changed_at,
         epoch_started_at=begun_at,
-        stop_requested_at=row.stop_requested_at,
-        stop_for=row.stop_for,
         formed=0 if starting else live.formed,
         resize_to=live.shrink_to,
         parked_epoch=done if live.parked and now >= live.ready_at else None,
-        pinned=row.pinned,
-        on_miss=row.on_miss,
-        asked=row.asked,
-        eligible=row.eligible,
-        wall_limit_s=row.wall_limit_s,
     )

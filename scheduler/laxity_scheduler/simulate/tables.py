@@ -52,8 +52,7 @@ def load_tables(folder: Path) -> dict[tuple[str, int], ThroughputTable]:
     """All `MODEL.csv` of a folder. TableError names file, line and cell that are wrong."""
     files = sorted(folder.glob("*.csv"))
     if not files:
-        message = f"no throughput tables (MODEL.csv) in {folder}"
-        raise TableError(message)
+        raise TableError(f"no throughput tables (MODEL.csv) in {folder}")
     tables: dict[tuple[str, int], ThroughputTable] = {}
     for path in files:
         rows = _rows(path)
@@ -76,30 +75,26 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
         try:
             return [(reader.line_num, row) for row in reader if "".join(row).strip()]
         except csv.Error as error:
-            message = f"{path.name}, line {reader.line_num}: {error}"
-            raise TableError(message) from error
+            raise TableError(f"{path.name}, line {reader.line_num}: {error}") from error
 
 
 def _counts(path: Path, heads: list[str]) -> tuple[int, ...]:
     if heads[0].strip() != "global_batch_size":
-        message = f"{path.name}: the first column is {heads[0]!r}, not global_batch_size"
-        raise TableError(message)
+        raise TableError(f"{path.name}: the first column is {heads[0]!r}, not global_batch_size")
     counts = [_whole(head) for head in heads[1:]]
     while counts and counts[-1] is None and not heads[len(counts)].strip():
         counts.pop()  # a comma at the line's end
     bad = [head for head, count in zip(heads[1:], counts, strict=False) if count is None]
     if bad or len(set(counts)) < len(counts):
         wrong = f"{bad[0]!r} is no GPU count" if bad else "a GPU count stands there twice"
-        message = f"{path.name}, heading: {wrong}"
-        raise TableError(message)
+        raise TableError(f"{path.name}, heading: {wrong}")
     return tuple(count for count in counts if count is not None)
 
 
 def _batch(path: Path, number: int, row: list[str]) -> int:
     batch = _whole(row[0])
     if batch is None:
-        message = f"{path.name}, line {number}: batch size {row[0]!r} is no whole number"
-        raise TableError(message)
+        raise TableError(f"{path.name}, line {number}: batch size {row[0]!r} is no whole number")
     return batch
 
 
@@ -121,8 +116,7 @@ def _table(path: Path, number: int, counts: tuple[int, ...], row: list[str]) -> 
             message = f"{path.name}, line {number}: {cell!r} for {gpus} GPUs is no number"
             raise TableError(message) from error
         if speed < 0 or speed == math.inf:
-            message = f"{path.name}, line {number}: {cell!r} for {gpus} GPUs is no speed"
-            raise TableError(message)
+            raise TableError(f"{path.name}, line {number}: {cell!r} for {gpus} GPUs is no speed")
         if speed > 0:
             measured[gpus] = speed
     ordered = sorted(measured)

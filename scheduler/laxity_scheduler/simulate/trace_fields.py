@@ -18,8 +18,7 @@ def read_accounting(line: str) -> dict[str, str]:
     fields = line.split()
     least = 10
     if len(fields) < least:
-        message = f"{len(fields)} fields, at least {least} expected"
-        raise ValueError(message)
+        raise ValueError(f"{len(fields)} fields, at least {least} expected")
     return {"JobID": fields[0]} | {name: fields[place] for name, place in ACCOUNTING}
 
 
@@ -27,8 +26,7 @@ def read_text(row: Mapping[str, str], column: str) -> str:
     """A cell. A line that is too short has none."""
     value = row.get(column)
     if value is None:
-        message = f"{column} is missing: the line has {count_noun(len(row), 'cell')}"
-        raise ValueError(message)
+        raise ValueError(f"{column} is missing: the line has {count_noun(len(row), 'cell')}")
     return value.strip()
 
 
@@ -39,24 +37,21 @@ def read_number(row: Mapping[str, str], column: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        message = f"{column} is {text!r}, not a finite number"
-        raise ValueError(message)
+        raise ValueError(f"{column} is {text!r}, not a finite number")
     return value
 
 
 def read_positive(row: Mapping[str, str], column: str) -> float:
     value = read_number(row, column)
     if value <= 0:
-        message = f"{column} is {row[column]!r}, not positive"
-        raise ValueError(message)
+        raise ValueError(f"{column} is {row[column]!r}, not positive")
     return value
 
 
 def read_whole(row: Mapping[str, str], column: str, *, most: int = MOST_GPUS) -> int:
     value = read_positive(row, column)
     if value != int(value) or value > most:
-        message = f"{column} is {row[column]!r}, not a whole number up to {most}"
-        raise ValueError(message)
+        raise ValueError(f"{column} is {row[column]!r}, not a whole number up to {most}")
     return int(value)
 
 
@@ -64,6 +59,5 @@ def read_instant(column: str, text: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        message = f"{column} is {text!r}, not an ISO date"
-        raise ValueError(message) from None
+        raise ValueError(f"{column} is {text!r}, not an ISO date") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -40,8 +40,7 @@ def trace_at(path: Path) -> Path:
         return file
     if file.is_dir():
         inside = sorted(child.name for child in file.iterdir() if _is_trace(child))
-        message = f"{path} is a folder, not a trace{_there_is(inside)}"
-        raise TraceError(message)
+        raise TraceError(f"{path} is a folder, not a trace{_there_is(inside)}")
     traces = list_traces()
     near = get_close_matches(str(path), traces, n=1) or _of_the_same_file(path, traces)
     suggestion = f"; did you mean {near[0]}?" if near else ""
@@ -54,16 +53,14 @@ def format_of(path: Path, asked: str) -> Format:
     if asked and asked not in FORMATS:
         near = get_close_matches(asked, FORMATS, n=1)
         also = f"; did you mean {near[0]}?" if near else ""
-        message = f"unknown trace format {asked!r}: one of {', '.join(FORMATS)}{also}"
-        raise TraceError(message)
+        raise TraceError(f"unknown trace format {asked!r}: one of {', '.join(FORMATS)}{also}")
     name = asked or _by_columns(path) or guess_format(path)
     kind = next((format_ for format_ in FORMATS if format_ == name), None)
     if kind is None:
-        message = (
+        raise TraceError(
             f"the format of {path.name} cannot be told from its name or its columns: "
             f"say --format, one of {', '.join(FORMATS)}"
         )
-        raise TraceError(message)
     return kind
 
 
@@ -84,8 +81,7 @@ def tables_beside(path: Path, format_: Format) -> Path | None:
     for folder in (path.parent / name, path.parent.parent / "elasticflow" / name):
         if folder.is_dir():
             return folder
-    message = f"traces of format {format_} need --throughputs, a folder of MODEL.csv"
-    raise TraceError(message)
+    raise TraceError(f"traces of format {format_} need --throughputs, a folder of MODEL.csv")
 
 
 def _places(path: Path) -> Iterator[Path]:

@@ -88,12 +88,10 @@ def load(
     table is set aside. TraceError when the file as a whole cannot be used.
     """
     if not path.is_file():
-        message = f"no trace at {path}"
-        raise TraceError(message)
+        raise TraceError(f"no trace at {path}")
     read = _READERS.get(format_)
     if read is None:
-        message = f"unknown trace format {format_!r}: one of {', '.join(FORMATS)}"
-        raise TraceError(message)
+        raise TraceError(f"unknown trace format {format_!r}: one of {', '.join(FORMATS)}")
     jobs: list[TraceJob] = []
     bad: list[BadLine] = []
     try:
@@ -107,8 +105,7 @@ def load(
                 if from_at <= job.submitted_at <= until_at:
                     jobs.append(job)
     except (OSError, EOFError, csv.Error) as error:
-        message = f"{path.name} cannot be read: {error}"
-        raise TraceError(message) from error
+        raise TraceError(f"{path.name} cannot be read: {error}") from error
     jobs.sort(key=lambda job: job.submitted_at)  # stable: equal instants keep the file's order
     return Trace(path.name.removesuffix(".gz").rpartition(".")[0], tuple(jobs), tuple(bad))
 
@@ -149,8 +146,7 @@ def _deadline_rows(lines: Iterator[str], tables: Tables, columns: tuple[str, str
         )
         table = tables.get((model, batch))
         if table is None:
-            message = f"no throughput table for model {model!r} with batch size {batch}"
-            raise ValueError(message)
+            raise ValueError(f"no throughput table for model {model!r} with batch size {batch}")
         return TraceJob(
             id=read_text(row, "job_id"),
             submitted_at=read_number(row, submit),
@@ -245,10 +241,9 @@ def _mirage(lines: Iterator[str], _tables: Tables) -> Rows:
         row = read_accounting(line)
         start, end = read_instant("Start", row["Start"]), read_instant("End", row["End"])
         if end < start:
-            message = (
+            raise ValueError(
                 f"End is {row['End']!r}, {start - end:.0f} s before its Start {row['Start']!r}"
             )
-            raise ValueError(message)
         return TraceJob(
             id=row["JobID"],
             submitted_at=read_instant("Submit", row["Submit"]),

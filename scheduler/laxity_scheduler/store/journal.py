@@ -217,13 +217,11 @@ def load_journalled_predictor(store: Store, name: str, load: LoadPredictor) -> P
     """The predictor of a version as it was; ReplayError if it is not in the journal, or of another form."""
     body = store.predictor_body(name)
     if body is None:
-        message = f"predictor {name} is not in the journal"
-        raise ReplayError(message)
+        raise ReplayError(f"predictor {name} is not in the journal")
     try:
         return load(json.loads(zlib.decompress(body)))
     except (ValueError, zlib.error) as error:
-        message = f"predictor {name} of the journal cannot be read: {error}"
-        raise ReplayError(message) from error
+        raise ReplayError(f"predictor {name} of the journal cannot be read: {error}") from error
 
 
 def _diff_lines(was: bytes, again: bytes) -> Iterator[str]:

@@ -314,8 +314,7 @@ class Store:
             with Session(self.engine, expire_on_commit=False) as session:
                 yield session
         except DATABASE_ERRORS as error:
-            message = f"the store did not do it: {error}"
-            raise StoreError(message) from error
+            raise StoreError(f"the store did not do it: {error}") from error
 
 
 def _insert_rows(connection: Connection, rows: Iterable[NewRow]) -> None:

@@ -109,10 +109,9 @@ def _label_filter(conditions: list[str]) -> Callable[["Trial"], bool]:
     for condition in conditions:
         label, sign, value = condition.partition("=")
         if not sign or label not in LABELS:
-            message = (
+            raise ValueError(
                 f"--where takes LABEL=VALUE with one of {', '.join(LABELS)}, not {condition!r}"
             )
-            raise ValueError(message)
         values_by_label.setdefault(label, set()).add(value)
     return lambda trial: all(
         cell_text(trial.labels.get(label)) in values for label, values in values_by_label.items()

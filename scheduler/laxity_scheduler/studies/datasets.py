@@ -74,8 +74,7 @@ def open_datasets(*, samples: bool = False) -> Datasets:
         return Datasets(SAMPLES, samples=True)
     folder = os.environ.get(TRACES)
     if not folder:
-        message = f"{TRACES} names no folder of traces; --samples takes those that ship"
-        raise TraceError(message)
+        raise TraceError(f"{TRACES} names no folder of traces; --samples takes those that ship")
     if not Path(folder).is_dir():
         message = f"{TRACES} is {folder}, which is no folder; --samples takes those that ship"
         raise TraceError(message)

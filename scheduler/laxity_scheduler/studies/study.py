@@ -100,10 +100,9 @@ def run_study(
     """Compute the rows that the folder lacks; what went wrong, a line for each."""
     every = study.trials(datasets, seeds)
     if not every:
-        message = (
+        raise TraceError(
             f"{datasets.folder} has no trace that study {study.name} takes; --samples has some"
         )
-        raise TraceError(message)
     trials = [trial for trial in every if selects(trial)]
     if not trials:
         raise NoSuchRowsError(_labels_text(study.name, every))

@@ -26,8 +26,7 @@ def rows(name: str, kept: Path) -> list[Row]:
         return _compute_samples(name)
     kept_rows = read_rows(kept, name)
     if not kept_rows:
-        message = f"no rows of {name} in {kept}: laxity study {name} --out {kept}"
-        raise RuntimeError(message)
+        raise RuntimeError(f"no rows of {name} in {kept}: laxity study {name} --out {kept}")
     return kept_rows
 
 

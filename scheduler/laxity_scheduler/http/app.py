@@ -3,7 +3,7 @@
 import errno
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 from threading import Thread
@@ -112,16 +112,11 @@ async def _answer_unknown_job(request: Request, error: Exception) -> Response:
     return problem_response(404, "not_found", f"there is no job {job_id}{others}")
 
 
-async def _answer_duplicate(request: Request, error: Exception) -> Response:
-    return problem_response(409, "duplicate", str(error))
+def _answer_in_its_words(status: int, code: str) -> Callable[..., Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        return problem_response(status, code, str(error))
 
-
-async def _answer_conflict(request: Request, error: Exception) -> Response:
-    return problem_response(409, "conflict", str(error))
-
-
-async def _answer_not_ready(request: Request, error: Exception) -> Response:
-    return problem_response(503, "not_ready", str(error))
+    return answer
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:
@@ -153,11 +148,11 @@ _HANDLERS: dict[type[Exception], Any] = {
     RequestValidationError: _answer_invalid_request,
     HTTPException: _answer_http_error,
     UnknownJobError: _answer_unknown_job,
-    DuplicateJobError: _answer_duplicate,
-    ConflictError: _answer_conflict,
-    NotReadyError: _answer_not_ready,
-    StoreError: _answer_not_ready,
-    HistoryError: _answer_not_ready,
+    DuplicateJobError: _answer_in_its_words(409, "duplicate"),
+    ConflictError: _answer_in_its_words(409, "conflict"),
+    **dict.fromkeys(
+        (NotReadyError, StoreError, HistoryError), _answer_in_its_words(503, "not_ready")
+    ),
     RuntimeError: _answer_unexpected,
     Exception: _answer_unexpected,
 }

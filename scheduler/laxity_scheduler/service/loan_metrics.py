@@ -1,5 +1,6 @@
 """Loans as people see them: GPUs lent, wanted back and lacking, how long returns and pods take."""
 
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -42,51 +43,35 @@ class LoanMetrics:
     """Series that say 0 where nothing is ever lent."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        gauge, counter = partial(Gauge, registry=registry), partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry, buckets=WAITS)
         self._gauges = {
-            "lent_gpus": Gauge(
-                "laxity_lent_gpus", "GPUs of inference nodes that are lent", registry=registry
-            ),
-            "wanted_gpus": Gauge(
-                "laxity_lent_gpus_wanted_back", "Lent GPUs that are to go back", registry=registry
-            ),
-            "short_gpus": Gauge(
+            "lent_gpus": gauge("laxity_lent_gpus", "GPUs of inference nodes that are lent"),
+            "wanted_gpus": gauge("laxity_lent_gpus_wanted_back", "Lent GPUs that are to go back"),
+            "short_gpus": gauge(
                 "laxity_inference_gpus_short",
                 "GPUs that inference needs beyond those that are not lent",
-                registry=registry,
             ),
         }
-        self._coverage = Gauge(
+        self._coverage = gauge(
             "laxity_inference_forecast_coverage",
             "Share of slots in which the need of inference stayed within its forecast",
-            registry=registry,
         )
-        self._time_to_return = Histogram(
-            "laxity_reclaim_seconds",
-            "From when lent GPUs are wanted back to the return of a node",
-            buckets=WAITS,
-            registry=registry,
+        self._time_to_return = histogram(
+            "laxity_reclaim_seconds", "From when lent GPUs are wanted back to the return of a node"
         )
-        self._returned = Counter(
-            "laxity_nodes_reclaimed", "Lent nodes given back", registry=registry
-        )
-        self._stopped = Counter(
-            "laxity_reclaim_preemptions", "Jobs stopped for nodes that go back", registry=registry
-        )
-        self._waits = Histogram(
+        self._returned = counter("laxity_nodes_reclaimed", "Lent nodes given back")
+        self._stopped = counter("laxity_reclaim_preemptions", "Jobs stopped for nodes that go back")
+        self._waits = histogram(
             "laxity_inference_wait_seconds",
             "From the creation of an inference pod that needs GPUs to its node",
-            buckets=WAITS,
-            registry=registry,
         )
-        self._waiting = Gauge(
-            "laxity_inference_pods_waiting",
-            "Inference pods that need GPUs and have no node",
-            registry=registry,
+        self._waiting = gauge(
+            "laxity_inference_pods_waiting", "Inference pods that need GPUs and have no node"
         )
-        self._longest_wait = Gauge(
+        self._longest_wait = gauge(
             "laxity_inference_longest_wait_seconds",
             "How long the inference pod that waits longest has waited; 0 of none",
-            registry=registry,
         )
         self._wanted_since: float | None = None
         self._leaving: set[str] = set()  # jobs that were counted since

@@ -5,9 +5,9 @@ so that two services in one process (a test) do not share their counts.
 """
 
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -27,98 +27,66 @@ CLASSES = get_args(ServiceClass)
 RATIOS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 4.0)
 
 
-Kind = TypeVar("Kind", Counter, Gauge, Histogram)
-
-
-class Family(Generic[Kind]):
-    """One row of the table below. Each `Metrics` has a family of its own by the row's name."""
-
-    def __init__(
-        self,
-        kind: type[Kind],
-        name: str,
-        help_text: str,
-        labels: Iterable[str] = (),
-        **options: Any,
-    ) -> None:
-        self._made: Callable[..., Kind] = partial(kind, name, help_text, tuple(labels), **options)
-
-    def register(self, registry: CollectorRegistry) -> Kind:
-        return self._made(registry=registry)
-
-    def __get__(self, metrics: "Metrics", owner: type) -> Kind:
-        """For the type checker: an instance's own family hides the row."""
-        raise AttributeError("a family belongs to an instance of Metrics")
-
-
 class Metrics:
     """The service's counts."""
 
-    jobs = Family(Gauge, "laxity_jobs", "Jobs by state", ("state", "class"))
-    gpus = Family(Gauge, "laxity_gpus", "GPUs of the cluster", ("state",))
-    verdicts = Family(
-        Counter, "laxity_verdicts", "Verdicts given, by their own reason", ("verdict", "reason")
-    )
-    promises = Family(Counter, "laxity_promises", "Jobs that were promised")
-    broken = Family(Counter, "laxity_promises_broken", "Promises broken")
-    outcomes = Family(Counter, "laxity_outcomes", "Jobs ended", ("outcome",))
-    cycle = Family(
-        Histogram, "laxity_cycle_seconds", "Observe, decide, journal, act", buckets=SECONDS
-    )
-    decision = Family(Histogram, "laxity_decision_seconds", "Decide and check", buckets=SECONDS)
-    admission_wait = Family(
-        Histogram,
-        "laxity_admission_wait_seconds",
-        "From submission to the first start",
-        ("class",),
-        buckets=WAITS,
-    )
-    failed_cycles = Family(
-        Counter, "laxity_cycles_failed", "Cycles that acted on nothing", ("cause",)
-    )
-    failed_in_a_row = Family(
-        Gauge,
-        "laxity_consecutive_failed_cycles",
-        "Cycles that failed since the last that went well; from 3 on /readyz says so",
-    )
-    job_errors = Family(
-        Counter,
-        "laxity_job_errors",
-        "Errors about one job that were set aside while all others were served",
-        ("stage",),
-    )
-    patches = Family(
-        Counter,
-        "laxity_patches",
-        "Patches sent to the cluster; result is done or the status",
-        ("result",),
-    )
-    finish_ratio = Family(
-        Histogram,
-        "laxity_finish_ratio",
-        "Finished jobs: seconds from submission, as a share of the P50 that was first predicted",
-        buckets=RATIOS,
-    )
-    leading = Family(Gauge, "laxity_leading", "1 if this replica is the one that acts")
-    blind = Family(
-        Gauge, "laxity_blind", "1 while nothing is decided, as the cluster cannot be followed"
-    )
-    reports = Family(Counter, "laxity_reports", "Lines reported by workers")
-    untold = Family(Gauge, "laxity_announcements_waiting", "News not yet told")
-    coverage = Family(
-        Gauge,
-        "laxity_p90_coverage",
-        "Share of finished jobs that ended by the P90 of their first verdict",
-    )
-
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        for name, family in vars(Metrics).items():
-            if isinstance(family, Family):
-                setattr(self, name, family.register(self.registry))
+        own = self.registry = CollectorRegistry()
+        gauge, counter = partial(Gauge, registry=own), partial(Counter, registry=own)
+        histogram = partial(Histogram, registry=own)
+        self.jobs = gauge("laxity_jobs", "Jobs by state", ("state", "class"))
+        self.gpus = gauge("laxity_gpus", "GPUs of the cluster", ("state",))
+        self.verdicts = counter(
+            "laxity_verdicts", "Verdicts given, by their own reason", ("verdict", "reason")
+        )
+        self.promises = counter("laxity_promises", "Jobs that were promised")
+        self.broken = counter("laxity_promises_broken", "Promises broken")
+        self.outcomes = counter("laxity_outcomes", "Jobs ended", ("outcome",))
+        self.cycle = histogram(
+            "laxity_cycle_seconds", "Observe, decide, journal, act", buckets=SECONDS
+        )
+        self.decision = histogram("laxity_decision_seconds", "Decide and check", buckets=SECONDS)
+        self.admission_wait = histogram(
+            "laxity_admission_wait_seconds",
+            "From submission to the first start",
+            ("class",),
+            buckets=WAITS,
+        )
+        self.failed_cycles = counter(
+            "laxity_cycles_failed", "Cycles that acted on nothing", ("cause",)
+        )
+        self.failed_in_a_row = gauge(
+            "laxity_consecutive_failed_cycles",
+            "Cycles that failed since the last that went well; from 3 on /readyz says so",
+        )
+        self.job_errors = counter(
+            "laxity_job_errors",
+            "Errors about one job that were set aside while all others were served",
+            ("stage",),
+        )
+        self.patches = counter(
+            "laxity_patches",
+            "Patches sent to the cluster; result is done or the status",
+            ("result",),
+        )
+        self.finish_ratio = histogram(
+            "laxity_finish_ratio",
+            "Finished jobs: seconds from submission, as a share of the P50 that was first predicted",
+            buckets=RATIOS,
+        )
+        self.leading = gauge("laxity_leading", "1 if this replica is the one that acts")
+        self.blind = gauge(
+            "laxity_blind", "1 while nothing is decided, as the cluster cannot be followed"
+        )
+        self.reports = counter("laxity_reports", "Lines reported by workers")
+        self.untold = gauge("laxity_announcements_waiting", "News not yet told")
+        self.coverage = gauge(
+            "laxity_p90_coverage",
+            "Share of finished jobs that ended by the P90 of their first verdict",
+        )
         self.namespaces = NamespaceMetrics()
-        self.loans = LoanMetrics(self.registry)
-        self.policies = PolicyMetrics(self.registry)
+        self.loans = LoanMetrics(own)
+        self.policies = PolicyMetrics(own)
         self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 

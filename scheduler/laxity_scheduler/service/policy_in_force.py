@@ -119,7 +119,7 @@ class PolicyInForce:
         """Why these weights fell back before; "" if they did not."""
         if self._store is None:
             return ""
-        row = self._store.load_fallback(model.digest)
+        row = self._store.load_row(FallbackRow, model.digest)
         return "" if row is None else row.reason
 
     def _keep_fallback(self, now: float, problem: str) -> None:

@@ -1,5 +1,7 @@
 """Policies as Prometheus sees them: a learned one's reward beside its teacher's, and a shadow's."""
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Gauge
 
 from laxity_scheduler.service.policy_in_force import PolicyInForce
@@ -10,29 +12,24 @@ class PolicyMetrics:
     """Series that say 0 where no policy was learned."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._reward = Gauge(
+        gauge = partial(Gauge, registry=registry)
+        self._reward = gauge(
             "laxity_policy_reward",
             "Shares of trainings done in the last 20 slots: measured, and what the teacher would have done",
             ("of",),
-            registry=registry,
         )
-        self._fallback = Gauge(
-            "laxity_policy_fallback",
-            "1 while the teacher decides in place of a learned policy",
-            registry=registry,
+        self._fallback = gauge(
+            "laxity_policy_fallback", "1 while the teacher decides in place of a learned policy"
         )
-
-        self._shadow_cycles = Gauge(
+        self._shadow_cycles = gauge(
             "laxity_shadow_cycles",
             "Cycles since the start by what the shadow policy did: same, differs, skipped, failed",
             ("shadow",),
-            registry=registry,
         )
-        self._shadow_trained = Gauge(
+        self._shadow_trained = gauge(
             "laxity_shadow_trained",
             "Shares of trainings done since the start, predicted for widths: shadow, and policy in force",
             ("of",),
-            registry=registry,
         )
 
     def record(self, policy: PolicyInForce) -> None:

@@ -43,6 +43,12 @@ EPOCH_S: Final = 120.0  # widths change, and jobs stop, at the end of an epoch
 RESTART_S: Final = 63.0  # what the paper's preemptions cost
 TRAINING: Final = "training nodes"  # the set of nodes of jobs that may not use lent ones
 LEAST_S: Final = 1.0  # shorter means count as this
+MOVES: Final = {  # what is lent, and what scales
+    "neither": (False, False),
+    "loans": (True, False),
+    "scaling": (False, True),
+    "both": (True, True),
+}
 PAPER: Final = {"queueing_ratio": 1.53, "jct_ratio": 1.50, "usage_gain": 0.269}
 Told = Callable[[str], None]
 
@@ -72,17 +78,13 @@ def measure_loans(trace: Trace, bench: LoanBench, told: Told) -> dict[str, Metri
     """All figures. `told` hears of each simulation."""
     world = make_world(trace, bench)
     runs: dict[str, Run] = {}
-    for name, lends, scales in (
-        ("neither", False, False),
-        ("loans", True, False),
-        ("scaling", False, True),
-        ("both", True, True),
-    ):
+    for name, (lends, scales) in MOVES.items():
         runs[name] = run_world(world, lends=lends, scales=scales)
         told(f"{name}: {runs[name].events:,} events, {runs[name].cpu_s:.1f} s of CPU time")
+    stops, fewest = compare_with_optimum(range(bench.reclaims))
     return (
         loan_figures(runs)
-        | {"preempted_vs_optimum": figure(_stops_ratio(bench), "ratio", 1.0)}
+        | {"preempted_vs_optimum": figure(stops / fewest, "ratio", 1.0)}
         | {"knapsack_gap": figure(find_widest_gap(bench.knapsacks), "share", 0.0)}
         | run_figures(world, runs)
     )
@@ -246,14 +248,13 @@ def run_figures(world: LoanWorld, runs: Mapping[str, Run]) -> dict[str, Metric]:
         "inference_nodes": figure(world.inference_nodes, "nodes"),
         "cpu_s": figure(sum(run.cpu_s for run in runs.values()), "s"),
     } | {
-        name: figure(_number(both[name]), unit, _beside(neither, name))
+        name: figure(
+            _number(both[name]),
+            unit,
+            _number(neither[name]) if name in ("avg_wait_s", "avg_jct_s") else None,
+        )
         for name, unit in names.items()
     }
-
-
-def _beside(neither: Mapping[str, object], name: str) -> float | None:
-    """What it is without loans and scaling, where that means anything."""
-    return _number(neither[name]) if name in ("avg_wait_s", "avg_jct_s") else None
 
 
 def _number(value: object) -> float:
@@ -272,8 +273,3 @@ def mean_usage(run: Run) -> float:
         return float("nan")
     used = float((steps_s * gpus).sum()) / (end - begin) + loans.inference_gpus_mean
     return used / (run.gpus + loans.fleet_gpus)
-
-
-def _stops_ratio(bench: LoanBench) -> float:
-    chosen, optimum = compare_with_optimum(range(bench.reclaims))
-    return chosen / optimum

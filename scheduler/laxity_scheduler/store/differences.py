@@ -6,13 +6,14 @@ rows, the ids that went, and an order only where rows cannot be put back in the 
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from laxity_scheduler.model.cluster import ClusterState, Hold, Node
+from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.store.codec import from_json, load_job, load_node, to_json
 
 Row = Job | Node
+STATED_WHOLE: Final = ("budgets", "sets", "quotas", "inference")
 
 
 def snapshot_difference(old: ClusterState, new: ClusterState) -> dict[str, Any]:
@@ -25,50 +26,27 @@ def snapshot_difference(old: ClusterState, new: ClusterState) -> dict[str, Any]:
             changes[name] = rows
     if old.holds != new.holds:
         changes["holds"] = [to_json(hold) for hold in new.holds]
-    if old.budgets != new.budgets:
-        changes["budgets"] = _fields_without_rows(new).get("budgets")
-    for name in ("sets", "quotas", "inference"):
+    for name in STATED_WHOLE:
         if getattr(old, name) != getattr(new, name):
-            changes[name] = _fields_without_rows(new).get(name)
-    return changes
-
-
-def _fields_without_rows(state: ClusterState) -> dict[str, Any]:
-    changes: dict[str, Any] = to_json(replace(state, nodes=(), jobs=(), holds=()))
+            changes[name] = to_json(replace(new, nodes=(), jobs=(), holds=())).get(name)
     return changes
 
 
 def apply_difference(old: ClusterState, changes: dict[str, Any]) -> ClusterState:
     """The new snapshot of a difference; unchanged rows are shared with `old`."""
-    budgets = _read_field(changes, "budgets").budgets if "budgets" in changes else old.budgets
-    sets = _read_field(changes, "sets").sets if "sets" in changes else old.sets
-    quotas = _read_field(changes, "quotas").quotas if "quotas" in changes else old.quotas
-    inference = (
-        _read_field(changes, "inference").inference if "inference" in changes else old.inference
+    names = ("holds", *STATED_WHOLE)
+    stated = {name: changes[name] for name in names if changes.get(name) is not None}
+    cycle = changes.get("cycle", 0)
+    shell: ClusterState = from_json(
+        ClusterState, {"now": changes["now"], "nodes": [], "jobs": [], "cycle": cycle, **stated}
     )
-    holds = old.holds
-    if "holds" in changes:
-        holds = tuple(from_json(Hold, hold) for hold in changes["holds"])
-    now = from_json(float, changes["now"])
-    return ClusterState(
-        now=now,
+    return replace(
+        shell,
         nodes=_apply_row_difference(old.nodes, changes.get("nodes", {}), load_node),
         jobs=_apply_row_difference(old.jobs, changes.get("jobs", {}), load_job),
-        holds=holds,
-        budgets=budgets,
-        cycle=from_json(int, changes.get("cycle", 0)),
-        sets=sets,
-        quotas=quotas,
-        inference=inference,
         memory=old.memory,
+        **{name: getattr(old, name) for name in names if name not in changes},
     )
-
-
-def _read_field(changes: dict[str, Any], name: str) -> ClusterState:
-    """A snapshot that holds this field only."""
-    field = {} if changes[name] is None else {name: changes[name]}
-    shell: ClusterState = from_json(ClusterState, {"now": 0, "nodes": [], "jobs": [], **field})
-    return shell
 
 
 def _row_difference(old: Sequence[Row], new: Sequence[Row]) -> dict[str, Any]:

@@ -233,10 +233,9 @@ def _diff_lines(was: bytes, again: bytes) -> Iterator[str]:
     yield from (f"+ {line}" for line in new if line not in old)
     if sorted(old) == sorted(new) and old != new:
         yield f"the same {len(old)} decisions in another order"
-    for name in ("wake_at",):
-        if before.get(name) != after.get(name):
-            yield f"- {name}: {before.get(name, 'never')}"
-            yield f"+ {name}: {after.get(name, 'never')}"
+    if before.get("wake_at") != after.get("wake_at"):
+        yield f"- wake_at: {before.get('wake_at', 'never')}"
+        yield f"+ wake_at: {after.get('wake_at', 'never')}"
 
 
 def _decision_text(decision: dict[str, Any]) -> str:

@@ -203,9 +203,8 @@ class Store:
             yield from session.exec(query.execution_options(yield_per=100))
 
     def predictor_body(self, version: str) -> bytes | None:
-        with self._open_session() as session:
-            row = session.get(PredictorRow, version)
-            return None if row is None else row.body
+        row = self.load_row(PredictorRow, version)
+        return None if row is None else row.body
 
     def predictor_versions(self) -> frozenset[str]:
         with self._open_session() as session:
@@ -247,11 +246,6 @@ class Store:
             for row in rows:
                 session.merge(row)
             session.commit()
-
-    def load_fallback(self, digest: str) -> FallbackRow | None:
-        """Why a learned policy with these weights does not decide; None if it may."""
-        with self._open_session() as session:
-            return session.get(FallbackRow, digest)
 
     def load_fallback_policies(self) -> frozenset[str]:
         """Names of the learned policies that fell back."""

@@ -20,17 +20,15 @@ from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.real_arrivals import borrow_arrivals
 from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.replay import literal
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
+from laxity_scheduler.simulate.run import Setting, nodes_of
 from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.simulate.tables import Tables, load_tables
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld
 from laxity_scheduler.studies.cases import load_whole
 from laxity_scheduler.studies.datasets import Datasets
-from laxity_scheduler.studies.trial import Row, Trial, figures_row, labels_of
+from laxity_scheduler.studies.trial import Row, Trial, figures_row, labels_of, simulation_trial
 
 LOADS: Final = (0.6, 0.9, 1.2, 1.5)
 ERRORS: Final = (0.0, 0.2)
@@ -40,7 +38,7 @@ NODES, GPUS_PER_NODE = 4, 8
 JOBS: Final = 60
 RESIZE_S: Final = 60.0
 POINTS: Final = 5
-KEPT: Final = ("jobs", "finished", "avg_jct_s", "preemptions", "resizes")
+KEPT: Final = ("jobs", "finished", "avg_jct_s", "preemptions", "resizes")  # nobody has a deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +91,7 @@ def _world_trials(case: TableJobs, name: str) -> Iterator[Trial]:
     for error in ERRORS:
         for policy in POLICIES:
             setting = make_setting(policy, error, case.seed)
-            labels = labels_of(setting, part=part, trace=name)
-            yield Trial(labels, partial(_simulation_row, case, setting))
+            yield simulation_trial(case, setting, part=part, trace=name, figures=KEPT)
     setting = make_setting("optimus", 0.0, case.seed)
     labels = {**labels_of(setting, part=part, trace=name), "policy": FITTED}
     yield Trial(labels, partial(_row_of_fit, case, setting))
@@ -102,16 +99,6 @@ def _world_trials(case: TableJobs, name: str) -> Iterator[Trial]:
 
 def make_setting(policy: str, error: float, seed: int) -> Setting:
     return Setting(policy, NODES, GPUS_PER_NODE, restart_s=RESIZE_S, error=error, seed=seed)
-
-
-def _simulation_row(case: TableJobs, setting: Setting) -> Row:
-    return shorten(simulate(case.load(), setting))
-
-
-def shorten(run: Run) -> Row:
-    """What is kept of a run: nobody has a deadline here."""
-    figures = figures_row(report(run))
-    return {name: figures[name] for name in KEPT}
 
 
 def _row_of_fit(case: TableJobs, setting: Setting) -> Row:
@@ -128,7 +115,7 @@ def _row_of_fit(case: TableJobs, setting: Setting) -> Row:
         policy=find(setting.policy).policy(),
         predictor=NoisyPredictor(believed, setting.costs),
     )
-    return shorten(run)
+    return figures_row(run, KEPT)
 
 
 def _with_fitted_curve(truth: GroundTruth) -> GroundTruth:

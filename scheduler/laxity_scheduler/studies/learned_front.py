@@ -19,8 +19,7 @@ from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_p
 from laxity_scheduler.policy_training.evolution import evolve
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix
 from laxity_scheduler.policy_training.training_worlds import TIGHTNESS, WorldKinds
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.learned import (
     GPUS_PER_NODE,
@@ -29,7 +28,7 @@ from laxity_scheduler.studies.learned import (
     TableJobs,
     read_tables,
 )
-from laxity_scheduler.studies.trial import Row, Trial, figure_cell, labels_of
+from laxity_scheduler.studies.trial import Row, Trial, simulation_row, simulation_trial
 
 LOAD: Final = 0.9
 POLICIES: Final = ("fifo", "drf", "srtf", "optimus", "laxity", "qos")
@@ -74,29 +73,26 @@ def _world_trials(case: TableJobs, trace: str, train: Callable[[], ScoringNet]) 
     part = f"load {LOAD:g}"
     for policy in POLICIES:
         setting = make_setting(policy, case.seed)
-        labels = labels_of(setting, part=part, trace=trace)
-        yield Trial(labels, partial(_simulation_row, case, setting))
+        yield simulation_trial(case, setting, part=part, trace=trace, figures=KEPT)
     for admission in ADMISSIONS:
         setting = replace(make_setting("learned", case.seed), admission=admission)
-        labels = labels_of(setting, part=part, trace=trace)
-        yield Trial({**labels, "variant": "jct"}, partial(_simulation_row, case, setting))
-        yield Trial({**labels, "variant": "deadlines"}, partial(_row_of_net, case, setting, train))
+        shipped = simulation_trial(
+            case, setting, part=part, trace=trace, figures=KEPT, variant="jct"
+        )
+        yield shipped
+        labels = {**shipped.labels, "variant": "deadlines"}
+        yield Trial(labels, partial(_row_of_net, case, setting, train))
 
 
 def make_setting(policy: str, seed: int) -> Setting:
     return Setting(policy, NODES, GPUS_PER_NODE, cost_model="live", seed=seed)
 
 
-def _simulation_row(case: TableJobs, setting: Setting) -> Row:
-    figures = report(simulate(case.load(), setting))
-    return {name: figure_cell(figures, name) for name in KEPT}
-
-
 def _row_of_net(case: TableJobs, setting: Setting, train: Callable[[], ScoringNet]) -> Row:
     with TemporaryDirectory() as folder:
         weights = Path(folder) / "deadlines.npz"
         save_policy(TrainedPolicy(train()), weights)
-        return _simulation_row(case, replace(setting, policy=f"learned:{weights}"))
+        return simulation_row(case, replace(setting, policy=f"learned:{weights}"), KEPT)
 
 
 @lru_cache(maxsize=1)

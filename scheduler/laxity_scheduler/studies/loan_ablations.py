@@ -23,6 +23,7 @@ from laxity_scheduler.loans.server_choice import ServerChoice, choose_servers
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies.aryl import decide_by, widths_by_knapsack
 from laxity_scheduler.simulate.bench_loans import (
+    MOVES,
     SMALL_LOAD,
     LoanBench,
     LoanWorld,
@@ -31,12 +32,11 @@ from laxity_scheduler.simulate.bench_loans import (
     run_world,
 )
 from laxity_scheduler.simulate.loan_instances import compare_with_optimum
-from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.studies.cases import load_whole
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
-from laxity_scheduler.studies.trial import Row, Trial, figure_cell
+from laxity_scheduler.studies.trial import Row, Trial, figures_row
 
 JOBS, LOAD = 2_500, 1.2
 INSTANCES: Final = 200  # random reclaims of each seed
@@ -57,14 +57,6 @@ FIGURES: Final = (
     "inference_short_max_s",
     "inference_forecast_coverage",
 )
-
-
-MOVES: Final = {
-    "neither": (False, False),
-    "loans": (True, False),
-    "scaling": (False, True),
-    "both": (True, True),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +116,7 @@ def _simulation_row(source: Source, size: LoanBench, parts: Parts) -> Row:
         ),
         finish=partial(with_follow_ups, lend=partial(with_loans, choose=parts.reclaim)),
     )
-    figures = report(run)
-    return {name: figure_cell(figures, name) for name in FIGURES} | {
+    return figures_row(run, FIGURES) | {
         "training_nodes": world.training_nodes,
         "inference_nodes": world.inference_nodes,
         "usage_while_submitted": mean_usage(run),

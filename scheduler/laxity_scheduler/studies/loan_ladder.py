@@ -8,19 +8,17 @@ may be on lent nodes. Then half of them, drawn by seed, have no deadline, and ma
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf
 from random import Random
 from typing import Final
 
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.studies.cases import Case, Whole, load_whole
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.deadlines import RESTART_S, RUNGS, SLOT_S, SMALL
-from laxity_scheduler.studies.trial import Row, Trial, figure_cell, labels_of
+from laxity_scheduler.studies.trial import Trial, simulation_trial
 
 LOAD: Final = "servegen/rates.csv"
 POLICIES: Final = ("elasticflow", "laxity", "edf_elastic", "qos")
@@ -90,11 +88,11 @@ def _rung_trials(datasets: Datasets, name: str, gpus: int, seeds: Sequence[int])
                     inference_nodes=INFERENCE_PER_TRAINING * gpus // 8,
                     lends=lends,
                 )
-                labels = labels_of(setting, part=part, trace=name)
-                labels["variant"] = "loans" if lends else "no loans"
-                yield Trial(labels, partial(_row, case, setting))
-
-
-def _row(case: Case, setting: Setting) -> Row:
-    figures = report(simulate(case.load(), setting))
-    return {name: figure_cell(figures, name) for name in FIGURES}
+                yield simulation_trial(
+                    case,
+                    setting,
+                    part=part,
+                    trace=name,
+                    figures=FIGURES,
+                    variant="loans" if lends else "no loans",
+                )

@@ -3,13 +3,14 @@
 Only figures that are the same on every machine are kept, to six digits: no times of this one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from laxity_scheduler.simulate.bound import deadline_bound
-from laxity_scheduler.simulate.report import Figures, report
+from laxity_scheduler.simulate.outcome import Run
+from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.studies.cases import Case
 
@@ -76,11 +77,18 @@ def cell_text(cell: Cell) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
-def simulation_trial(case: Case, setting: Setting, *, part: str, trace: str) -> Trial:
-    """A trial that simulates one setting."""
-    return Trial(
-        labels_of(setting, part=part, trace=trace), partial(_simulation_row, case, setting)
-    )
+def simulation_trial(
+    case: Case,
+    setting: Setting,
+    *,
+    part: str,
+    trace: str,
+    figures: Sequence[str] = FIGURES,
+    **labels: Cell,
+) -> Trial:
+    """A trial that simulates one setting and keeps these figures; `labels` are further ones."""
+    named = labels_of(setting, part=part, trace=trace) | labels
+    return Trial(named, partial(simulation_row, case, setting, figures))
 
 
 def linear_program_trial(
@@ -107,20 +115,19 @@ def labels_of(setting: Setting, *, part: str, trace: str) -> Row:
     }
 
 
-def _simulation_row(case: Case, setting: Setting) -> Row:
-    return figures_row(report(simulate(case.load(), setting)))
+def simulation_row(case: Case, setting: Setting, names: Sequence[str]) -> Row:
+    return figures_row(simulate(case.load(), setting), names)
 
 
-def figures_row(figures: Figures) -> Row:
+def figures_row(run: Run, names: Sequence[str]) -> Row:
     """What is kept of a run."""
-    return {name: figure_cell(figures, name) for name in FIGURES}
+    figures = report(run)
+    return {
+        name: value if isinstance(value := figures[name], str | int | float) else None
+        for name in names
+    }
 
 
 def _linear_program_row(case: Case, gpus: int) -> Row:
     trace = case.load()
     return {"jobs": len(trace.jobs), "deadline_met_ratio": deadline_bound(trace, gpus=gpus)}
-
-
-def figure_cell(figures: Figures, name: str) -> Cell:
-    value = figures[name]
-    return value if isinstance(value, str | int | float) else None

@@ -319,6 +319,21 @@ def test_parameters_that_do_not_fit_are_refused(pairs: tuple[str, ...], problem:
     assert caught.value.code == USAGE
 
 
+def test_a_function_that_declares_nothing_gets_one_worker_unless_more_are_named(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "plain_two.py"
+    script.write_text("def train(training): pass\n")
+
+    (unnamed,) = ask(f"{script}:train", deadline="10m")
+    (named,) = job_manifests(
+        f"{script}:train", {names.WIDTHS: "1,2"}, name=None, namespace=None, params=[]
+    )
+
+    assert unnamed["metadata"]["annotations"][names.WIDTHS] == "1"
+    assert named["metadata"]["annotations"][names.WIDTHS] == "1,2"
+
+
 def test_a_function_without_a_training_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plain_one.py").write_text("def train(alpha): pass\n")
 

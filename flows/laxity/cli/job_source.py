@@ -21,6 +21,7 @@ OPTION: Final = {
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
 }
+PLAIN: Final = {"workers": 1}  # of a function without deadline_flow, whose default it is too
 MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
 SCRIPT_ENDINGS: Final = (".py", ".py:")
 
@@ -117,7 +118,7 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
         options["fresh"] = True
     try:
         check_function(function)
-        declared = declared or Declaration.of(function.__name__.replace("_", "-"), {})
+        declared = declared or Declaration.of(function.__name__.replace("_", "-"), PLAIN)
         before, declared = declared, declared.with_changes(name=name, **options)
         if before.qos.deadline is not None and declared.qos.deadline is None:
             say(f"best_effort has no deadline: {before.qos.deadline_text} is left out")

@@ -118,6 +118,25 @@ def test_a_loan_too_short_to_pay_for_re_forming_is_not_used() -> None:
     assert acts(decide(soon, predictor=dear)) == []
 
 
+@pytest.mark.parametrize(("name", "grows"), [("qos", True), ("laxity", False)])
+def test_growth_pays_for_what_its_policy_counts_for_a_change_of_width(
+    name: str, *, grows: bool
+) -> None:
+    """Share rules count a start each time: here as long as the loan, so that nothing is gained."""
+    state = cluster(at_home(), horizon_s=600.0)
+    assert bool(acts(decide(state, name, Curve(start_s=400.0)))) == grows
+    assert acts(decide(state, name, Curve(start_s=20.0)))
+
+
+@pytest.mark.parametrize(("name", "grows"), [("qos", True), ("laxity", False)])
+def test_a_promise_keeps_the_slack_that_two_changes_of_its_policy_take(
+    name: str, *, grows: bool
+) -> None:
+    tight = at_home(epochs=2 * 590)  # 590 minutes on two workers, of 600
+    assert bool(acts(decide(cluster(tight), name, Curve(start_s=400.0)))) == grows
+    assert acts(decide(cluster(tight), name, Curve(start_s=200.0)))
+
+
 def test_borrowed_gpus_go_where_they_save_most() -> None:
     long, short = at_home(epochs=300), replace(at_home(epochs=20), id="team/short")
     state = cluster(replace(long, nodes=("t0", "t0")), replace(short, nodes=("t0", "t0")), own=4)

@@ -7,11 +7,12 @@ way back. A promise must hold if the loan ended at once: growing and shrinking a
 time, on the job's own nodes alone.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import isfinite
 from typing import Final
 
 from laxity_scheduler.capacity.ledger import Ledger
+from laxity_scheduler.frame.curve import Curve, Quantile
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.loans.knapsack import NOTHING, Item, solve_knapsack
 from laxity_scheduler.loans.leaving import was_changed_now, width_without
@@ -23,18 +24,25 @@ from laxity_scheduler.model.verdict import Promise
 
 LENT: Final[tuple[Pool, ...]] = ("loaned",)
 ACTS: Final = (Admit, Continue, Preempt, Refuse, Resize)
+ChangeCost = Callable[[Curve, int, Quantile], float]  # seconds that a change to this width costs
 
 
 def use_lent_nodes(
-    state: ClusterState, decisions: Sequence[Decision], forecasts: Forecasts
+    state: ClusterState,
+    decisions: Sequence[Decision],
+    forecasts: Forecasts,
+    change_s: ChangeCost = Curve.reform_s,
 ) -> tuple[Admit | Resize, ...]:
-    """Starts and growth on what the decisions leave free on lent nodes."""
+    """Starts and growth on what the decisions leave free on lent nodes.
+
+    `change_s` is what the policy itself counts for a change of width.
+    """
     if not any(node.pool == "loaned" and node.free_gpus > 0 for node in state.nodes):
         return ()
     acted = {decision.job for decision in decisions if isinstance(decision, ACTS)}
     ledger = Ledger.of(state, pools=LENT)
     starts = _start_waiting(state, acted, ledger)
-    return (*starts, *_widen_running(state, acted, ledger, forecasts))
+    return (*starts, *_widen_running(state, acted, ledger, forecasts, change_s))
 
 
 def _start_waiting(
@@ -64,7 +72,11 @@ def _start_waiting(
 
 
 def _widen_running(
-    state: ClusterState, acted: Collection[str], ledger: Ledger, forecasts: Forecasts
+    state: ClusterState,
+    acted: Collection[str],
+    ledger: Ledger,
+    forecasts: Forecasts,
+    change_s: ChangeCost,
 ) -> tuple[Resize, ...]:
     """Flexible workers on lent nodes, for those that save most seconds by them."""
     demand = state.inference
@@ -72,8 +84,8 @@ def _widen_running(
         return ()
     until_s = demand.horizon_at - state.now
     jobs = [job for job in state.running if job.id not in acted and _may_widen(job, state.now)]
-    jobs = [job for job in jobs if _is_safe(job, state, forecasts)]
-    items = [_items_by_width(job, until_s, forecasts) for job in jobs]
+    jobs = [job for job in jobs if _is_safe(job, state, forecasts, change_s)]
+    items = [_items_by_width(job, until_s, forecasts, change_s) for job in jobs]
     choice = solve_knapsack([list(group.values()) for group in items], ledger.total_free).choice
     picked = [
         (job, list(group)[place])
@@ -100,8 +112,10 @@ def _may_widen(job: Job, now: float) -> bool:
     )
 
 
-def _is_safe(job: Job, state: ClusterState, forecasts: Forecasts) -> bool:
-    """Whether its deadline stands although it re-forms twice: to grow, and to give back.
+def _is_safe(
+    job: Job, state: ClusterState, forecasts: Forecasts, change_s: ChangeCost
+) -> bool:
+    """Whether its deadline stands although it changes twice: to grow, and to give back.
 
     Where it is late on its own nodes anyway, there is nothing to lose.
     """
@@ -110,12 +124,17 @@ def _is_safe(job: Job, state: ClusterState, forecasts: Forecasts) -> bool:
     if due_at == FOREVER or not own:
         return True
     end_at = state.now + forecasts.rest_s(job, own, "p90")
-    changes_s = 2.0 * forecasts.curve(job).reform_s(own, "p90")
+    changes_s = 2.0 * change_s(forecasts.curve(job), own, "p90")
     return not end_at <= due_at < end_at + changes_s
 
 
-def _items_by_width(job: Job, until_s: float, forecasts: Forecasts) -> dict[int, Item]:
-    """What each wider width is worth until then, in seconds, and weighs, in GPUs more."""
+def _items_by_width(
+    job: Job, until_s: float, forecasts: Forecasts, change_s: ChangeCost
+) -> dict[int, Item]:
+    """What each wider width is worth until then, in seconds, and weighs, in GPUs more.
+
+    The remaining time counts that it re-forms; what else a change costs is taken off here.
+    """
     now_s = forecasts.rest_s(job, job.workers, "mean")
     lasting_s = until_s - forecasts.boundary_s(job, "mean")  # new workers join at an epoch's end
     curve = forecasts.curve(job)
@@ -124,9 +143,10 @@ def _items_by_width(job: Job, until_s: float, forecasts: Forecasts) -> dict[int,
         rest_s = forecasts.rest_s(job, width, "mean")
         if width > job.workers and isfinite(now_s) and lasting_s > 0.0 < rest_s:
             saved_s = (now_s - rest_s) * min(1.0, lasting_s / rest_s)
-            way_back_s = curve.reform_s(job.workers, "mean") if rest_s > lasting_s else 0.0
+            cost_s = change_s(curve, width, "mean") - curve.reform_s(width, "mean")
+            cost_s += change_s(curve, job.workers, "mean") if rest_s > lasting_s else 0.0
             weight = (width - job.workers) * job.gpus_per_worker
-            items[width] = Item(weight, saved_s - way_back_s)
+            items[width] = Item(weight, saved_s - cost_s)
     return items
 
 

@@ -11,9 +11,10 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.loans.leaving import width_without
-from laxity_scheduler.loans.lent_growth import use_lent_nodes
+from laxity_scheduler.loans.lent_growth import ChangeCost, use_lent_nodes
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import (
     Admit,
@@ -36,14 +37,22 @@ OWN_NODES: Final = "not lent"  # what the sets of jobs are called that may not u
 SUFFIX: Final = f"|{OWN_NODES}"
 
 
-def plan_on_own_nodes(policy: Policy, state: ClusterState, predictor: Predictor) -> Plan:
-    """The plan of a policy that promises; then what is lent goes to those that gain by it."""
+def plan_on_own_nodes(
+    policy: Policy,
+    state: ClusterState,
+    predictor: Predictor,
+    change_s: ChangeCost = Curve.reform_s,
+) -> Plan:
+    """The plan of a policy that promises; then what is lent goes to those that gain by it.
+
+    `change_s` is what the policy counts for a change of width.
+    """
     if not rests_on_own_nodes(state):
         return policy(state, predictor)
     every = _open_to_all(state)
     plan = policy(_hide_loans(every), predictor)
     decisions = tuple(_translate_decisions(every, plan.decisions))
-    more = use_lent_nodes(every, decisions, Forecasts(every, predictor))
+    more = use_lent_nodes(every, decisions, Forecasts(every, predictor), change_s)
     started = {start.job for start in more if isinstance(start, Admit)}
     rest = tuple(d for d in decisions if not (isinstance(d, Wait) and d.job in started))
     return Plan(rest + more, plan.wake_at)

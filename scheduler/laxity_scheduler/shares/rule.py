@@ -14,6 +14,7 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.eligibility import misfit_reason
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.loans.own_nodes import plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
@@ -81,7 +82,8 @@ def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
         return open_decision(state, predictor).plan()
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        return plan_on_own_nodes(share, state, predictor)  # the rule knows one pool
+        # the rule knows one pool, and counts a start for each change of width
+        return plan_on_own_nodes(share, state, predictor, Curve.start_s)
 
     return decide
 

@@ -100,6 +100,17 @@ def test_nothing_is_offered_where_lent_gpus_would_not_do(state: ClusterState) ->
     assert "lent" not in [offer.kind for offer in offers[0]]
 
 
+@pytest.mark.parametrize(("own_gpus", "is_offered"), [(0, True), (1, False)])
+def test_a_job_that_would_start_on_a_training_node_is_offered_no_lent_gpus(
+    own_gpus: int, *, is_offered: bool
+) -> None:
+    """Too late at P90, in time at P50: it would not borrow where one of its own GPUs is free."""
+    state = cluster(asking(minutes=10, due_in_s=640.0, workers=(1,)))
+    own = replace(state.nodes[0], gpus=2 + own_gpus, free_gpus=own_gpus)
+    offer = offer_to(replace(state, nodes=(own, *state.nodes[1:])))
+    assert (offer is not None) == is_offered
+
+
 def test_a_job_that_may_not_use_them_is_offered_none() -> None:
     sets = {"own": NodeSet(frozenset({"t0"}), "it asks for t0")}
     state = replace(cluster(asking(eligible="own")), sets=sets)

@@ -112,9 +112,7 @@ def _may_widen(job: Job, now: float) -> bool:
     )
 
 
-def _is_safe(
-    job: Job, state: ClusterState, forecasts: Forecasts, change_s: ChangeCost
-) -> bool:
+def _is_safe(job: Job, state: ClusterState, forecasts: Forecasts, change_s: ChangeCost) -> bool:
     """Whether its deadline stands although it changes twice: to grow, and to give back.
 
     Where it is late on its own nodes anyway, there is nothing to lose.

@@ -2,7 +2,8 @@
 
 The job would run as soft: it starts on its least width on lent nodes that are free, and widens after
 an epoch. It is offered the fewest GPUs with which its best guess (P50) is in time, if inference is
-forecast to leave these and all lent nodes in use alone until then. Ours.
+forecast to leave these and all lent nodes in use alone until then. A job that would start on free
+training nodes is offered none: it would not borrow. Ours.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,7 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Offer
 from laxity_scheduler.plan_application import apply_decisions
 
+OWN: Final[tuple[Pool, ...]] = ("training",)
 LENT: Final[tuple[Pool, ...]] = ("loaned",)
 QUANTILES: Final[tuple[Quantile, Quantile]] = ("p50", "p90")
 AFTER_START_S: Final = 1.0  # asked to widen so soon after its start, it does after an epoch
@@ -35,11 +37,12 @@ def offer_lent_gpus(
     if not askers or not visible.node_pools.lent:
         return tuple(decisions)
     after = apply_decisions(visible, decisions)
-    ledger = Ledger.of(after, pools=LENT)
+    own, lent = Ledger.of(after, pools=OWN), Ledger.of(after, pools=LENT)
+    borrowers = [job for job in askers if not _has_room(own, job, state.eligible_nodes(job))]
     offers = {
         job.id: offer
-        for job in askers
-        if (offer := _find_offer(job, state.eligible_nodes(job), after, ledger, forecasts))
+        for job in borrowers
+        if (offer := _find_offer(job, state.eligible_nodes(job), after, lent, forecasts))
     }
     return tuple([_with_offer(row, offers) for row in decisions])
 
@@ -56,6 +59,14 @@ def _may_borrow(job: Job) -> bool:
     """Whether it would start on lent nodes if it were soft; a quota is its policy's to count."""
     waits = not (job.workers or job.promise)
     return waits and job.preemptible and not job.quota and job.deadline_at < FOREVER
+
+
+def _has_room(ledger: Ledger, job: Job, among: Among) -> bool:
+    """Whether its least width would start there; the ledger is left as it was."""
+    nodes = ledger.place(job.widths[0], job.gpus_per_worker, among)
+    if nodes is not None:
+        ledger.give(nodes, job.gpus_per_worker)
+    return nodes is not None
 
 
 def _find_offer(

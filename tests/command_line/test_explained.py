@@ -35,3 +35,15 @@ def test_a_decision_is_told_as_of_its_own_instant() -> None:
 
     assert "(in 1m00s)" in lines[1]
     assert "(in 1m30s)" in lines[-1]
+
+
+def test_a_refused_job_is_explained_with_its_offers_while_they_stand() -> None:
+    offer = {"kind": "lent", "gpus_borrowed": 4, "deadline_at": T0 + 600.0, "p50_at": T0 + 300.0}
+    refused = {"state": "refused", "verdict": "refused", "offers": [offer]}
+
+    told = explain(refused, after_s=30.0)
+
+    assert "1. class soft: with 4 borrowed GPUs it would likely end" in told
+    assert "laxity accept train [N]" in told
+    assert "offer" in explain(refused, after_s=900.0), "they have expired, and it says so"
+    assert "borrowed" not in explain({"state": "running", "offers": [offer]}, after_s=30.0)

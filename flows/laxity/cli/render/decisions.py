@@ -8,7 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.job_view import ENDED, job_view
-from laxity.cli.render.job_panel import format_borrowing, headline_text, verdict_line
+from laxity.cli.render.job_panel import (
+    format_borrowing,
+    headline_text,
+    offer_lines,
+    verdict_line,
+)
 from laxity.cli.render.job_table import short_id
 from laxity.human_time import as_of, count_noun, format_seconds, instant_text, wall_time
 
@@ -19,8 +24,11 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     name = job if isinstance(job, str) else str(job.get("id", ""))
     parts: list[RenderableType] = [Text(name, style="bold"), _standing_text(answer, now)]
     parts.append(decision_table(answer.get("chain") or (), now=now, of_one_job=True))
-    if isinstance(job, dict) and (borrowed := format_borrowing(job_view(job))):
-        parts.append(Text(f"borrowed: {borrowed}"))
+    if isinstance(job, dict):
+        view = job_view(job)
+        parts += offer_lines(view, now)
+        if borrowed := format_borrowing(view):
+            parts.append(Text(f"borrowed: {borrowed}"))
     if answer.get("held_by"):
         parts.append(Text("waits for what is held by " + ", ".join(answer["held_by"])))
     if answer.get("expected_start_at"):

@@ -45,9 +45,15 @@ def job_panel(job: JobView, *, now: float) -> Panel:
     """The whole story of a job in a box."""
     parts: list[RenderableType] = [headline_text(job, now)]
     parts.append(fact_table(_job_facts(job, now)))
-    if job.offers and job.state == "refused" and not job.ended:
-        parts.append(offers_text(job.offers, now=now, job=short_id(job.id)))
+    parts += offer_lines(job, now)
     return Panel(Group(*parts), title=job.id, title_align="left", expand=False)
+
+
+def offer_lines(job: JobView, now: float) -> list[Text]:
+    """What would do instead, of a job that is refused."""
+    if not job.offers or job.state != "refused" or job.ended:
+        return []
+    return [offers_text(job.offers, now=now, job=short_id(job.id))]
 
 
 def headline_text(job: JobView, now: float) -> Text:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 from laxity_profiler.model.epoch_curve import (
     Level,
@@ -52,19 +51,6 @@ def test_the_chosen_points_part_all_terms_that_can_be_parted(
         batch, gpus = np.array(chosen, dtype=float).T
         terms = np.column_stack([np.ones(4), batch / gpus, np.log2(gpus), gpus > 8])
         assert np.linalg.matrix_rank(terms) == 4
-
-
-def test_it_keeps_the_convention_of_scikit_learn() -> None:
-    original = StepTime(gpus_per_node=4)
-
-    copy = clone(original).set_params(pull=0.0)
-
-    assert copy is not original
-    assert copy.get_params() == {"gpus_per_node": 4, "pull": 0.0, "bend": True}
-    points = grid(most=8)
-    seconds = [step_s(*point, node=4) for point in points]
-    assert copy.fit(points, seconds).score(points, seconds) == pytest.approx(1.0)
-    assert not hasattr(original, "coef_")
 
 
 def test_what_was_profiled_is_predicted_as_it_was_measured() -> None:

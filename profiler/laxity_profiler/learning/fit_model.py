@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, pairwise
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score
 from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
@@ -29,6 +28,9 @@ from laxity_profiler.model.model_fit import (
 )
 from laxity_profiler.model.node_count import fewest_nodes
 from laxity_profiler.model.run_factor import Belief, last_jump, update_belief
+
+if TYPE_CHECKING:
+    from laxity_profiler.history.history import TrainingRun
 
 SPREAD_POINTS: Final = 2.0  # how many runs the assumed spread is worth
 NOISE_POINTS: Final = 4.0
@@ -92,7 +94,7 @@ class Scores:
     later: tuple[float, ...] = ()
 
 
-def split_runs(runs: Sequence[TrainingRun], *, gpus_per_node: int | None = None) -> list[Stretch]:
+def split_runs(runs: "Sequence[TrainingRun]", *, gpus_per_node: int | None = None) -> list[Stretch]:
     """The stretches of all runs. A run that has only warm-up epochs is not thrown away.
 
     Where nobody knows the nodes, they are the fewest that hold the workers.
@@ -115,7 +117,7 @@ def split_runs(runs: Sequence[TrainingRun], *, gpus_per_node: int | None = None)
     return stretches
 
 
-def node_workers(runs: Iterable[TrainingRun]) -> int | None:
+def node_workers(runs: "Iterable[TrainingRun]") -> int | None:
     """The most workers that were seen on one node; None where nobody knows the nodes."""
     densities = (
         -(-epoch.width // epoch.nodes) for run in runs for epoch in run.epochs if epoch.nodes

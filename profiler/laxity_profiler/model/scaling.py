@@ -8,8 +8,7 @@ relative error (each row divided by its time), so that long and short steps coun
 form and design are our reading). Four runs do not determine five terms: a slight pull towards zero
 chooses among the fits that are as good. The last term lets a curve fall beyond a node, as many do.
 
-The estimators keep scikit-learn's convention. scipy and scikit-learn are imported here only, and
-this module only when something is fitted.
+scipy is imported here only, and this module only when something is fitted.
 """
 
 import math
@@ -20,8 +19,6 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import nnls
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from laxity_profiler.estimate import Floats
 from laxity_profiler.model.calibration import NORMAL_90, factor_at
@@ -36,7 +33,7 @@ ERROR_ACROSS: Final = 0.10  # where more than one node is used
 ERROR_UNSEEN: Final = 0.80  # the same, but no run on several nodes was ever profiled
 
 
-class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class StepTime:
     """Seconds per step. X has shape (n, 2): global batch size, GPUs; y has shape (n,) in seconds.
 
     A third column says on how many nodes; without it they are the fewest that hold the GPUs.
@@ -51,16 +48,14 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.pull = pull
         self.bend = bend
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - rows and targets
         points, seconds = self._with_nodes(X), _check_times(y)
         self.coef_ = _relative_nnls(self._model_terms(points), seconds, pull=self.pull)
-        self.n_features_in_ = np.asarray(X).shape[1]
         self.points_ = points
         self.misses_ = np.log(seconds / self._predict_unbent(points))
         return self
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
-        check_is_fitted(self, "coef_")
         points = self._with_nodes(X)
         straight = self._predict_unbent(points)
         if not self.bend:
@@ -74,7 +69,6 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         Across nodes, and outside the profiled widths or batch sizes, it grows faster. What leaving
         a node does to a curve that was only profiled inside one cannot be known: half or twice.
         """
-        check_is_fitted(self, "coef_")
         points = self._with_nodes(X)
         nearest = np.sqrt(self._distances_squared(points).min(axis=1))
         sizes, profiled = points[:, :2], self.points_[:, :2]

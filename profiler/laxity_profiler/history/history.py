@@ -97,9 +97,7 @@ class History:
             if not lines and cached is not None:
                 return cached.state.acked
             with open_transaction(self.engine) as connection:
-                row = history_database.lock_run(
-                    connection, uid, job=job, model=workload.model, at=0.0
-                )
+                row = history_database.lock_run(connection, uid, job=job, model=workload.model)
                 fresh = cached is not None and cached.folds == row.folds
                 state = _restore_state(
                     uid, cached.state.to_json() if cached and fresh else row.said
@@ -117,7 +115,7 @@ class History:
     def add_epochs(self, uid: str, job: str, workload: Workload, epochs: Sequence[Epoch]) -> None:
         """Epochs known from elsewhere (MLflow). Those of a job that reports itself count once."""
         with self._lock, open_transaction(self.engine) as connection:
-            row = history_database.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
+            row = history_database.lock_run(connection, uid, job=job, model=workload.model)
             if row.folds == 0:
                 values = {"workload": _workload_json(workload), "model": workload.model}
                 history_database.write_run(connection, uid, values)

@@ -145,6 +145,19 @@ class StoredSetting(HistoryTable, table=True):
     position: str = Field(sa_type=Text)
 
 
+def _columns_of(table: type[HistoryTable]) -> Any:
+    """The columns of a table; class attributes have the types of their values instead."""
+    return table.metadata.tables[str(table.__tablename__)].c
+
+
+RUNS: Final = _columns_of(RunRecord)
+EPOCHS: Final = _columns_of(EpochRecord)
+STOPS: Final = _columns_of(StopRecord)
+REJECTED: Final = _columns_of(RejectedReport)
+PREDICTIONS: Final = _columns_of(PredictionRecord)
+SETTINGS: Final = _columns_of(StoredSetting)
+
+
 def open_engine(url: str) -> Engine:
     """Open `sqlite:///path` or `postgresql://user:password@host/name`; the tables are made."""
     try:
@@ -180,8 +193,7 @@ def create_tables(engine: Engine) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"select pg_advisory_xact_lock({TABLES_LOCK})"))
         HistoryTable.metadata.create_all(connection)
-    missing = _is_missing(engine, "observed_epochs", "nodes")
-    if missing:
+    if _is_missing(engine, "observed_epochs", "nodes"):
         _add_column(engine, "observed_epochs", "nodes INTEGER")
 
 
@@ -223,162 +235,107 @@ def insert_new(
         connection.execute(statement, rows[first : first + ROWS_PER_INSERT])
 
 
-def lock_run(connection: Connection, uid: str, *, job: str, model: str, at: float) -> Any:
+def lock_run(connection: Connection, uid: str, *, job: str, model: str) -> Any:
     """The run's row, made if it is not there, ours until the transaction ends."""
-    insert_new(connection, RunRecord, [_new_run(uid, job=job, model=model, at=at)])
-    statement = _select_columns(RunRecord.acked, RunRecord.folds, RunRecord.said, RunRecord.model)
-    return connection.execute(
-        statement.where(_column_equals(RunRecord.uid, uid)).with_for_update()
-    ).one()
+    insert_new(connection, RunRecord, [{"uid": uid, "job": job, "model": model}])
+    statement = select(RUNS.acked, RUNS.folds, RUNS.said, RUNS.model)
+    return connection.execute(statement.where(RUNS.uid == uid).with_for_update()).one()
 
 
 def write_run(connection: Connection, uid: str, values: Mapping[str, Any]) -> None:
-    connection.execute(update(RunRecord).where(_column_equals(RunRecord.uid, uid)).values(**values))
+    connection.execute(update(RunRecord).where(RUNS.uid == uid).values(**values))
 
 
 def read_run(connection: Connection, uid: str) -> Any:
     """(uid, model, workload, folds, said) of one run, or None."""
-    return connection.execute(
-        _select_runs().where(_column_equals(RunRecord.uid, uid))
-    ).one_or_none()
+    return connection.execute(_select_runs().where(RUNS.uid == uid)).one_or_none()
 
 
 def runs_since(connection: Connection, at: float) -> Sequence[Any]:
     """The same of the runs that reported at or after this instant."""
-    return connection.execute(_select_runs().where(_column_of(RunRecord.at) >= at)).all()
+    return connection.execute(_select_runs().where(RUNS.at >= at)).all()
 
 
 def _select_runs() -> Any:
-    row = RunRecord
-    return _select_columns(row.uid, row.model, row.workload, row.folds, row.said)
+    return select(RUNS.uid, RUNS.model, RUNS.workload, RUNS.folds, RUNS.said)
 
 
 def runs_of(connection: Connection, model: str) -> Sequence[Any]:
     """(uid, workload) of the runs of a model."""
-    statement = _select_columns(RunRecord.uid, RunRecord.workload)
-    return connection.execute(statement.where(_column_equals(RunRecord.model, model))).all()
+    statement = select(RUNS.uid, RUNS.workload).where(RUNS.model == model)
+    return connection.execute(statement).all()
 
 
 def epochs_of(connection: Connection, model: str, most: int) -> Sequence[Any]:
     """(uid, epoch, width, epoch_s, bytes, warmup, at, nodes), the latest `most`, newest first."""
-    row = EpochRecord
-    statement = _select_columns(
+    row = EPOCHS
+    statement = select(
         row.uid, row.epoch, row.width, row.epoch_s, row.bytes, row.warmup, row.at, row.nodes
     )
-    newest = (
-        statement.where(_column_equals(row.model, model))
-        .order_by(_column_of(row.id).desc())
-        .limit(most)
-    )
+    newest = statement.where(row.model == model).order_by(row.id.desc()).limit(most)
     return connection.execute(newest).all()
 
 
 def stops_of(connection: Connection, most: int) -> Sequence[Any]:
-    """(model, kind, workers, seconds, bytes), the latest `most`, newest first."""
-    row = StopRecord
-    statement = _select_columns(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
-    return connection.execute(statement.order_by(_column_of(row.id).desc()).limit(most)).all()
+    """(model, kind, workers, seconds, bytes, at), the latest `most`, newest first."""
+    row = STOPS
+    statement = select(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
+    return connection.execute(statement.order_by(row.id.desc()).limit(most)).all()
 
 
 def counts_after(connection: Connection, table: type[HistoryTable], row_id: int) -> Sequence[Any]:
     """(model, new rows, greatest id) by model, of the rows after this one."""
-    columns: Any = table
-    statement = _select_columns(columns.model, func.count(), func.max(columns.id))
-    return connection.execute(statement.where(columns.id > row_id).group_by(columns.model)).all()
+    row = _columns_of(table)
+    statement = select(row.model, func.count(), func.max(row.id)).where(row.id > row_id)
+    return connection.execute(statement.group_by(row.model)).all()
 
 
 def rejections_of(connection: Connection, uid: str | None) -> Sequence[Any]:
     """(uid, reason, line, at), oldest first; of one uid, or of all."""
-    statement = _select_columns(
-        RejectedReport.uid, RejectedReport.reason, RejectedReport.line, RejectedReport.at
-    )
+    row = REJECTED
+    statement = select(row.uid, row.reason, row.line, row.at).order_by(row.id)
     if uid is not None:
-        statement = statement.where(_column_equals(RejectedReport.uid, uid))
-    return connection.execute(statement.order_by(_column_of(RejectedReport.id))).all()
+        statement = statement.where(row.uid == uid)
+    return connection.execute(statement).all()
 
 
 def predictions_of(connection: Connection, uid: str | None) -> Sequence[Any]:
     """Predictions of one job, or all that came to an end, oldest first."""
-    row = PredictionRecord
-    statement = _select_columns(
+    row = PREDICTIONS
+    statement = select(
         row.uid, row.model, row.stage, row.at, row.p10_s, row.p50_s, row.p90_s, row.actual_s
     )
-    chosen = _column_of(row.actual_s).is_not(None) if uid is None else _column_equals(row.uid, uid)
-    return connection.execute(statement.where(chosen).order_by(_column_of(row.id))).all()
+    chosen = row.actual_s.is_not(None) if uid is None else row.uid == uid
+    return connection.execute(statement.where(chosen).order_by(row.id)).all()
 
 
 def write_actual(connection: Connection, uid: str, stage: str, actual_s: float) -> None:
-    connection.execute(
-        update(PredictionRecord)
-        .where(
-            _column_equals(PredictionRecord.uid, uid), _column_equals(PredictionRecord.stage, stage)
-        )
-        .values(actual_s=actual_s)
-    )
+    chosen = update(PredictionRecord).where(PREDICTIONS.uid == uid, PREDICTIONS.stage == stage)
+    connection.execute(chosen.values(actual_s=actual_s))
 
 
 def drop_predictions(connection: Connection, uid: str) -> None:
     """Those that have not come to an end."""
-    row = PredictionRecord
-    open_ones = _column_of(row.actual_s).is_(None)
-    connection.execute(delete(PredictionRecord).where(_column_equals(row.uid, uid), open_ones))
+    is_open = PREDICTIONS.actual_s.is_(None)
+    connection.execute(delete(PredictionRecord).where(PREDICTIONS.uid == uid, is_open))
 
 
 def read_setting(connection: Connection, source: str) -> str:
-    position = connection.execute(
-        _select_columns(StoredSetting.position).where(_column_equals(StoredSetting.source, source))
-    )
-    return str(position.scalar_one_or_none() or "")
+    statement = select(SETTINGS.position).where(SETTINGS.source == source)
+    return str(connection.execute(statement).scalar_one_or_none() or "")
 
 
 def write_setting(connection: Connection, source: str, position: str) -> None:
     insert_new(connection, StoredSetting, [{"source": source, "position": position}])
-    connection.execute(
-        update(StoredSetting)
-        .where(_column_equals(StoredSetting.source, source))
-        .values(position=position)
-    )
+    chosen = update(StoredSetting).where(SETTINGS.source == source)
+    connection.execute(chosen.values(position=position))
 
 
 def swap_setting(connection: Connection, source: str, before: str, after: str) -> bool:
     """Write the position if it still is `before` ("": there is none); whether it was."""
     insert_new(connection, StoredSetting, [{"source": source, "position": ""}])
-    changed = connection.execute(
-        update(StoredSetting)
-        .where(
-            _column_equals(StoredSetting.source, source),
-            _column_equals(StoredSetting.position, before),
-        )
-        .values(position=after)
-    )
-    return bool(changed.rowcount)
-
-
-def _new_run(uid: str, *, job: str, model: str, at: float) -> dict[str, Any]:
-    return {
-        "uid": uid,
-        "job": job,
-        "model": model,
-        "workload": "{}",
-        "acked": 0,
-        "said": "",
-        "folds": 0,
-        "at": at,
-    }
-
-
-def _select_columns(*columns: Any) -> Any:
-    """A SELECT of class attributes; their declared types are those of the values."""
-    return select(*columns)
-
-
-def _column_of(attribute: Any) -> Any:
-    """A class attribute as the column it is: its declared type is the value's."""
-    return attribute
-
-
-def _column_equals(attribute: Any, value: object) -> Any:
-    return _column_of(attribute) == value
+    chosen = update(StoredSetting).where(SETTINGS.source == source, SETTINGS.position == before)
+    return bool(connection.execute(chosen.values(position=after)).rowcount)
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

@@ -25,8 +25,8 @@ from laxity_profiler.model.model_fit import (
     SettingFit,
     StepFit,
     WorkloadSetting,
+    fewest_nodes,
 )
-from laxity_profiler.model.node_count import fewest_nodes
 from laxity_profiler.model.run_factor import Belief, last_jump, update_belief
 
 if TYPE_CHECKING:

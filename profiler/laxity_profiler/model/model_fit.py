@@ -159,3 +159,16 @@ def _scale_between(candidate: WorkloadSetting, wanted: WorkloadSetting) -> tuple
     if candidate.gpu_type != wanted.gpu_type:
         error += 0.3
     return factor, error
+
+
+def fewest_nodes(
+    workload: Workload, gpus_per_node: int | None, node_workers: int | None, width: int
+) -> int | None:
+    """On how many nodes so many workers lie: the fewest that hold them.
+
+    By the GPUs of a node, else by the most workers that were seen on one; None without either.
+    """
+    held = node_workers
+    if gpus_per_node:
+        held = max(1, gpus_per_node // workload.gpus_per_worker)
+    return -(-width // held) if held else None

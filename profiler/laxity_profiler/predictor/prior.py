@@ -7,7 +7,7 @@ estimate, whichever is surest, else nothing at all, which is infinity and not an
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -26,9 +26,9 @@ from laxity_profiler.model.model_fit import (
     ModelFit,
     SettingFit,
     WorkloadSetting,
+    fewest_nodes,
     nearest_setting,
 )
-from laxity_profiler.model.node_count import fewest_nodes
 from laxity_profiler.overhead.costs import StopCosts
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
@@ -65,10 +65,7 @@ class PriorCache:
     """Priors of one predictor's models, each looked up once."""
 
     def __init__(
-        self,
-        models: Sequence[ModelFit],
-        costs: StopCosts | None = None,
-        gpus_per_node: int | None = None,
+        self, models: Sequence[ModelFit], costs: StopCosts, gpus_per_node: int | None
     ) -> None:
         self._costs = costs
         self._gpus_per_node = gpus_per_node
@@ -87,14 +84,12 @@ class PriorCache:
             ends = partial(self._finish_quantiles, workload.model)
             densest = fit.node_workers if fit else None
             lies_on = partial(fewest_nodes, workload, self._gpus_per_node, densest)
-            prior = WorkloadPrior(workload, fit, family, self._levels, ends=ends, lies_on=lies_on)
+            prior = WorkloadPrior(workload, fit, family, self._levels, ends, lies_on)
             self._workload_priors[workload] = prior
         return prior
 
     def _finish_quantiles(self, model: str, width: int) -> Quantiles:
         """From the last epoch of so many workers to the Job's end."""
-        if self._costs is None:
-            return NO_END
         quantiles = self._ends.get((model, width))
         if quantiles is None:
             estimate = self._costs.estimate(model, ("finish",), width)
@@ -102,57 +97,45 @@ class PriorCache:
         return quantiles
 
 
+@dataclass(slots=True)
 class WorkloadPrior:
-    """One workload over all widths."""
+    """One workload over all widths: `fit` is its own model's, `family` are those of models like it.
 
-    __slots__ = (
-        "_ends",
-        "_family",
-        "_fit",
-        "_levels",
-        "_lies_on",
-        "_near",
-        "_setting",
-        "_width_priors",
-        "_workload",
-    )
+    `ends` are the quantiles from the last epoch to the Job's end, `lies_on` the nodes that a width
+    takes; `levels` is shared by all workloads of a predictor.
+    """
 
-    def __init__(
-        self,
-        workload: Workload,
-        fit: ModelFit | None,
-        family: Sequence[ModelFit],
-        levels: Levels,
-        *,
-        ends: Callable[[int], Quantiles] = lambda _: NO_END,
-        lies_on: Callable[[int], int | None] = lambda _: None,
-    ) -> None:
-        self._lies_on = lies_on
-        self._ends = ends
-        self._workload = workload
-        self._setting = WorkloadSetting.of(workload)
-        self._fit = fit
-        self._family = family
-        self._near = nearest_setting(fit, self._setting) if fit and fit.settings else None
-        self._levels = levels
-        self._width_priors: dict[int, WidthPrior] = {}
+    workload: Workload
+    fit: ModelFit | None
+    family: Sequence[ModelFit]
+    levels: Levels
+    ends: Callable[[int], Quantiles]
+    lies_on: Callable[[int], int | None]
+    setting: WorkloadSetting = field(init=False)
+    near: tuple[SettingFit, float, float] | None = field(init=False)
+    width_priors: dict[int, WidthPrior] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.setting = WorkloadSetting.of(self.workload)
+        fit = self.fit
+        self.near = nearest_setting(fit, self.setting) if fit and fit.settings else None
 
     def prior_at(self, width: int) -> WidthPrior:
-        prior = self._width_priors.get(width)
+        prior = self.width_priors.get(width)
         if prior is None:
-            prior = self._width_priors[width] = replace(
-                self._best_source(width), end_s=self._ends(width)
+            prior = self.width_priors[width] = replace(
+                self._best_source(width), end_s=self.ends(width)
             )
         return prior
 
     def epochs_seen_at(self, width: int) -> int:
         """Epochs of this model's history that so many workers ran; 0: what `prior_at` says is no history."""
-        levels = self._near[0].levels if self._near is not None else ()
+        levels = self.near[0].levels if self.near is not None else ()
         return sum(level.n for level in levels if level.width == width)
 
     def _best_source(self, width: int) -> WidthPrior:
-        if self._fit is not None and self._near is not None:
-            return self._from_history(self._fit, *self._near, width)
+        if self.fit is not None and self.near is not None:
+            return self._from_history(self.fit, *self.near, width)
         sources = (self._from_traffic(width), self._from_family(width), self._from_user(width))
         priors = [width_prior for width_prior in sources if width_prior is not None]
         return min(
@@ -164,11 +147,11 @@ class WorkloadPrior:
     def _from_history(
         self, fit: ModelFit, setting_fit: SettingFit, factor: float, off: float, width: int
     ) -> WidthPrior:
-        nodes = self._lies_on(width)
+        nodes = self.lies_on(width)
         key = (id(setting_fit), width, nodes)
-        level = self._levels.get(key)
+        level = self.levels.get(key)
         if level is None:
-            level = self._levels[key] = (
+            level = self.levels[key] = (
                 *interpolate_curve(setting_fit.levels, setting_fit.curve, width, nodes),
                 setting_fit.n,
             )
@@ -176,9 +159,9 @@ class WorkloadPrior:
         error2 = error * error + off * off
         source: Source = "history"
         step = fit.step
-        if off and step and self._setting.samples and self._setting.batch_size:
+        if off and step and self.setting.samples and self.setting.batch_size:
             step_error2 = step.error_at(width, nodes) ** 2
-            samples, batch_size = self._setting.samples, self._setting.batch_size
+            samples, batch_size = self.setting.samples, self.setting.batch_size
             stepped_s = step.epoch_s(samples, batch_size, width, nodes)
             if step_error2 < error2 and stepped_s > 0.0:
                 epoch_s, factor, error2, source = stepped_s, 1.0, step_error2, "profile"
@@ -187,26 +170,26 @@ class WorkloadPrior:
 
     def _from_traffic(self, width: int) -> WidthPrior | None:
         """What is read in a first epoch; another setting is reached by the size of its data."""
-        if self._fit is None or not self._fit.traffic:
+        if self.fit is None or not self.fit.traffic:
             return None
-        reading = replace(self._fit, settings=self._fit.traffic)
-        setting_fit, factor, off = nearest_setting(reading, self._setting)
+        reading = replace(self.fit, settings=self.fit.traffic)
+        setting_fit, factor, off = nearest_setting(reading, self.setting)
         epoch_s, error = interpolate_curve(setting_fit.levels, setting_fit.curve, width)
         error2 = error * error + off * off
         return WidthPrior(epoch_s * factor, SPREAD * SPREAD, error2, NOISE * NOISE, "traffic", 0)
 
     def _from_family(self, width: int) -> WidthPrior | None:
-        borrowed = borrow_epoch_time(self._setting, width, self._family)
+        borrowed = borrow_epoch_time(self.setting, width, self.family)
         if borrowed is None:
             return None
-        noise2 = max(fit.noise2 for fit in self._family)
+        noise2 = max(fit.noise2 for fit in self.family)
         return WidthPrior(
             borrowed.epoch_s, borrowed.error * borrowed.error, 0.0, noise2, "family", borrowed.n
         )
 
     def _from_user(self, width: int) -> WidthPrior | None:
         """The estimate is for one worker; beyond that a parallel share of 0.95 is assumed."""
-        user_epoch_s = self._workload.user_epoch_s
+        user_epoch_s = self.workload.user_epoch_s
         if user_epoch_s is None or not user_epoch_s > 0.0 or math.isinf(user_epoch_s):
             return None
         away = ERROR_ONE_WIDTH * count_doublings(1, width)

@@ -6,7 +6,7 @@ their P90. `beyond_a_node` asks for more than a profile promises: four points in
 wider ones predicted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -114,7 +114,7 @@ def judge_tables(where: Path, *, gpus_per_node: int | None = None) -> Judgement:
     results: list[TableResult] = []
     skipped: list[tuple[str, str]] = []
     for path in tables_in(where):
-        name = f"{path.parent.name}/{path.stem}"
+        name = table_name(path)
         if not is_table(path) and path != where:
             skipped.append((name, "its first line is not that of a table"))
             continue
@@ -134,6 +134,18 @@ def tables_in(where: Path) -> list[Path]:
     if not where.exists():
         raise ThroughputTableError(f"there is no {where}")
     return sorted(where.rglob("*.csv")) if where.is_dir() else [where]
+
+
+def table_name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def read_tables(
+    where: Path, *, gpus_per_node: int | None
+) -> Iterator[tuple[str, int, MeasuredPoints]]:
+    """Name, GPUs per node and points of each table; other files are passed over."""
+    for path in filter(is_table, tables_in(where)):
+        yield table_name(path), gpus_per_node or node_gpus(path.parent.name), read_table(path)
 
 
 def node_gpus(folder: str) -> int:
@@ -168,18 +180,13 @@ def judge_table(
 def beyond_a_node(where: Path, *, gpus_per_node: int | None = None) -> tuple[TableResult, ...]:
     """Tables that go on beyond a node, predicted from four points inside one."""
     results = []
-    for path in tables_in(where):
-        if not is_table(path):
-            continue
-        measured = read_table(path)
-        node = gpus_per_node or node_gpus(path.parent.name)
+    for name, node, measured in read_tables(where, gpus_per_node=gpus_per_node):
         inside = {point: seconds for point, seconds in measured.items() if point[1] <= node}
         beyond = [point for point in measured if point not in inside]
         if len(inside) < 2 or not beyond:
             continue
         profiled = four_points(*zip(*inside, strict=True), gpus_per_node=node, has=inside)
         held = predict_held_out(StepTime(gpus_per_node=node), measured, profiled, beyond)
-        name = f"{path.parent.name}/{path.stem}"
         results.append(TableResult(name, node, profiled, held, 0.0))
     return tuple(results)
 

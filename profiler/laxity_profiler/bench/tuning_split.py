@@ -15,10 +15,8 @@ from laxity_profiler.bench.held_out import (
     Judgement,
     TableResult,
     judge_table,
-    node_gpus,
-    tables_in,
+    read_tables,
 )
-from laxity_profiler.bench.throughput_tables import is_table, read_table
 
 PULLS: Final = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 ByPull = dict[float, tuple[TableResult, ...]]
@@ -26,18 +24,12 @@ ByPull = dict[float, tuple[TableResult, ...]]
 
 def judge_by_pull(where: Path, *, gpus_per_node: int | None = None) -> ByPull:
     """Every table of a folder judged at each setting; tables in the same order."""
-    read = [
-        (f"{path.parent.name}/{path.stem}", path.parent.name, read_table(path))
-        for path in tables_in(where)
-        if is_table(path)
-    ]
+    tables = list(read_tables(where, gpus_per_node=gpus_per_node))
     by_pull: ByPull = {}
     for pull in PULLS:
         judged = [
-            judge_table(
-                points, name=name, gpus_per_node=gpus_per_node or node_gpus(folder), pull=pull
-            )
-            for name, folder, points in read
+            judge_table(points, name=name, gpus_per_node=node, pull=pull)
+            for name, node, points in tables
         ]
         by_pull[pull] = tuple(result for result in judged if not isinstance(result, str))
     return by_pull

@@ -64,6 +64,8 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Say how long a model will train, and how sure."""
+    from rich.console import Console
+
     from laxity_profiler.cli.predict_source import unknown_model_text, workload_and_widths
 
     options = {"epochs": epochs, "samples": samples, "batch_size": batch_size}
@@ -76,7 +78,7 @@ def predict(
         named = {"model": workload.model, "version": predictor.version}
         typer.echo(json.dumps({**named, "widths": rows}))
         return
-    _print_table(_rich_table(workload, rows))
+    Console().print(_rich_table(workload, rows))
     known_models = [fit.model for fit in predictor.models]
     if workload.model not in known_models:
         typer.echo(unknown_model_text(workload.model, known_models))
@@ -149,9 +151,3 @@ def _rich_table(workload: "Workload", rows: list[dict[str, Any]]) -> "Table":
         speed = draw_bar(fastest / row["epoch"]["p50_s"]) if row["epoch"]["p50_s"] else ""
         table.add_row(str(row["workers"]), *durations, speed, row["source"], str(row["seen"]))
     return table
-
-
-def _print_table(table: "Table") -> None:
-    from rich.console import Console
-
-    Console().print(table)

@@ -25,7 +25,6 @@ POLL_S: Final = 20.0
 LONGEST_BASE: Final = 36  # characters of a job's name before ours
 BATCH_PARAMETERS: Final = ("batch_size", "global_batch_size", "batch")
 _NOT_OURS: Final = (names.DEADLINE, names.IDEMPOTENCY_KEY, names.ON_MISS, names.SUBMITTED_AT)
-_SETTING: Final = {names.SAMPLES: "samples", names.DATASET_BYTES: "dataset_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +38,9 @@ class ProfilingRun:
 
 @dataclass(frozen=True, slots=True)
 class ProfilingPlan:
-    """The runs; the model's key and its setting as the history will know them; all batch sizes asked."""
+    """The runs; the model's key as the history will know it; all batch sizes asked."""
 
     model: str
-    setting: dict[str, Any]
     batch_sizes: tuple[int | None, ...]
     runs: tuple[ProfilingRun, ...]
 
@@ -81,11 +79,8 @@ def plan_runs(request: ProfileRequest) -> ProfilingPlan:
         options[names.WIDTHS] = str(width)
         manifest = _job_of_source(request, options, name=name, params=params)
         runs.append(ProfilingRun(width, batch, _profiling_manifest(manifest, batch)))
-    setting = {
-        field: int(annotations[key]) for key, field in _SETTING.items() if key in annotations
-    }
     key = model_key(first["metadata"].get("namespace") or DEFAULT, str(options[names.MODEL]))
-    return ProfilingPlan(key, setting, tuple(batches), tuple(runs))
+    return ProfilingPlan(key, tuple(batches), tuple(runs))
 
 
 def batch_parameter(annotations: Json) -> str | None:

@@ -25,11 +25,10 @@ _WORD: Final = re.compile(r"[A-Za-z]+")
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """An epoch time on this many workers in seconds, its relative error, from so many models."""
+    """An epoch time on this many workers in seconds, its relative error, from so many epochs."""
 
     epoch_s: float
     error: float
-    models: int
     n: int
 
 
@@ -66,7 +65,7 @@ def borrow_epoch_time(
         squares = sum(((time - middle) / middle) ** 2 for time in times)
         error = math.sqrt(squares / (len(times) - 1) + 0.5 / len(times))
     error = max(LEAST_ERROR, error) + min(row[1] for row in rows)
-    return Borrowed(middle, min(2.0, error), len(family), sum(fit.n for fit in family))
+    return Borrowed(middle, min(2.0, error), sum(fit.n for fit in family))
 
 
 def _relative_row(

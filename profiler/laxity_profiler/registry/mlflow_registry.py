@@ -72,7 +72,7 @@ class Registry:
         """The version of this fit, made if it is not there; the alias points to it."""
         with translate_mlflow_errors(self.uri):
             self._ensure_registered(entry)
-            found_version = self._find_version(entry)
+            found_version = self.newest_version(entry.name, _has_digests(entry))
             version = found_version or self._create_version(entry)
             if found_version is None or not self._is_champion(entry.name, version):
                 self.client.set_registered_model_alias(entry.name, ALIAS, version)
@@ -89,10 +89,10 @@ class Registry:
             tags = {TAG_PREDICTS: entry.predicts}
             self.client.create_registered_model(entry.name, tags=tags, description=entry.about)
 
-    def _find_version(self, entry: RegistryEntry) -> str | None:
-        condition = f"name = '{entry.name}' AND {_has_digests(entry)}"
-        experiment = self.client.search_model_versions(condition)
-        return max((str(column.version) for column in experiment), key=int, default=None)
+    def newest_version(self, name: str, condition: str) -> str | None:
+        """The newest version of this model that a search by this condition finds."""
+        versions = self.client.search_model_versions(f"name = '{name}' AND {condition}")
+        return max((str(there.version) for there in versions), key=int, default=None)
 
     def _is_champion(self, name: str, version: str) -> bool:
         registered = self.client.get_registered_model(name)
@@ -100,7 +100,7 @@ class Registry:
 
     def _create_version(self, entry: RegistryEntry) -> str:
         """Run, model and version, in this order: what counts comes last."""
-        from mlflow.entities import Metric
+        from mlflow.entities import Metric, Param
 
         client, now_ms = self.client, round(1000 * time.time())
         tags = {**_digest_tags(entry), TAG_PREDICTS: entry.predicts}
@@ -118,7 +118,8 @@ class Registry:
             Metric(name, value, now_ms, 0, model_id=model.model_id, run_id=run_id)
             for name, value in entry.metrics.items()
         ]
-        client.log_batch(run_id, metrics=metrics, params=_mlflow_params(entry))
+        params = [Param(name, value) for name, value in entry.params.items()]
+        client.log_batch(run_id, metrics=metrics, params=params)
         client.set_terminated(run_id)
         made: ModelVersion = client.create_model_version(
             entry.name,
@@ -183,9 +184,3 @@ def _artifacts_beside(uri: str) -> str | None:
     if not uri.startswith(SQLITE):
         return None
     return (Path(uri.removeprefix(SQLITE)).resolve().parent / "mlartifacts").as_uri()
-
-
-def _mlflow_params(entry: RegistryEntry) -> list[Any]:
-    from mlflow.entities import Param
-
-    return [Param(name, value) for name, value in dict(entry.params).items()]

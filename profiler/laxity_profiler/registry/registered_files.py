@@ -51,12 +51,7 @@ def register_file(tracking_uri: str, file: ModelFile) -> Published:
         client = registry.client
         if not client.search_registered_models(f"name = '{file.name}'"):
             client.create_registered_model(file.name, description=file.about)
-        condition = f"name = '{file.name}' AND tags.`{TAG_DIGEST}` = '{digest}'"
-        version = max(
-            (str(there.version) for there in client.search_model_versions(condition)),
-            key=int,
-            default=None,
-        )
+        version = registry.newest_version(file.name, f"tags.`{TAG_DIGEST}` = '{digest}'")
         is_new = version is None
         version = version or create_version(registry, file, digest)
         client.set_registered_model_alias(file.name, file.alias, version)

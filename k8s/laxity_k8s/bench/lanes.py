@@ -11,33 +11,23 @@ the bench itself does between the lanes.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_bytes
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import orjson
 
 from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.bench.ground import BenchError, Ground
-from laxity_k8s.cluster_api import (
-    Change,
-    ClusterApi,
-    Json,
-    Kind,
-    Listing,
-    Patch,
-    PatchResult,
-    Watch,
-    ignore_cut,
-)
+from laxity_k8s.cluster_api import Change, Json, Kind, Listing, Patch, PatchResult, ignore_cut
 from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.http.paths import object_path
 from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
+from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal
 from laxity_scheduler.service.loop import Service
@@ -149,10 +139,7 @@ def open_service(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Nar
         stack.callback(engine.dispose)
         history = History(engine)
         learner = Learner(history, priors="cluster")
-        api = Narrowed(
-            KubernetesApi(ground.kubeconfig, context=ground.context, in_flight=ground.in_flight),
-            namespace,
-        )
+        api = Narrowed(ground, namespace)
         world = LiveCluster(api, history.report, fit_within_s=600.0, seal=Seal(token_bytes()))
         stack.callback(world.close)
         yield (
@@ -169,14 +156,15 @@ def open_service(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Nar
         )
 
 
-class Narrowed:
-    """A ClusterApi that shows the Jobs of one namespace only, and counts what is admitted.
+class Narrowed(KubernetesApi):
+    """A cluster of which the Jobs of one namespace only are shown; counts what is admitted.
 
     Whoever owns the cluster may have labelled Jobs on it: a bench must not decide on them.
     """
 
-    def __init__(self, api: ClusterApi, namespace: str) -> None:
-        self._api, self._namespace = api, namespace
+    def __init__(self, ground: Ground, namespace: str) -> None:
+        super().__init__(ground.kubeconfig, context=ground.context, in_flight=ground.in_flight)
+        self._namespace = namespace
         self.admitted = 0
         self.acked_at = self.cpu_at = 0.0
 
@@ -187,7 +175,7 @@ class Narrowed:
         return sum(read_condition(dict(job), "Suspended") == "True" for job in service.world.jobs())
 
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
-        listing = self._api.list(kind, selector=selector)
+        listing = super().list(kind, selector=selector)
         return Listing(
             tuple(filter(self._is_visible(kind), listing.items)), listing.resource_version
         )
@@ -199,17 +187,17 @@ class Narrowed:
         since: str,
         on_change: Callable[[Change], None],
         on_cut: Callable[[bool], None] = ignore_cut,
-    ) -> Watch:
+    ) -> WatchThread:
         sees = self._is_visible(kind)
 
         def pass_on(change: Change) -> None:
             if sees(change.object):
                 on_change(change)
 
-        return self._api.watch(kind, since=since, on_change=pass_on, on_cut=on_cut)
+        return super().watch(kind, since=since, on_change=pass_on, on_cut=on_cut)
 
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
-        answers = self._api.patch_many(patches)
+        answers = super().patch_many(patches)
         self.acked_at, self.cpu_at = time.perf_counter(), time.process_time()
         outcomes = tuple(answers)
         self.admitted += sum(
@@ -217,43 +205,6 @@ class Narrowed:
             for outcome in outcomes
         )
         return outcomes
-
-    def expect(self, patches: int, *, decided: bool = True) -> None:
-        self._api.expect(patches, decided=decided)
-
-    def settle(self) -> None:
-        self._api.settle()
-
-    def get(self, kind: Kind, object_id: str) -> Json:
-        return self._api.get(kind, object_id)
-
-    def create(self, kind: Kind, body: Mapping[str, Any]) -> Json:
-        return self._api.create(kind, body)
-
-    def patch(self, patch: Patch) -> Json:
-        return self._api.patch(patch)
-
-    def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
-        self._api.delete(kind, object_id, uid=uid)
-
-    def log(self, pod_id: str, *, tail: int | None = None) -> str:
-        return self._api.log(pod_id)
-
-    def log_left(self, job: Json, index: int) -> str:
-        return self._api.log_left(job, index)
-
-    @property
-    def is_local(self) -> bool:
-        return self._api.is_local
-
-    def log_path(self, job_id: str, index: int) -> str | None:
-        return self._api.log_path(job_id, index)
-
-    def collect(self, *, keep_s: float) -> int:
-        return self._api.collect(keep_s=keep_s)
-
-    def close(self) -> None:
-        self._api.close()
 
     def _is_visible(self, kind: Kind) -> Callable[[Json], bool]:
         if kind != "jobs":

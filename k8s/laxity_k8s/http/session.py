@@ -107,27 +107,9 @@ class Wire:
         self._sockets.add(made)
         return made
 
-    async def call_json(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        content_type: str = "application/json",
-        timeout_s: float = 30.0,
-        attempts: int = ATTEMPTS,
-        allowed: Allowed = lambda: True,
-    ) -> Json:
-        """One call; what may be repeated is repeated. ApiError says the status and the message.
-
-        `allowed` is asked before each attempt: a process may sleep for long between two of them.
-        """
-        text = await self.call_bytes(
-            method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s,
-            attempts=attempts, allowed=allowed,
-        )  # fmt: skip
-        answer: Json = orjson.loads(text)
+    async def call_json(self, method: str, path: str, **options: Any) -> Json:
+        """As `call_bytes`, the answer read."""
+        answer: Json = orjson.loads(await self.call_bytes(method, path, **options))
         return answer
 
     async def call_bytes(
@@ -142,7 +124,11 @@ class Wire:
         attempts: int = ATTEMPTS,
         allowed: Allowed = lambda: True,
     ) -> bytes:
-        """As `call_json`, the bytes as they came. A POST is not repeated once it may have arrived."""
+        """One call; what may be repeated is repeated. ApiError says the status and the message.
+
+        A POST is not repeated once it may have arrived. `allowed` is asked before each attempt: a
+        process may sleep for long between two of them.
+        """
         sent = encode_body(body, f"{method} {path}") if body is not None else None
         attempt = 0
         while True:

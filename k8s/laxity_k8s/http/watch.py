@@ -19,8 +19,9 @@ import aiohttp
 import orjson
 
 from laxity.backoff import Backoff
+from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, ignore_cut
-from laxity_k8s.http.paths import collection_path, object_id, whole_items
+from laxity_k8s.http.paths import collection_path, whole_items
 from laxity_k8s.http.session import Wire
 from laxity_k8s.objects import pods
 
@@ -92,7 +93,7 @@ class KindWatch:
 
     def remember_all(self, items: tuple[Json, ...]) -> None:
         """What the caller has listed, so that a deletion missed while away can be told."""
-        self._known = {object_id(item): item for item in items}
+        self._known = {json_tree.object_id(item): item for item in items}
 
     async def run(self) -> None:
         """Forever; ends by cancellation only."""
@@ -213,9 +214,9 @@ class KindWatch:
         if self._known is None:
             return
         if kind == "DELETED":
-            self._known.pop(object_id(item), None)
+            self._known.pop(json_tree.object_id(item), None)
         else:
-            self._known[object_id(item)] = item
+            self._known[json_tree.object_id(item)] = item
 
     async def _list_anew(self) -> None:
         """List anew and tell the differences; if that fails, too, the next attempt comes here again.
@@ -228,7 +229,7 @@ class KindWatch:
             LOG.info("%s: %s", self._path, error)
             return
         previous = self._known or {}
-        fresh = {object_id(item): item for item in whole_items(self._kind, answer)}
+        fresh = {json_tree.object_id(item): item for item in whole_items(self._kind, answer)}
         changes = [Change("DELETED", previous[gone]) for gone in previous.keys() - fresh.keys()]
         for name, item in fresh.items():
             old = previous.get(name)

@@ -1,10 +1,6 @@
-"""The acting floor's commands: what must be possible without a running service."""
+"""The acting floor's commands."""
 
 from typing import Any
-
-
-def register(app: Any) -> None:
-    """Nothing yet: `laxity down` and `laxity release` speak with the service and stand with it."""
 
 
 def benches(app: Any) -> None:

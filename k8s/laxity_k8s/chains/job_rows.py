@@ -16,7 +16,12 @@ from laxity.parsing import whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods as pod_fields
-from laxity_k8s.objects.conditions import end_instant, is_finished, read_condition
+from laxity_k8s.objects.conditions import (
+    end_instant,
+    find_condition,
+    is_finished,
+    read_condition,
+)
 from laxity_scheduler.following.link_queue import QueueRow
 
 SERVICES: Final = frozenset({"DaemonSet", "Node", "ReplicaSet", "StatefulSet"})
@@ -60,10 +65,8 @@ def job_row(job: Json, pods: list[Json]) -> QueueRow:
 
 def failure_words(job: Json) -> str:
     """Why the Job has failed, in the controller's words."""
-    for row in json_tree.list_at(job, "status", "conditions"):
-        if json_tree.get_in(row, "type") == "Failed":
-            return f"{row.get('reason')}: {row.get('message')}"
-    return "no reason is given"
+    failed = find_condition(job, "Failed")
+    return f"{failed.get('reason')}: {failed.get('message')}" if failed else "no reason is given"
 
 
 def _owner_kinds(pod: Json) -> set[str]:

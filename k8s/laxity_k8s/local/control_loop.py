@@ -114,7 +114,7 @@ class Controller:
 
     def _log_problem(self, what: str, problem: str) -> None:
         self.kubelet.write_event(
-            "Problem", f"{what}:{problem}", f"{what} is tried again: {problem}", self.pods.get(what)
+            "problem", f"{what}:{problem}", f"{what} is tried again: {problem}", self.pods.get(what)
         )
 
     def _wait_for_work(self, *, at_once: bool) -> set[str]:
@@ -166,13 +166,13 @@ class Controller:
             mine = [pod for pod in self.pods.values() if pods.owner_of(pod)[0] == job_id]
             for pod in mine:
                 if pods.owner_of(pod)[1] != uid:
-                    self._delete_pod(json_tree.object_id(pod), counted=True)
+                    self._delete_pod(json_tree.object_id(pod))
             if job is None:
                 return
             own = [pod for pod in mine if pods.owner_of(pod)[1] == uid]
             step = reconcile_job(job, own, now=now, backoff=self.kit.backoff)
             for pod_id in step.stop:
-                self._delete_pod(pod_id, counted=True)
+                self._delete_pod(pod_id)
             for pod_id in step.counted:
                 self._forget_pod(pod_id)
             for pod_id in step.forget:
@@ -184,16 +184,14 @@ class Controller:
         if step.again_at < float("inf"):
             self._again_at[job_id] = step.again_at
 
-    def _delete_pod(self, pod_id: str, *, counted: bool) -> None:
-        """Mark a pod as leaving; `counted` takes the finalizer off: it is no failure."""
+    def _delete_pod(self, pod_id: str) -> None:
+        """Mark a pod as leaving, without its finalizer: it is no failure."""
         pod = self.rows.find("pods", pod_id)
         if pod is None:
             return
-        meta = dict(pod["metadata"])
-        if counted:
-            meta.pop("finalizers", None)
+        meta = _unfinalized_metadata(pod)
         meta.setdefault("deletionTimestamp", format_rfc3339(time.time()))
-        if pods.is_finished(pod) and not meta.get("finalizers"):
+        if pods.is_finished(pod):
             self.rows.remove("pods", pod_id)
         else:
             self.rows.put("pods", {**pod, "metadata": meta})
@@ -202,7 +200,7 @@ class Controller:
         pod = self.rows.find("pods", pod_id)
         if pod is None:
             return
-        meta = {key: value for key, value in pod["metadata"].items() if key != "finalizers"}
+        meta = _unfinalized_metadata(pod)
         if meta.get("deletionTimestamp"):
             self.rows.remove("pods", pod_id)
         else:
@@ -226,6 +224,10 @@ class Controller:
             pod = self.rows.find("pods", pod_id)
             if pod is not None:
                 self.rows.put("pods", {**pod, "spec": {**pod["spec"], "nodeName": node}})
+
+
+def _unfinalized_metadata(pod: Json) -> Json:
+    return {key: value for key, value in pod["metadata"].items() if key != "finalizers"}
 
 
 def _keep_current(cache: dict[str, Json], key: str, thing: Json, *, gone: bool) -> None:

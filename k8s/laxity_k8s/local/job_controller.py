@@ -16,7 +16,7 @@ from laxity.instants import format_rfc3339, instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import is_finished, read_condition
+from laxity_k8s.objects.conditions import find_condition, is_finished, read_condition
 from laxity_k8s.objects.pods import COMPLETION_INDEX, end_instant
 
 TRACKED = "batch.kubernetes.io/job-tracking"
@@ -59,9 +59,8 @@ def reconcile_job(job: Json, own: Sequence[Json], *, now: float, backoff: Backof
         _start_pods(job, own, step, alive=alive, now=now, backoff=backoff)
     _count_pods(status, [*active, *step.create], terminating)
     if ending:
-        _write_end(
-            status, ending, _end_message(job) or first_failure(own), now, gone=not terminating
-        )
+        message = find_condition(job, "FailureTarget").get("message") or first_failure(own)
+        _write_end(status, ending, str(message), now, gone=not terminating)
     step.forget = _old_failures(own)
     return step
 
@@ -128,9 +127,8 @@ def _find_end(job: Json, step: Step, *, active: int, now: float) -> str:
     spec, status = job["spec"], step.status
     if read_condition(job, "SuccessCriteriaMet") == "True":
         return "CompletionsReached"
-    for row in json_tree.list_at(job, "status", "conditions"):
-        if row["type"] == "FailureTarget":
-            return str(row["reason"])
+    if target := find_condition(job, "FailureTarget"):
+        return str(target["reason"])
     if status.get("failed", 0) > spec["backoffLimit"]:
         return "BackoffLimitExceeded"
     limit, started = spec.get("activeDeadlineSeconds"), status.get("startTime")
@@ -230,21 +228,10 @@ def _count_pods(status: Json, active: Sequence[Json], terminating: Sequence[Json
     status["terminating"] = len(terminating)
 
 
-def _end_message(job: Json) -> str:
-    """The words of whoever has failed the Job; "" if nobody has."""
-    for row in json_tree.list_at(job, "status", "conditions"):
-        if row["type"] == "FailureTarget":
-            return str(row.get("message") or "")
-    return ""
-
-
 def first_failure(own: Sequence[Json]) -> str:
     """The pod that failed first, with its exit code: "" if none did."""
-    failed = [pod for pod in own if pods.is_finished(pod) and pods.phase_of(pod) == "Failed"]
-    if not failed:
-        return ""
-    first = min(failed, key=end_instant)
-    return pods.worker_failure(first)
+    failed = [pod for pod in own if pods.phase_of(pod) == "Failed"]
+    return pods.worker_failure(min(failed, key=end_instant)) if failed else ""
 
 
 def _write_end(status: Json, why: str, message: str, now: float, *, gone: bool) -> None:

@@ -16,6 +16,7 @@ from laxity.backoff import Backoff
 from laxity.instants import format_rfc3339
 from laxity.private_files import private_folder
 from laxity_k8s import json_tree
+from laxity_k8s.act.event_writer import build_event
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.launch import ADDRESS, build_launch
 from laxity_k8s.local.object_store import ObjectStore
@@ -101,12 +102,12 @@ class Kubelet:
         what = build_launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
         if not what.argv:
             problem = "its container has no command, and this machine runs no images"
-            self.write_event("NoCommand", f"command:{job_uid}", problem, pod)
+            self.write_event("no_command", f"command:{job_uid}", problem, pod)
             self._note_exit(pod, Seen("exited", code=127, at=time.time()))
             return
         if what.passed_over:
             warning = f"run without {', '.join(what.passed_over)}: this machine has only processes"
-            self.write_event("PassedOver", f"passed:{job_uid}", warning, pod)
+            self.write_event("passed_over", f"passed:{job_uid}", warning, pod)
         log = self.kit.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
         private_folder(log.parent)
         grace_s = float(json_tree.get_in(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
@@ -161,32 +162,16 @@ class Kubelet:
             self.processes.kill(uid)
             self.processes.forget(uid)
 
-    def write_event(self, why: str, once: str, words: str, pod: Json | None = None) -> None:
+    def write_event(self, code: str, once: str, words: str, pod: Json | None = None) -> None:
         """One Event; what was said before is not said again."""
         if once in self._said:
             return
         self._said.add(once)
-        job_id, job_uid = pods.owner_of(pod) if pod else ("", "")
+        job_id, uid = pods.owner_of(pod) if pod else ("", "")
         namespace, _, name = job_id.partition("/")
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "name": f"{name or 'local'}.{time.time_ns():x}",
-                "namespace": namespace or "default",
-                "creationTimestamp": format_rfc3339(time.time()),
-            },
-            "involvedObject": {
-                "kind": "Job",
-                "name": name,
-                "namespace": namespace or "default",
-                "uid": job_uid,
-            },
-            "reason": why,
-            "message": words,
-            "type": "Warning",
-            "source": {"component": "laxity-local"},
-        }
+        about = {"name": name or "local", "namespace": namespace or "default", "uid": uid}
+        event = build_event({"metadata": about}, code, words, warning=True)
+        event["metadata"]["creationTimestamp"] = event["firstTimestamp"]
         self.rows.put("events", event)
 
 

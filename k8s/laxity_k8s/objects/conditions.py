@@ -1,4 +1,4 @@
-"""Conditions in a Job's status: whether it is finished, why, since when."""
+"""Conditions in the status of a Job, a Pod or a Node: what holds, why, since when."""
 
 from laxity.instants import instant_at
 from laxity_k8s import json_tree
@@ -8,12 +8,15 @@ from laxity_scheduler.model.job import FOREVER
 FINAL = ("Complete", "Failed")
 
 
-def read_condition(job: Json, kind: str) -> str:
+def find_condition(thing: Json, kind: str) -> Json:
+    """The condition of this type; an empty one where there is none."""
+    rows = json_tree.list_at(thing, "status", "conditions")
+    return next((row for row in rows if json_tree.get_in(row, "type") == kind), {})
+
+
+def read_condition(thing: Json, kind: str) -> str:
     """The status "True" or "False" of a condition, or "" where there is none."""
-    for row in json_tree.list_at(job, "status", "conditions"):
-        if json_tree.get_in(row, "type") == kind:
-            return str(row.get("status", ""))
-    return ""
+    return str(find_condition(thing, kind).get("status", ""))
 
 
 def is_finished(job: Json) -> bool:

@@ -10,6 +10,7 @@ from laxity.job.accelerators import GPU
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
+from laxity_k8s.objects.conditions import find_condition
 from laxity_k8s.objects.node_constraints import KEEPS_OFF, PASSING
 from laxity_k8s.objects.pool_label import POOL
 from laxity_scheduler.model.cluster import Node, Pool
@@ -51,11 +52,11 @@ def is_ready(node: Json) -> bool:
 
 def unready_at(node: Json) -> float | None:
     """Since when a node is not ready; None if it is, -inf if it does not say since when."""
-    for row in json_tree.list_at(node, "status", "conditions"):
-        if row.get("type") == "Ready" and row.get("status") != "True":
-            since = instant_at(row.get("lastTransitionTime"))
-            return float("-inf") if since is None else since
-    return None
+    ready = find_condition(node, "Ready")
+    if not ready or ready.get("status") == "True":
+        return None
+    since = instant_at(ready.get("lastTransitionTime"))
+    return float("-inf") if since is None else since
 
 
 def loss_instant(node: Json) -> float:

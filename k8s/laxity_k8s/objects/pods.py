@@ -10,6 +10,7 @@ from laxity.parsing import whole_number
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.conditions import find_condition, read_condition
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -43,10 +44,9 @@ def bound_at(pod: Json) -> float | None:
     """When it got its node; None if it has none. Its creation, if no condition says it."""
     if not node_of(pod):
         return None
-    for status in json_tree.list_at(pod, "status", "conditions"):
-        if status.get("type") == "PodScheduled" and status.get("status") == "True":
-            return instant_at(status.get("lastTransitionTime")) or _created_at(pod)
-    return _created_at(pod)
+    scheduled = find_condition(pod, "PodScheduled")
+    since = scheduled.get("lastTransitionTime") if scheduled.get("status") == "True" else None
+    return instant_at(since) or _created_at(pod)
 
 
 def _created_at(pod: Json) -> float:
@@ -92,18 +92,14 @@ def owner_of(pod: Json) -> tuple[str, str]:
 
 
 def is_ready(pod: Json) -> bool:
-    for status in json_tree.list_at(pod, "status", "conditions"):
-        if status.get("type") == "Ready":
-            return bool(status.get("status") == "True")
-    return False
+    return read_condition(pod, "Ready") == "True"
 
 
 def disruption_reason(pod: Json) -> str:
     """Why it has to go for no fault of its own, as its condition says; "" if it has not."""
-    for status in json_tree.list_at(pod, "status", "conditions"):
-        if status.get("type") == "DisruptionTarget" and status.get("status") == "True":
-            return str(status.get("reason") or "DisruptionTarget")
-    return ""
+    target = find_condition(pod, "DisruptionTarget")
+    is_target = target.get("status") == "True"
+    return str(target.get("reason") or "DisruptionTarget") if is_target else ""
 
 
 def exit_code(pod: Json) -> int | None:
@@ -156,9 +152,9 @@ def pending_reason(own: Iterable[Json], workers: int) -> str:
 
 def waits_for(pod: Json) -> str:
     """Its node, or something on it, in the words of the scheduler or the kubelet."""
-    for status in json_tree.list_at(pod, "status", "conditions"):
-        if status.get("type") == "PodScheduled" and status.get("status") == "False":
-            return f"has no node: {status.get('message') or status.get('reason')}"
+    scheduled = find_condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return f"has no node: {scheduled.get('message') or scheduled.get('reason')}"
     for field in ("initContainerStatuses", "containerStatuses"):
         for status in json_tree.list_at(pod, "status", field):
             waiting = json_tree.mapping_at(status, "state", "waiting")
@@ -212,12 +208,8 @@ def parse_ranges(text: str) -> set[int]:
 
 
 def end_instant(pod: Json) -> float:
-    for status in _list_containers(pod):
+    for status in json_tree.list_at(pod, "status", "containerStatuses"):
         end = instant_at(json_tree.get_in(status, "state", "terminated", "finishedAt"))
         if end is not None:
             return end
     return 0.0
-
-
-def _list_containers(pod: Json) -> list[Json]:
-    return json_tree.list_at(pod, "status", "containerStatuses")

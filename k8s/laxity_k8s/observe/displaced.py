@@ -12,6 +12,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
 from laxity_k8s.objects.affinity import node_names_for
+from laxity_k8s.objects.conditions import find_condition
 from laxity_k8s.objects.status_annotation import read_status
 from laxity_scheduler.model.job import FOREVER
 
@@ -97,7 +98,7 @@ def _unschedulable_since(pod: Json) -> float:
         or json_tree.get_in(pod, "status", "nominatedNodeName")
     ):
         return FOREVER
-    for row in json_tree.list_at(pod, "status", "conditions"):
-        if row.get("type") == "PodScheduled" and row.get("reason") == "Unschedulable":
-            return instant_at(row.get("lastTransitionTime")) or 0.0
-    return FOREVER
+    scheduled = find_condition(pod, "PodScheduled")
+    if scheduled.get("reason") != "Unschedulable":
+        return FOREVER
+    return instant_at(scheduled.get("lastTransitionTime")) or 0.0

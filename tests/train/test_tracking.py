@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from laxity import names
+from laxity.worker.mlflow_tracking import EpochMetrics, Tracker, series_name
 from tests.support.crew import Crew
 from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
@@ -89,6 +91,29 @@ def test_the_services_run_is_used_and_nan_stays_out(
     assert [step for step, _ in losses] == [1, 3, 4]
     assert all(math.isfinite(value) for _, value in losses)
     assert [step for step, _ in series(client, given, "epoch_s/actual")] == [1, 2, 3, 4]
+
+
+ODD_NAMES = ("acc@1", "loss (train)", "/a//b/../c/", ".", "", "mAP%", "x" * 300, "schön/val acc")
+
+
+def test_a_metric_that_mlflow_would_refuse_is_renamed_and_costs_no_other(
+    uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("laxity")
+    assert experiment is not None
+    run_id = client.create_run(experiment.experiment_id).info.run_id
+    tracker = Tracker(uri, tags={}, given_run_id=lambda: run_id)
+
+    for epoch in (1, 2):
+        values = dict.fromkeys(ODD_NAMES, 0.5) | {names.EPOCH_ACTUAL: 2.0}
+        tracker.add([EpochMetrics(epoch, 1_000.0 + epoch, values)])
+    assert tracker.flush(at_most_s=30.0)
+
+    renamed = {name: series(client, run_id, series_name(name)) for name in ODD_NAMES}
+    assert all(points == [(1, 0.5), (2, 0.5)] for points in renamed.values())
+    assert len(series(client, run_id, names.EPOCH_ACTUAL)) == 2
+    assert capsys.readouterr().err.count("'acc@1' is 'acc_1' in MLflow") == 1
 
 
 @pytest.fixture(params=["nobody listens", "nobody answers"])

@@ -9,6 +9,7 @@ is the one that `mlflow.start_run()` and autolog in the training code resume.
 
 import math
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -37,6 +38,9 @@ TRAINING_VIEW: Final = "workflowType=machine_learning"  # else MLflow 3 opens it
 # MLflow's own patience is 7 retries of 2 minutes each, while the worker holds its GPUs.
 PATIENCE: Final = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 _SQLITE: Final = "sqlite:///"
+UNFIT: Final = re.compile(r"[^/\w.\- :]")  # MLflow refuses a whole batch for one such name
+LONGEST_NAME: Final = 250
+UNNAMED: Final = "unnamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class Tracker:
         self._client: MlflowClient | None = None
         self._run_id = ""
         self._naming = threading.RLock()
+        self._series_names: dict[str, str] = {}  # by the name in training.log
         self._logged = 0  # epochs up to this one were in the run when it was found
         self._complained = False
         threading.Thread(target=self._write_batches, name="laxity-mlflow", daemon=True).start()
@@ -166,7 +171,7 @@ class Tracker:
 
         client = self._open_run()
         metrics = [
-            Metric(name, value, round(1000 * point.at), point.epoch)
+            Metric(self._series_name(name), value, round(1000 * point.at), point.epoch)
             for point in batch
             if point.epoch > self._logged or names.EPOCH_ACTUAL not in point.values
             for name, value in point.values.items()
@@ -197,6 +202,14 @@ class Tracker:
         name = self._tags.get(names.TAG_JOB, "").rpartition("/")[2] or None
         return str(client.create_run(experiment, tags=self._tags, run_name=name).info.run_id)
 
+    def _series_name(self, name: str) -> str:
+        """The name in MLflow; that it differs is told once."""
+        if name not in self._series_names:
+            self._series_names[name] = series_name(name)
+            if series_name(name) != name:
+                say(f"{name!r} is {series_name(name)!r} in MLflow, which does not take that name")
+        return self._series_names[name]
+
     def _complain_once(self, error: Exception) -> None:
         if not self._complained:
             self._complained = True
@@ -204,6 +217,13 @@ class Tracker:
                 f"MLflow at {self._uri} does not take the epochs "
                 f"({type(error).__name__}: {str(error)[:200]}); they wait, training goes on"
             )
+
+
+def series_name(name: str) -> str:
+    """A name that MLflow takes for what the training calls `name`: acc@1 becomes acc_1."""
+    parts = UNFIT.sub("_", name).split("/")
+    path = "/".join(part for part in parts if part not in {"", ".", ".."})
+    return path[:LONGEST_NAME].rstrip("/") or UNNAMED
 
 
 def require_answer(uri: str) -> None:

@@ -1,6 +1,7 @@
 """Each outcome has its exit code, and what cannot be done is told in a sentence."""
 
 import errno
+import json
 import os
 from io import StringIO
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity.cli import commands_jobs
 from laxity.cli.exit_codes import run_app
 from tests.support.command_line import laxity
 from tests.support.http_service import Service, job
@@ -60,6 +62,44 @@ def test_following_a_job_ends_with_how_it_came_out(
     answering.answers["GET /v1/jobs/default/train"] = lambda _: (200, next(views))
 
     assert laxity(monkeypatch, "submit", file, "--follow") == code
+
+
+def test_a_hard_job_without_a_verdict_is_no_success(
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(commands_jobs, "VERDICT_WAIT_S", 0.0)
+    answer_job(
+        answering, job(verdict="none", state="queued", workers=0, reason="no rights in team")
+    )
+
+    assert laxity(monkeypatch, "submit", file) == 7
+    assert "default/train has no verdict yet: no rights in team" in capsys.readouterr().err
+
+
+def test_all_jobs_of_a_file_are_submitted_with_keys_of_their_own_before_one_is_followed(
+    answering: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering.answers["POST /v1/jobs"] = lambda asked: (
+        201, job(asked.body["metadata"]["name"]),
+    )  # fmt: skip
+    for name in ("one", "two"):
+        ended = job(name, state="finished", finished_at=1_999_999_999.0)
+        answering.answers[f"GET /v1/jobs/default/{name}"] = (200, ended)
+    manifests = [
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}}
+        for name in ("one", "two")
+    ]
+    (tmp_path / "jobs.json").write_text(json.dumps({"kind": "List", "items": manifests}))
+
+    code = laxity(monkeypatch, "submit", str(tmp_path / "jobs.json"), "--key", "k", "--follow")
+
+    assert code == 0
+    assert [call.method for call in answering.asked[:3]] == ["POST", "POST", "GET"]
+    annotations = [call.body["metadata"]["annotations"] for call in answering.asked[:2]]
+    assert [each[names.IDEMPOTENCY_KEY] for each in annotations] == ["k/one", "k/two"]
 
 
 @pytest.mark.parametrize(

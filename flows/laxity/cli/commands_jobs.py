@@ -110,18 +110,27 @@ def submit(
         source, annotations,
         name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
     )  # fmt: skip
-    code = OK
-    for manifest in manifests:
-        job = _await_verdict(client, client.submit(manifest).id)
-        job = follow_until(client, job, timeout_s) if follow else job
+    job_ids = [client.submit(manifest).id for manifest in manifests]  # all, before one is followed
+    verdicts = [_await_verdict(client, job_id) for job_id in job_ids]
+    until, code = time.monotonic() + timeout_s, OK
+    for verdict in verdicts:
+        left_s = max(0.0, until - time.monotonic())
+        job = follow_until(client, verdict, left_s) if follow else verdict
         print_job(job, as_json=as_json)
         report_job(job)
-        code = max(code, _exit_code(job), UNFINISHED if follow and not _has_ended(job) else OK)
+        code = max(code, _exit_code(job), OK if _is_settled(job, follow=follow) else UNFINISHED)
     raise typer.Exit(code)
 
 
-def _has_ended(job: "JobView") -> bool:
-    return job.state in TERMINAL_STATES
+def _is_settled(job: "JobView", *, follow: bool) -> bool:
+    """Whether the command could tell what it was to tell: the end, or else the verdict."""
+    if follow or job.state in TERMINAL_STATES:
+        return job.state in TERMINAL_STATES
+    if job.verdict != "none" or job.service_class != "hard" or job.workers:
+        return True
+    because = f": {job.reason}" if job.reason else ""
+    typer.echo(f"{job.id} has no verdict yet{because}; see: laxity show {job.id}", err=True)
+    return False
 
 
 def accept(

@@ -30,7 +30,7 @@ MEANINGS: Final = {
     NOT_FOUND: "no such job",
     AWAY: "no service answers",
     BROKEN: "a promise was broken",
-    UNFINISHED: "not ended within --timeout",
+    UNFINISHED: "not ended within --timeout, or no verdict yet",
 }
 
 _OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})

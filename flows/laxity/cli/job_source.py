@@ -54,7 +54,8 @@ def job_manifests(
         jobs = read_jobs(source)
         if name and len(jobs) > 1:
             raise CommandError(f"--name for {len(jobs)} Jobs: they need one each", code=USAGE)
-        changes = (with_annotations(job, given, name=name, namespace=namespace) for job in jobs)
+        keyed = [(job, _with_own_key(given, job, among=len(jobs))) for job in jobs]
+        changes = (with_annotations(job, own, name=name, namespace=namespace) for job, own in keyed)
         return [_in_project(job, source, pass_env) for job in changes]
     options: Json = {OPTION[key]: value for key, value in given.items() if value is not None}
     if namespace:
@@ -62,6 +63,16 @@ def job_manifests(
     if pass_env:
         options["pass_env"] = tuple(pass_env)
     return [_entry_job(source, options, name=name, params=params)]
+
+
+def _with_own_key(
+    given: Mapping[str, str | None], job: Json, *, among: int
+) -> Mapping[str, str | None]:
+    """The options for one Job of several: a key that all shared would attach all to the first."""
+    key = given.get(names.IDEMPOTENCY_KEY)
+    if key is None or among == 1:
+        return given
+    return {**given, names.IDEMPOTENCY_KEY: f"{key}/{job['metadata']['name']}"}
 
 
 def is_entry(source: str) -> bool:

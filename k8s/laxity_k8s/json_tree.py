@@ -60,6 +60,10 @@ def object_id(thing: Any) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def uid_of(thing: Any) -> str:
+    return str(get_in(thing, "metadata", "uid") or "")
+
+
 def revision_of(thing: Any) -> int:
     """The resourceVersion of an object; 0 where there is none. They grow with every change."""
     return whole_number(get_in(thing, "metadata", "resourceVersion"), most=MOST_REVISIONS) or 0

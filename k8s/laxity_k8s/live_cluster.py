@@ -36,6 +36,7 @@ from laxity_k8s.objects.conditions import end_instant, is_finished
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.entries import own_pods
 from laxity_k8s.observe.quota_watch import QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_k8s.steady_clock import is_clock_steady
@@ -373,12 +374,10 @@ class LiveCluster:
 
         A new one is suspended, one changed by hand is pinned, one that keeps failing is failed.
         """
-        uid = str(job["metadata"].get("uid"))
         with self._mirror.lock:
-            pods_of = list(self._mirror.pods_of.get(json_tree.object_id(job), {}).values())
-        own = [pod for pod in pods_of if pods.owner_of(pod)[1] == uid]
+            there = list(self._mirror.pods_of.get(json_tree.object_id(job), {}).values())
         return find_correction(job, now=now) or find_failure(
-            job, own, self._reminders.report_of, now=now
+            job, own_pods(job, there), self._reminders.report_of, now=now
         )
 
     def _write_corrections(

@@ -153,24 +153,6 @@ def test_a_key_of_the_user_is_kept() -> None:
     assert said["metadata"]["annotations"][names.IDEMPOTENCY_KEY] == "commit-1"
 
 
-def test_a_worker_hands_in_its_reports_and_hears_what_to_do(answering: Service) -> None:
-    answering.answers["POST /v1/jobs/default/train/signal"] = (200, {"stop": True, "acked": 2})
-    reports = [{"seq": 1, "kind": "started"}, {"seq": 2, "kind": "formed"}]
-
-    said = Client(answering.url).signal(
-        "train", uid="u1", worker=0, generation=3, reports=reports, wait_s=1
-    )
-
-    assert said == {"stop": True, "acked": 2}
-    assert answering.asked[0].body == {
-        "uid": "u1",
-        "worker": 0,
-        "generation": 3,
-        "reports": reports,
-        "wait_s": 1,
-    }
-
-
 def test_names_with_odd_characters_cannot_leave_their_place_in_the_path(answering: Service) -> None:
     with pytest.raises(ServiceError):
         Client(answering.url).job("team/a?b#c d")

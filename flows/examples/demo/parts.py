@@ -25,7 +25,6 @@ class Part:
     entry: str
     options: Mapping[str, Any]
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    shows: str = ""  # what the audience should see in it
 
     @property
     def key(self) -> str:
@@ -65,14 +64,14 @@ class Part:
 class Cast:
     """All jobs of the story, in the order in which they come."""
 
-    probe: Part
-    overnight: Part
-    sweep: Part
-    steady: Part
-    moonshot: Part
-    rush: Part
-    urgent: Part
-    late: Part
+    probe: Part  # makes its model known
+    overnight: Part  # best effort: makes room, resumes
+    sweep: Part  # the same
+    steady: Part  # promised, amended, grown for it
+    moonshot: Part  # refused, and left at that
+    rush: Part  # refused; its counter-offer is kept
+    urgent: Part  # promised beside two others
+    late: Part  # soft: never refused, told early
 
 
 def cast_for(passes: int, epoch_s: float, servers_s: float) -> Cast:
@@ -82,32 +81,28 @@ def cast_for(passes: int, epoch_s: float, servers_s: float) -> Cast:
     jobs train the longer the slower the machine starts anything: its servers took `servers_s`.
     """
     more = math.ceil(servers_s / epoch_s)
-    late = _denoise_part("weekend-art", 5, passes, epoch_s, "soft: never refused, told early")
+    late = _denoise_part("weekend-art", 5, passes, epoch_s)
     guessed_s = 1.5 * epoch_s
     return Cast(
-        probe=_digits_part("probe", 4, (1,), passes, "makes its model known"),
-        overnight=_denoise_part(
-            "overnight", 20 + more, passes, guessed_s, "best effort: makes room, resumes"
-        ),
-        sweep=_denoise_part(
-            "sweep", 18 + more, passes, guessed_s, "best effort: makes room, resumes"
-        ),
-        steady=_digits_part("weekly-report", 40, (1, 2), passes, "promised, amended, grown for it"),
-        moonshot=_digits_part("moonshot", 200, (1, 2), passes, "refused, and left at that"),
-        rush=_digits_part("rush", 8, (1,), passes, "refused; its counter-offer is kept"),
-        urgent=_digits_part("urgent", 6, (1,), passes, "promised beside two others"),
+        probe=_digits_part("probe", 4, (1,), passes),
+        overnight=_denoise_part("overnight", 20 + more, passes, guessed_s),
+        sweep=_denoise_part("sweep", 18 + more, passes, guessed_s),
+        steady=_digits_part("weekly-report", 40, (1, 2), passes),
+        moonshot=_digits_part("moonshot", 200, (1, 2), passes),
+        rush=_digits_part("rush", 8, (1,), passes),
+        urgent=_digits_part("urgent", 6, (1,), passes),
         late=replace(late, options={**late.options, "service_class": "soft"}),
     )
 
 
-def _digits_part(name: str, epochs: int, workers: tuple[int, ...], passes: int, shows: str) -> Part:
+def _digits_part(name: str, epochs: int, workers: tuple[int, ...], passes: int) -> Part:
     """A network that reads digits; its model is known once the probe has run."""
     options = {"model": "demo-digits", "epochs": epochs, "workers": list(workers)}
-    return Part(name, DIGITS, {**options, "deadline": None}, {"passes": passes}, shows)
+    return Part(name, DIGITS, {**options, "deadline": None}, {"passes": passes})
 
 
-def _denoise_part(name: str, epochs: int, passes: int, epoch_s: float, shows: str) -> Part:
+def _denoise_part(name: str, epochs: int, passes: int, epoch_s: float) -> Part:
     """A network that cleans digits; nobody has trained it before, its user guesses `epoch_s`."""
     options = {"model": "demo-denoiser", "epochs": epochs, "workers": [1]}
     guessed = {"epoch_estimate": f"{epoch_s:.1f}s"}
-    return Part(name, DENOISE, {**options, **guessed}, {"passes": passes}, shows)
+    return Part(name, DENOISE, {**options, **guessed}, {"passes": passes})

@@ -7,7 +7,7 @@ is named "namespace/name", or "name" for the namespace `default`.
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -136,29 +136,6 @@ class Client:
         )
         return str(answer.get("text", "")) if isinstance(answer, dict) else str(answer or "")
 
-    def signal(
-        self,
-        job_id: str,
-        *,
-        uid: str,
-        worker: int,
-        generation: int = 0,
-        reports: Sequence[Mapping[str, Any]] = (),
-        wait_s: float = 0.0,
-    ) -> Json:
-        """A worker's call: hand in reports, learn whether to stop or re-form (a long poll).
-
-        `uid` is that of the Job: reports of an earlier one of this name are refused.
-        """
-        body = {
-            "uid": uid,
-            "worker": worker,
-            "generation": generation,
-            "reports": list(reports),
-            "wait_s": wait_s,
-        }
-        return dict(self._post_json(_job_path(job_id, "signal"), body, answer_s=wait_s))
-
     def release(self, job_id: str | None = None) -> Json:
         """Pin this running job: it is counted, and never resized or stopped any more.
 
@@ -190,11 +167,8 @@ class Client:
             return False
         return True
 
-    def _post_json(
-        self, path: str, body: Mapping[str, Any], *, repeatable: bool = True, answer_s: float = 0.0
-    ) -> Any:
-        request = Request("POST", path, body=body, repeatable=repeatable, answer_s=answer_s)
-        return self._transport.send(request)
+    def _post_json(self, path: str, body: Mapping[str, Any], *, repeatable: bool = True) -> Any:
+        return self._transport.send(Request("POST", path, body=body, repeatable=repeatable))
 
     def _send_request(
         self,

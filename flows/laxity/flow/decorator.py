@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 
 from laxity import names
 from laxity.flow.declaration import OPTIONS, Declaration
-from laxity.flow.signature import (
-    ENV_ALONE,
-    bind_arguments,
-    flow_signature,
-    take_deadline,
-    train_alone,
-)
+from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
 from laxity.job.qos import QoSError
 
 if TYPE_CHECKING:
@@ -175,8 +169,8 @@ class PlainFlow(Generic[P, R]):
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Train here and now, in this process."""
-        declared, arguments = take_deadline(self.function, self.__laxity__, kwargs)
-        return train_alone(self.function, declared, bind_arguments(self.function, args, arguments))
+        declared, arguments = read_call(self.function, self.__laxity__, args, kwargs)
+        return train_alone(self.function, declared, arguments)
 
     def with_options(self, **options: object) -> "PlainFlow[P, R]":
         return self

@@ -25,7 +25,7 @@ from prefect.states import Cancelled
 
 from laxity.flow.declaration import Declaration
 from laxity.flow.last_word import ENV_WORD, FAILED, TRAINING, USAGE
-from laxity.flow.signature import bind_arguments, take_deadline
+from laxity.flow.signature import read_call
 from laxity.stderr import say
 from laxity.worker import __main__
 from laxity.worker.environment import WorkerEnvironment
@@ -102,8 +102,8 @@ def work_for_run() -> int:
     parameters = flow.validate_parameters(run.parameters)
     enter_run(flow, run)
     function = cast("Any", flow.fn).__wrapped__
-    _, arguments = take_deadline(function, declared, parameters)
-    return _train_call(_Call(function, bind_arguments(function, (), arguments)), declared)
+    _, arguments = read_call(function, declared, (), parameters)
+    return _train_call(_Call(function, arguments), declared)
 
 
 def _train_call(call: _Call, declared: Declaration) -> int:

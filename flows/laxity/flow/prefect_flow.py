@@ -32,13 +32,7 @@ from laxity.flow.failed_states import (
     make_failed_state,
 )
 from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
-from laxity.flow.signature import (
-    ENV_ALONE,
-    bind_arguments,
-    flow_signature,
-    take_deadline,
-    train_alone,
-)
+from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
 from laxity.job.spec import TrainingSpec
 from laxity.stderr import say
 
@@ -87,18 +81,13 @@ class DeadlineFlow(Flow[P, R]):
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Train here and now, in this process: no job, no verdict, no Prefect."""
-        declared, arguments = take_deadline(self._function, self.declaration, kwargs)
-        return cast(
-            "R",
-            train_alone(self._function, declared, bind_arguments(self._function, args, arguments)),
-        )
+        declared, arguments = read_call(self._function, self.declaration, args, kwargs)
+        return cast("R", train_alone(self._function, declared, arguments))
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> TrainingSpec:
         """The job that a call with these parameters would submit, with a key of its own."""
-        declared, arguments = take_deadline(self._function, self.declaration, kwargs)
-        return _job_spec(
-            declared, self._function, bind_arguments(self._function, args, arguments), None
-        )
+        declared, arguments = read_call(self._function, self.declaration, args, kwargs)
+        return _job_spec(declared, self._function, arguments, None)
 
     def whatif(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The verdict that this call would get now, without submitting anything."""
@@ -129,10 +118,10 @@ def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[
 
     @functools.wraps(function)
     def submit_and_follow(*args: Any, **kwargs: Any) -> Any:
-        of_run, arguments = take_deadline(function, declared, kwargs)
+        of_run, arguments = read_call(function, declared, args, kwargs)
         if of_run is not declared and os.environ.get(names.ENV_POOL):
             say(POOL_DEADLINE)
-        return _run_flow(function, of_run, bind_arguments(function, args, arguments))
+        return _run_flow(function, of_run, arguments)
 
     body = cast("Any", submit_and_follow)
     body.__signature__ = flow_signature(function)

@@ -4,9 +4,8 @@ Notes are a service to readers. A Prefect API that stumbles costs a note, never 
 """
 
 import logging
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
-from types import TracebackType
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,7 +17,7 @@ from prefect.client.schemas.filters import (
     ArtifactFilterFlowRunId,
     ArtifactFilterKey,
 )
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.events import emit_event
 from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
@@ -85,17 +84,17 @@ class RunNotes:
         self._note_identity(job)
         self._note_state(job)
         self._note_standing(job)
-        self._note_verdict(job)
-        self._note_progress(job)
+        if self._is_news(VERDICT_KEY, verdict_markdown(job)):
+            self._write_artifact(VERDICT_KEY, job)
+        if self._is_news(PROGRESS_KEY, (job.epochs_done, job.state)):
+            self._write_artifact(PROGRESS_KEY, job)
 
     def should_cancel(self) -> bool:
         """Whether this run, or the outermost one that it is part of, is being cancelled."""
-        with _Harmless(self._log):
-            states = (self._api.read_flow_run(run_id).state for run_id in self._watched)
-            return any(
-                state and (state.is_cancelling() or state.is_cancelled()) for state in states
-            )
-        return False
+        states: list[State[Any] | None] = []
+        with _passing_over(self._log):
+            states += (self._api.read_flow_run(run_id).state for run_id in self._watched)
+        return any(state and (state.is_cancelling() or state.is_cancelled()) for state in states)
 
     def on_unavailable(self, problem: str) -> None:
         """Said once: a service that is away for minutes would fill the log."""
@@ -127,7 +126,7 @@ class RunNotes:
         deadline = instant_text(job.deadline_at)
         tags = self._tags | ({f"deadline:{deadline}"} if deadline else set())
         if self._is_news("tags", tags):
-            with _Harmless(self._log):
+            with _passing_over(self._log):
                 self._api.update_flow_run(self._run.id, tags=sorted(tags))
         labels: dict[str, bool | int | float | str] = {
             LABEL_JOB: job.id,
@@ -140,7 +139,7 @@ class RunNotes:
             "laxity.mlflow_run": job.run_id,
         }
         if self._is_news("labels", labels):
-            with _Harmless(self._log):
+            with _passing_over(self._log):
                 self._api.update_flow_run_labels(self._run.id, labels)
 
     def _note_state(self, job: JobView) -> None:
@@ -170,7 +169,7 @@ class RunNotes:
             text = "; ".join(filter(None, (standing_text(job), expected)))
             self._log.log(level, "%s: %s", job.id, text)
         if self._is_news("standing", (status, job.deadline_at)):
-            with _Harmless(self._log):
+            with _passing_over(self._log):
                 emit_event(
                     f"laxity.job.{status}",
                     resource={
@@ -180,18 +179,10 @@ class RunNotes:
                     payload={key: value for key, value in job.raw.items() if key != "result"},
                 )
 
-    def _note_verdict(self, job: JobView) -> None:
-        if self._is_news(VERDICT_KEY, verdict_markdown(job)):
-            self._write_artifact(VERDICT_KEY, job)
-
-    def _note_progress(self, job: JobView) -> None:
-        if self._is_news(PROGRESS_KEY, (job.epochs_done, job.state)):
-            self._write_artifact(PROGRESS_KEY, job)
-
     def _write_artifact(self, key: str, job: JobView) -> None:
         """Update the run's artifact of this key; made once, also if the run is executed again."""
         artifact = artifact_of(key, job)
-        with _Harmless(self._log):
+        with _passing_over(self._log):
             artifact_id = self._artifacts.get(key) or self._find_artifact(key)
             if artifact_id is None:
                 made = ArtifactCreate(**artifact, flow_run_id=self._run.id)
@@ -222,19 +213,10 @@ def _run_ids(run: FlowRun) -> tuple[UUID, ...]:
     return (run.id, UUID(str(root))) if root and str(root) != str(run.id) else (run.id,)
 
 
-class _Harmless(AbstractContextManager[None]):
+@contextmanager
+def _passing_over(log: "logging.Logger | logging.LoggerAdapter[Any]") -> Iterator[None]:
     """What the Prefect API does not take is logged and passed over."""
-
-    def __init__(self, log: "logging.Logger | logging.LoggerAdapter[Any]") -> None:
-        self._log = log
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        if isinstance(error, PrefectException | httpx.HTTPError | OSError):
-            self._log.warning("Prefect did not take a note: %s", error)
-            return True
-        return False
+    try:
+        yield
+    except (PrefectException, httpx.HTTPError, OSError) as error:
+        log.warning("Prefect did not take a note: %s", error)

@@ -60,15 +60,19 @@ def flow_signature(function: Callable[..., object]) -> inspect.Signature:
     return signature.replace(parameters=[*others, one_run, *([last] if last else [])])
 
 
-def take_deadline(
-    function: Callable[..., object], declared: Declaration, kwargs: Mapping[str, Any]
+def read_call(
+    function: Callable[..., object],
+    declared: Declaration,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> tuple[Declaration, dict[str, Any]]:
-    """The declaration of one run, whose deadline a caller may give, and the arguments without it."""
+    """The declaration of one run, whose deadline a caller may give, and its arguments by name."""
     if DEADLINE in visible_signature(function).parameters:
-        return declared, dict(kwargs)
-    arguments = {name: value for name, value in kwargs.items() if name != DEADLINE}
-    deadline = kwargs.get(DEADLINE)
-    return (declared.with_changes(deadline=deadline) if deadline else declared), arguments
+        return declared, bind_arguments(function, args, kwargs)
+    others = {name: value for name, value in kwargs.items() if name != DEADLINE}
+    if deadline := kwargs.get(DEADLINE):
+        declared = declared.with_changes(deadline=deadline)
+    return declared, bind_arguments(function, args, others)
 
 
 def visible_signature(function: Callable[..., object]) -> inspect.Signature:

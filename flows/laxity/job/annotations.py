@@ -15,6 +15,7 @@ from laxity.durations import format_duration, parse_deadline, parse_duration
 from laxity.job.qos import QoS, QoSError, raise_all
 from laxity.job.widths import format_widths, parse_widths
 
+FieldTable = Mapping[str, tuple[str, Callable[[str], Any]]]  # by annotation: the field, its parser
 LONGEST_VALUE: Final = 65_536
 LONGEST_KEPT: Final = 512  # characters of a QoS that is remembered
 KNOWN: Final = frozenset(
@@ -79,19 +80,29 @@ def read_cached(texts: tuple[str | None, ...], gpus_per_worker: int) -> QoS:
 def _read_fields(
     annotations: Mapping[str, object], gpus_per_worker: int, problems: list[QoSError]
 ) -> QoS:
-    fields: dict[str, Any] = {"gpus_per_worker": gpus_per_worker}
-    for annotation, (field, parse) in _FIELDS.items():
-        if annotation not in annotations or any(
-            row.field == field_name(annotation) for row in problems
-        ):
-            continue
-        try:
-            fields[field] = parse(cast("str", annotations[annotation]))
-        except ValueError as error:
-            problems.append(QoSError(field_name(annotation), str(error)))
-    qos = build_qos(fields, problems)
+    fields = parse_fields(annotations, _FIELDS, problems)
+    qos = build_qos({"gpus_per_worker": gpus_per_worker, **fields}, problems)
     raise_all(problems)
     return qos
+
+
+def parse_fields(
+    annotations: Mapping[str, object], table: FieldTable, problems: list[QoSError]
+) -> dict[str, Any]:
+    """The fields that these annotations say; what cannot be read is added to `problems`.
+
+    What is no text, or too long, is passed over: `unknown_annotations` tells of it.
+    """
+    fields: dict[str, Any] = {}
+    for annotation, (field, parse) in table.items():
+        value = annotations.get(annotation)
+        if not isinstance(value, str) or _is_too_long(value):
+            continue
+        try:
+            fields[field] = parse(value)
+        except (ValueError, RecursionError) as error:
+            problems.append(QoSError(field_name(annotation), str(error)))
+    return fields
 
 
 def unknown_annotations(annotations: Mapping[str, object]) -> list[QoSError]:
@@ -110,9 +121,13 @@ def unknown_annotations(annotations: Mapping[str, object]) -> list[QoSError]:
             continue
         elif not isinstance(value, str):
             errors.append(QoSError(field, f"{value!r} is no text; put it into quotes"))
-        elif len(value.encode(errors="replace")) > LONGEST_VALUE:
+        elif _is_too_long(value):
             errors.append(QoSError(field, f"longer than {LONGEST_VALUE // 1024} KiB"))
     return errors
+
+
+def _is_too_long(value: str) -> bool:
+    return len(value.encode(errors="replace")) > LONGEST_VALUE
 
 
 def parse_flag(text: str) -> bool:
@@ -136,7 +151,7 @@ def _parse_seconds(text: str) -> float:
     return parse_duration(text).total_seconds()
 
 
-_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+_FIELDS: Final[FieldTable] = {
     names.DEADLINE: ("deadline", parse_deadline),
     names.CLASS: ("service_class", str),
     names.WIDTHS: ("widths", parse_widths),

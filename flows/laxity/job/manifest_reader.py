@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from laxity import names
 from laxity.durations import parse_instant
 from laxity.job.accelerators import main_accelerator
-from laxity.job.annotations import LONGEST_VALUE, field_name, parse_flag, read_qos
+from laxity.job.annotations import FieldTable, parse_fields, parse_flag, read_qos
 from laxity.job.pod_template import RESERVED_ENV
 from laxity.job.qos import QoS, QoSError, check_whole
 from laxity.job.widths import MOST_WORKERS
@@ -38,7 +38,8 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     spec = _read_mapping(manifest, "spec", "spec", problems)
     container = _training_container(spec, problems)
     _check_kind(manifest, metadata, problems)
-    fields = _read_annotations(annotations, problems)
+    # What is not part of the QoS, whose reader reports annotations that are unknown or too long.
+    fields = parse_fields(annotations, _FIELDS, problems)
     fields |= {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default"}
     fields |= {"image": container.get("image"), "env": _plain_env(container, problems)}
     _check_manager(spec, problems)
@@ -62,20 +63,6 @@ def _check_kind(
         problems.append(
             QoSError("metadata.labels", f"{names.KUEUE_QUEUE} is set: such Jobs belong to Kueue")
         )
-
-
-def _read_annotations(annotations: Mapping[str, Any], problems: list[QoSError]) -> Json:
-    """What is not part of the QoS; unknown and overlong annotations are reported by its reader."""
-    fields: Json = {}
-    for annotation, (field, parse) in _FIELDS.items():
-        value = annotations.get(annotation)
-        if not isinstance(value, str) or len(value.encode(errors="replace")) > LONGEST_VALUE:
-            continue
-        try:
-            fields[field] = parse(value)
-        except (ValueError, RecursionError) as error:
-            problems.append(QoSError(field_name(annotation), str(error)))
-    return fields
 
 
 def is_elastic(spec: Mapping[str, Any]) -> bool:
@@ -247,7 +234,7 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+_FIELDS: Final[FieldTable] = {
     names.MODEL: ("model", str),
     names.EPOCHS: ("epochs", _read_whole),
     names.ENTRY: ("entry", str),

@@ -201,19 +201,17 @@ def check_deadline(value: object) -> datetime | timedelta | None:
 
 
 def check_class(value: object) -> ServiceClass | None:
-    if value is None or value in get_args(ServiceClass):
-        return cast("ServiceClass | None", value)
-    raise ValueError(_choose_value(value, get_args(ServiceClass)))
+    return None if value is None else cast("ServiceClass", _check_choice(value, ServiceClass))
 
 
 def check_on_miss(value: object) -> OnMiss:
-    if value in get_args(OnMiss):
-        return cast("OnMiss", value)
-    raise ValueError(_choose_value(value, get_args(OnMiss)))
+    return cast("OnMiss", _check_choice(value, OnMiss))
 
 
-def _choose_value(value: object, choices: tuple[str, ...]) -> str:
-    return f"{str(value)[:40]!r} is none of {', '.join(choices)}"
+def _check_choice(value: object, literal: Any) -> object:
+    if value not in get_args(literal):
+        raise ValueError(f"{str(value)[:40]!r} is none of {', '.join(get_args(literal))}")
+    return value
 
 
 def check_gpus(value: object) -> int:

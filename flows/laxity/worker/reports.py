@@ -93,22 +93,19 @@ class ReportChannel:
     def append_all(self, reports: Sequence[Line]) -> None:
         """Report several things in one write. A full disk delays the file, not the sending."""
         with self._writing:
-            self._append_all(reports)
-
-    def _append_all(self, reports: Sequence[Line]) -> None:
-        with self._changed:
-            last = max(self._acked, self._lines[-1]["seq"] if self._lines else 0)
-        numbered = [{"seq": last + n, **line} for n, line in enumerate(reports, 1)]
-        self._unwritten += numbered
-        try:
-            append_to_file(self._path, b"".join(map(_encode_line, self._unwritten)))
-            self._unwritten = []
-        except OSError as error:
-            say(f"reports cannot be kept in {self._path} ({error}); they are still sent")
-        with self._changed:
-            self._lines += numbered
-            self.last_epoch = max(self.last_epoch, _last_epoch(numbered))
-            self._changed.notify_all()
+            with self._changed:
+                last = max(self._acked, self._lines[-1]["seq"] if self._lines else 0)
+            numbered = [{"seq": last + n, **line} for n, line in enumerate(reports, 1)]
+            self._unwritten += numbered
+            try:
+                append_to_file(self._path, b"".join(map(_encode_line, self._unwritten)))
+                self._unwritten = []
+            except OSError as error:
+                say(f"reports cannot be kept in {self._path} ({error}); they are still sent")
+            with self._changed:
+                self._lines += numbered
+                self.last_epoch = max(self.last_epoch, _last_epoch(numbered))
+                self._changed.notify_all()
 
     def wait_for_another(self, generation: int, *, at_most_s: float) -> Signal | None:
         """The service's signal once it is another one than this stop; None if it stays so long."""

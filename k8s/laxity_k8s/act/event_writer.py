@@ -14,10 +14,11 @@ import queue
 import socket
 import threading
 import time
-from collections import OrderedDict
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Final
+
+from cachetools import LRUCache, TTLCache
 
 from laxity.instants import format_rfc3339
 from laxity_k8s import json_tree
@@ -73,8 +74,9 @@ class EventWriter:
         self._api = api
         self._end_at = float("inf")
         self._queue: queue.Queue[Json | None] = queue.Queue(MOST_WAITING)
-        self._counts: OrderedDict[tuple[str, str, str], tuple[str, int]] = OrderedDict()
-        self._similar: OrderedDict[tuple[str, str], tuple[float, set[str]]] = OrderedDict()
+        # What was written, by whom it is about, reason and words: the first Event's id, how often.
+        self._counts: LRUCache[tuple[str, str, str], tuple[str, int]] = LRUCache(MOST_REMEMBERED)
+        self._similar: TTLCache[tuple[str, str], set[str]] = TTLCache(MOST_REMEMBERED, SIMILAR_S)
         self._thread = threading.Thread(
             target=self._write_forever, name="laxity-events", daemon=True
         )
@@ -116,18 +118,10 @@ class EventWriter:
         if not first_id:
             first_id = json_tree.object_id(self._api.create("events", news))
         self._counts[about] = (first_id, count + 1)
-        while len(self._counts) > MOST_REMEMBERED:
-            self._counts.popitem(last=False)
 
     def _is_one_of_many(self, uid: str, reason: str, message: str) -> bool:
         """Whether more than ten different ones of this kind were to be written lately."""
-        now = time.monotonic()
-        since, messages = self._similar.pop((uid, reason), (now, set[str]()))
-        if now - since > SIMILAR_S:
-            since, messages = now, set[str]()
-        self._similar[uid, reason] = (since, messages)
-        while len(self._similar) > MOST_REMEMBERED:
-            self._similar.popitem(last=False)
+        messages = self._similar.setdefault((uid, reason), set())
         if message in messages or len(messages) < MOST_SIMILAR:
             messages.add(message)
             return False

@@ -108,7 +108,7 @@ class Reminders:
                 table.pop(job_id, None)
         stopping = {job.id for job in asked if job.stop_requested_at is not None}
         with self._mirror.lock:
-            waiting = {_uid_of(self._mirror.jobs.get(job_id) or {}) for job_id in stopping}
+            waiting = {json_tree.uid_of(self._mirror.jobs.get(job_id) or {}) for job_id in stopping}
         for uid in list(self._parked):  # a list at once: the reader may add one meanwhile
             if uid not in waiting:
                 self._parked.pop(uid, None)
@@ -151,13 +151,15 @@ class Reminders:
 
     def _request_log(self, job_id: str, job: Json, pod: Json, signal: Signal, now: float) -> None:
         """Have its log read, every few seconds, until it says that the worker waits."""
-        parked_epoch = self._parked.get(_uid_of(job))
+        parked_epoch = self._parked.get(json_tree.uid_of(job))
         if parked_epoch is not None and parked_epoch.generation == signal.generation:
             return
         if self._looked_at.get(job_id, -FOREVER) + LOOK_S <= now:
             self._looked_at[job_id] = now
             self._start_reading()
-            self._logs.put((job_id, _uid_of(job), json_tree.object_id(pod), signal.generation, now))
+            self._logs.put(
+                (job_id, json_tree.uid_of(job), json_tree.object_id(pod), signal.generation, now)
+            )
         self.due_at = min(self.due_at, self._looked_at[job_id] + LOOK_S)
 
     def _start_reading(self) -> None:
@@ -183,7 +185,3 @@ class Reminders:
 
 def signal_on(pod: Json) -> str:
     return json_tree.annotations_of(pod).get(names.SIGNAL, "")
-
-
-def _uid_of(job: Json) -> str:
-    return str(json_tree.get_in(job, "metadata", "uid") or "")

@@ -20,7 +20,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.job_controller import reconcile_job
-from laxity_k8s.local.kubelet import Kit, Kubelet, uid_of
+from laxity_k8s.local.kubelet import Kit, Kubelet
 from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.local.worker_processes import WorkerProcesses
@@ -51,7 +51,9 @@ class Controller:
     def start(self) -> None:
         self._see_all()
         self.rows.listeners.append(self.wake)
-        for uid in set(self.processes.list_uids()) - {uid_of(pod) for pod in self.pods.values()}:
+        for uid in set(self.processes.list_uids()) - {
+            json_tree.uid_of(pod) for pod in self.pods.values()
+        }:
             self.kubelet.clear_away(uid)
         self._thread.start()
 
@@ -133,9 +135,9 @@ class Controller:
             ready.remove(self._wake)
             os.read(self._wake, 65_536)
         uids = {self.processes.take_event(descriptor) for descriptor in ready}
-        for uid in uids - {uid_of(pod) for pod in self.pods.values()}:
+        for uid in uids - {json_tree.uid_of(pod) for pod in self.pods.values()}:
             self.kubelet.clear_away(uid)
-        return {pod_id for pod_id, pod in self.pods.items() if uid_of(pod) in uids}
+        return {pod_id for pod_id, pod in self.pods.items() if json_tree.uid_of(pod) in uids}
 
     def _catch_up(self, dirty: set[str]) -> set[str]:
         """Read what changed: ids of changed pods go into `dirty`, of touched Jobs are returned."""
@@ -149,7 +151,7 @@ class Controller:
                 jobs.add(pods.owner_of(change.object)[0])
                 if change.type == "DELETED":
                     self._undone.discard(key)
-                    self.kubelet.clear_away(uid_of(change.object))
+                    self.kubelet.clear_away(json_tree.uid_of(change.object))
             elif kind == "jobs":
                 _keep_current(self.jobs, key, change.object, gone=change.type == "DELETED")
                 jobs.add(key)
@@ -162,7 +164,7 @@ class Controller:
         self._again_at.pop(job_id, None)
         with self.rows.write_together():
             job = self.rows.find("jobs", job_id)
-            uid = "" if job is None else uid_of(job)
+            uid = "" if job is None else json_tree.uid_of(job)
             mine = [pod for pod in self.pods.values() if pods.owner_of(pod)[0] == job_id]
             for pod in mine:
                 if pods.owner_of(pod)[1] != uid:

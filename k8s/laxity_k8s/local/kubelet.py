@@ -67,13 +67,13 @@ class Kubelet:
     def sync_pod(self, pod: Json) -> None:
         """The kubelet's part: bring a pod's process and its row together."""
         if pods.is_finished(pod):
-            self.processes.forget(uid_of(pod))
+            self.processes.forget(json_tree.uid_of(pod))
             return
         node = self.rows.find("nodes", pods.node_of(pod)) if pods.node_of(pod) else None
         if pods.node_of(pod) and (node is None or not is_ready(node)):
             self._replace_lost(pod, "NodeLost")
             return
-        process = self.processes.read_state(uid_of(pod))
+        process = self.processes.read_state(json_tree.uid_of(pod))
         if process.state == "exited" and not process.disrupted:
             self._note_exit(pod, process)
         elif process.state in {"exited", "lost"}:
@@ -81,7 +81,7 @@ class Kubelet:
         elif pods.is_terminating(pod):
             if process.state == "absent":
                 self._note_exit(pod, Seen("exited", code=LOST_CODE, at=time.time()))
-            self.processes.stop(uid_of(pod))
+            self.processes.stop(json_tree.uid_of(pod))
         elif process.state == "absent" and node is not None:
             self._start_worker(pod)
         elif process.state == "running" and pods.phase_of(pod) != "Running":
@@ -111,14 +111,14 @@ class Kubelet:
         log = self.kit.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
         private_folder(log.parent)
         grace_s = float(json_tree.get_in(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
-        self.processes.start(uid_of(pod), what, log=log, grace_s=grace_s)
+        self.processes.start(json_tree.uid_of(pod), what, log=log, grace_s=grace_s)
 
     def _note_exit(self, pod: Json, seen: Seen, *, disrupted: str = "") -> None:
         """The process is gone: note it, or drop the row if it was to be deleted anyway."""
         pod_id = json_tree.object_id(pod)
         with self.rows.write_together():
             latest = self.rows.find("pods", pod_id)
-            if latest is None or uid_of(latest) != uid_of(pod):
+            if latest is None or json_tree.uid_of(latest) != json_tree.uid_of(pod):
                 return
             if pods.is_terminating(latest) and not json_tree.list_at(
                 latest, "metadata", "finalizers"
@@ -143,13 +143,13 @@ class Kubelet:
 
     def _replace_lost(self, pod: Json, why: str) -> None:
         """The machine went down, the guard was killed or the node is gone: clear up, replace."""
-        self.processes.kill(uid_of(pod))
+        self.processes.kill(json_tree.uid_of(pod))
         self._note_exit(pod, Seen("exited", code=LOST_CODE, at=time.time()), disrupted=why)
 
     def _write_status(self, pod: Json, status: Json) -> None:
         with self.rows.write_together():
             latest = self.rows.find("pods", json_tree.object_id(pod))
-            if latest is not None and uid_of(latest) == uid_of(pod):
+            if latest is not None and json_tree.uid_of(latest) == json_tree.uid_of(pod):
                 self.rows.put("pods", {**latest, "status": status})
 
     def clear_away(self, uid: str) -> None:
@@ -173,10 +173,6 @@ class Kubelet:
         event = build_event({"metadata": about}, code, words, warning=True)
         event["metadata"]["creationTimestamp"] = event["firstTimestamp"]
         self.rows.put("events", event)
-
-
-def uid_of(thing: Json) -> str:
-    return str(thing["metadata"].get("uid", ""))
 
 
 def _running_status(pod: Json) -> Json:

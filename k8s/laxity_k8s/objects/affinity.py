@@ -171,14 +171,8 @@ def name_field(node: str) -> Json:
 
 def node_names_for(template: Json) -> frozenset[str] | None:
     """Names of the nodes that a pod or a template may go to; None if any will do."""
-    terms = json_tree.list_at(
-        template,
-        "spec",
-        "affinity",
-        "nodeAffinity",
-        "requiredDuringSchedulingIgnoredDuringExecution",
-        "nodeSelectorTerms",
-    )
+    affinity = json_tree.mapping_at(template, "spec", "affinity", "nodeAffinity")
+    terms = json_tree.list_at(affinity, REQUIRED, "nodeSelectorTerms")
     if not terms or not all(_read_names(term) for term in terms):
         return None
     return frozenset(name for term in terms for name in _read_names(term))
@@ -188,6 +182,6 @@ def _read_names(term: Mapping[str, Any]) -> list[str]:
     return [
         str(name)
         for field in term.get("matchFields", [])
-        if field.get("key") == "metadata.name" and field.get("operator") == "In"
+        if field.get("key") == NAME and field.get("operator") == "In"
         for name in field.get("values", [])
     ]

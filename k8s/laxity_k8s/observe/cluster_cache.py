@@ -101,7 +101,7 @@ class Mirror:
                 return
             if kind == "jobs":
                 thing = self._check_seal(key, thing)
-                self.job_ids[_uid_of(thing)] = key
+                self.job_ids[json_tree.uid_of(thing)] = key
             table[key] = thing
             self._mark_dirty(kind, key, thing)
 
@@ -114,7 +114,7 @@ class Mirror:
             del self._table_of(kind)[key]
             if kind == "jobs":
                 self.forged.discard(key)
-                self.job_ids.pop(_uid_of(thing), None)
+                self.job_ids.pop(json_tree.uid_of(thing), None)
             self._gone[kind, key] = max(revision, json_tree.revision_of(thing))
             if len(self._gone) > 10_000:
                 self._gone.pop(next(iter(self._gone)))
@@ -191,10 +191,6 @@ class Mirror:
                     del self.pods_of[group]
             else:
                 self.pods_of[group][key] = thing
-
-
-def _uid_of(job: Json) -> str:
-    return str(json_tree.get_in(job, "metadata", "uid") or "")
 
 
 def listing_revision(listing: Listing) -> int:

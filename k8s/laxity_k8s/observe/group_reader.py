@@ -121,8 +121,7 @@ class GroupReader:
         if job is not None and jobs.is_managed(job):
             if self._guard(f"life of {group}", jobs.is_live, job) is not False:
                 entry.bad = BadJob(group, (self._guard.problems[group],))
-            own = [pod for pod in all_pods if pods.owner_of(pod)[1] == job["metadata"].get("uid")]
-            self._guard(f"workers of {group}", count_sent, entry, job, own)
+            self._guard(f"workers of {group}", count_sent, entry, job, own_pods(job, all_pods))
         return entry
 
     def _read_entry(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laxity import names
 from laxity.job.widths import MOST_WORKERS
+from laxity.parsing import whole_number
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import history_database
 from laxity_profiler.history.history import Epoch, History
@@ -68,7 +69,7 @@ class MlflowRuns:
         sizes = client.get_metric_history(run_id, names.BYTES_SERIES)
         nodes = client.get_metric_history(run_id, names.NODES_SERIES)
         placed = _latest_by_step(nodes) or {
-            0: float(_whole_number(run.data.params.get("nodes")) or 0)
+            0: float(whole_number(run.data.params.get("nodes")) or 0)
         }
         epochs, doubts = _epochs_of_run(actual, _by_step(widths), _by_step(sizes), placed)
         if doubts:
@@ -188,13 +189,9 @@ def _workload_of_run(model: str, params: Mapping[str, str], epochs: Sequence[Epo
     """What the run says of itself in its parameters, as far as it does."""
     return Workload(
         model,
-        max(_whole_number(params.get("epochs")) or 0, epochs[-1].epoch),
-        _whole_number(params.get("samples")),
-        _whole_number(params.get("batch_size")),
-        _whole_number(params.get("dataset_bytes")),
-        _whole_number(params.get("parameters")),
+        max(whole_number(params.get("epochs")) or 0, epochs[-1].epoch),
+        whole_number(params.get("samples")),
+        whole_number(params.get("batch_size")),
+        whole_number(params.get("dataset_bytes")),
+        whole_number(params.get("parameters")),
     )
-
-
-def _whole_number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -97,18 +97,13 @@ def run_backtests(model: str, stretches: Sequence[Stretch]) -> list[PredictionOu
 
 def live_outcomes(rows: Iterable[Any]) -> list[PredictionOutcome]:
     """Of rows with model, stage, p10_s, p50_s, p90_s and actual_s, those that came to an end."""
-    return [
-        PredictionOutcome(
-            row.model,
-            row.stage,
-            row.p50_s,
-            row.actual_s,
-            LIVE_LEVELS,
-            (row.p10_s, row.p50_s, row.p90_s),
-        )
-        for row in rows
-        if row.actual_s
-    ]
+    return [live_outcome(row, row.actual_s) for row in rows if row.actual_s]
+
+
+def live_outcome(row: Any, actual_s: float) -> PredictionOutcome:
+    """The same of one row, which took so long."""
+    quantiles_s = (row.p10_s, row.p50_s, row.p90_s)
+    return PredictionOutcome(row.model, row.stage, row.p50_s, actual_s, LIVE_LEVELS, quantiles_s)
 
 
 def calibration_curve(outcomes: Sequence[PredictionOutcome]) -> list[CalibrationPoint]:

@@ -86,14 +86,6 @@ class BacktestTrial:
         return miss_score(self.actual_s, self.predicted_s, self.sigma)
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Scores of backtested predictions, oldest first: before a start, and later in a run."""
-
-    start: tuple[float, ...] = ()
-    later: tuple[float, ...] = ()
-
-
 def split_runs(runs: "Sequence[TrainingRun]", *, gpus_per_node: int | None = None) -> list[Stretch]:
     """The stretches of all runs. A run that has only warm-up epochs is not thrown away.
 
@@ -138,25 +130,19 @@ def fit_model(
     regimes = _split_into_regimes(stretches, noise2)
     drift = _fit_drift(regimes, noise2)
     settings = _fit_settings(regimes, drift, noise2)
-    scores = backtest_runs(regimes, drift=drift, noise2=noise2)
+    trials = list(predict_trials(regimes, drift=drift, noise2=noise2))
+    at_start, at_half = (
+        [trial.score for trial in trials if trial.stage == stage] for stage in ("start", "half")
+    )
     return ModelFit(
         model,
         settings,
         drift.spread2,
         noise2,
-        factors_of_scores(scores.start, level=level),
-        factors_of_scores(scores.later, level=later_level),
+        factors_of_scores(at_start, level=level),
+        factors_of_scores(at_half, level=later_level),
         _fit_step_times(settings),
         node_workers,
-    )
-
-
-def backtest_runs(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Scores:
-    """Predict each stretch from others of its regime; scores of the misses."""
-    results = list(predict_trials(regimes, drift=drift, noise2=noise2))
-    return Scores(
-        tuple(trial.score for trial in results if trial.stage == "start"),
-        tuple(trial.score for trial in results if trial.stage == "half"),
     )
 
 

@@ -20,6 +20,7 @@ from laxity_profiler.history import history_database
 from laxity_profiler.history.first_epoch import first_epochs, is_news
 from laxity_profiler.history.history import History, HistoryError, TrainingRun
 from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.learning.backtest import PredictionOutcome, live_outcome, live_outcomes
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
 from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
 from laxity_profiler.model.model_fit import ModelFit, SettingFit
@@ -44,16 +45,6 @@ class _ModelState:
     @property
     def is_due(self) -> bool:
         return self.seen > self.fitted and self.seen >= (1.0 + GROWTH) * self.fitted
-
-
-@dataclass(frozen=True, slots=True)
-class _LiveOutcome:
-    model: str
-    stage: str
-    p10_s: float
-    p50_s: float
-    p90_s: float
-    actual_s: float
 
 
 class Learner:
@@ -161,8 +152,7 @@ class Learner:
                 actual_s = at - row.at - idle_s
                 if row.actual_s is None and actual_s > 0.0:
                     history_database.write_actual(connection, uid, row.stage, actual_s)
-                    quantiles = (row.p10_s, row.p50_s, row.p90_s)
-                    self._outcomes.append(_LiveOutcome(row.model, row.stage, *quantiles, actual_s))
+                    self._outcomes.append(live_outcome(row, actual_s))
                     if not row.p10_s <= actual_s <= row.p90_s:
                         self._surprised.add(row.model)
 
@@ -185,8 +175,11 @@ class Learner:
 
     def coverage(self) -> tuple[Coverage, ...]:
         """How often finishes kept their predicted P10, P50 and P90, by stage."""
-        rows = [(o.stage, o.p10_s, o.p50_s, o.p90_s, o.actual_s) for o in self._outcomes]
-        return measure_coverage(rows)
+        return measure_coverage(
+            (outcome.stage, low_s, middle_s, high_s, outcome.actual_s)
+            for outcome in self._outcomes
+            for low_s, middle_s, high_s in (outcome.quantiles_s,)
+        )
 
     def _count_news(self) -> None:
         """Count what is new."""
@@ -250,7 +243,7 @@ class Learner:
         mine = [outcome for outcome in self._outcomes if outcome.model == model]
         start, later = (
             adapt_level(
-                outcome.actual_s <= outcome.p90_s
+                outcome.actual_s <= outcome.quantiles_s[-1]
                 for outcome in mine
                 if (outcome.stage == "start") is is_start
             )
@@ -279,13 +272,9 @@ class Learner:
     def _warm_up_s(self) -> dict[str, tuple[float, ...]]:
         return {model: row.warm_up_s for model, row in self._states.items() if row.warm_up_s}
 
-    def _read_outcomes(self) -> list[_LiveOutcome]:
+    def _read_outcomes(self) -> list[PredictionOutcome]:
         with history_database.open_transaction(self._history.engine) as connection:
-            rows = history_database.predictions_of(connection, None)
-        return [
-            _LiveOutcome(row.model, row.stage, row.p10_s, row.p50_s, row.p90_s, row.actual_s)
-            for row in rows
-        ]
+            return live_outcomes(history_database.predictions_of(connection, None))
 
 
 def _read_priors(history: History, wanted: str | None) -> str:

@@ -60,14 +60,12 @@ class SafeConsole(Console):
             yield segment if segment.control else segment._replace(text=printable(segment.text))
 
 
-def console(*, stderr: bool = False) -> Console:
+def console() -> Console:
     """A console; into a pipe or file lines are wide, so that no column is cut."""
-    made = SafeConsole(stderr=stderr, highlight=False)
-    return (
-        made
-        if made.is_terminal
-        else SafeConsole(stderr=stderr, highlight=False, width=max(made.width, PIPE_COLUMNS))
-    )
+    made = SafeConsole(highlight=False)
+    if made.is_terminal:
+        return made
+    return SafeConsole(highlight=False, width=max(made.width, PIPE_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True)

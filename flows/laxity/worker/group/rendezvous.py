@@ -4,12 +4,13 @@ A new leader has a new generation and a new token, so workers of the old one can
 """
 
 import json
-import os
 import secrets
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
+
+from laxity.durable_files import replace_file
 
 PLACE: Final = "rendezvous.json"
 
@@ -34,11 +35,7 @@ class Rendezvous:
 
     def write(self, folder: Path) -> None:
         """Readable by this user alone: it holds the token."""
-        aside = folder / f".{PLACE}-{os.getpid()}"
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file)
-        aside.replace(folder / PLACE)
+        replace_file(folder / PLACE, json.dumps(asdict(self)), mode=0o600)
 
 
 def open_listener(host: str) -> socket.socket:

@@ -54,6 +54,19 @@ PassEnv = Annotated[
     list[str] | None,
     typer.Option(help="Name of a variable, or FOO_*, that workers get too; repeatable."),
 ]
+Key = Annotated[
+    str | None, typer.Option(help="Idempotency key: the same key attaches to the same job.")
+]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="After a failure, begin at the first epoch again.")
+]
+Follow = Annotated[
+    bool,
+    typer.Option("--follow", "-f", help="Tell how it goes until it ends; the exit code says how."),
+]
+Timeout = Annotated[
+    str | None, typer.Option(help="With --follow: stop following after 2h; the job goes on.")
+]
 VERDICT_WAIT_S: Final = 10.0
 MOST_LISTED: Final = 20
 
@@ -72,21 +85,10 @@ def submit(
     namespace: Namespace = None,
     param: Params = None,
     pass_env: PassEnv = None,
-    key: Annotated[
-        str | None, typer.Option(help="Idempotency key: the same key attaches to the same job.")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="After a failure, begin at the first epoch again.")
-    ] = False,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", "-f", help="Tell how it goes until it ends; the exit code says how."
-        ),
-    ] = False,
-    timeout: Annotated[
-        str | None, typer.Option(help="With --follow: stop following after 2h; the job goes on.")
-    ] = None,
+    key: Key = None,
+    fresh: Fresh = False,
+    follow: Follow = False,
+    timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
     """Submit a training job and show its verdict.

@@ -25,7 +25,8 @@ def parse_widths(text: str) -> tuple[int, ...] | None:
         first, last = int(least), int(most or least)
         if last < first:
             raise ValueError(f"{part.strip()} runs backwards; write {last}..{first}")
-        _check_bounds(last)
+        if last > MOST_WORKERS:
+            raise ValueError(f"{last} workers are more than the {MOST_WORKERS} allowed")
         widths.update(range(first, last + 1))
     return tuple(sorted(widths))
 
@@ -41,11 +42,6 @@ def format_widths(widths: tuple[int, ...] | None) -> str:
 
 def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 9
-
-
-def _check_bounds(workers: int) -> None:
-    if workers > MOST_WORKERS:
-        raise ValueError(f"{workers} workers are more than the {MOST_WORKERS} allowed")
 
 
 def widths_of(value: object) -> tuple[object, ...] | None:

@@ -158,7 +158,7 @@ class Leader:
             "width": course.width,
             "bytes": ended["bytes"] + others_read,
             "warmup": course.warmup,
-            "metrics": {k: v for k, v in ended["metrics"].items() if math.isfinite(v)},
+            "metrics": _finite_metrics(ended["metrics"]),
         }
         with course.termination.defer():
             course.last |= ended["metrics"]

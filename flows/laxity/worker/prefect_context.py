@@ -57,7 +57,9 @@ def watch_imports(environ: Mapping[str, str], newest: Callable[[], str], *, lead
         run = FlowRun.model_validate(context) if context else None
         enter_run(flow, run, log_prints=prints)
         if run is not None:
-            _let_lines_follow(Newest(run, newest, lambda run_id: _read_run(environ, run_id)))
+            follow = Newest(run, newest, lambda run_id: _read_run(environ, run_id))
+            for name in ("prefect.flow_runs", "prefect.task_runs"):
+                logging.getLogger(name).addFilter(follow)
 
     when_imported("prefect", enter_it, before=before)
 
@@ -92,11 +94,6 @@ class Newest(logging.Filter):
             return
         self._left.add(str(self._run.id))
         self._run.id, self._run.name = other.id, other.name
-
-
-def _let_lines_follow(newest: Newest) -> None:
-    for name in ("prefect.flow_runs", "prefect.task_runs"):
-        logging.getLogger(name).addFilter(newest)
 
 
 def enter_run(flow: "Flow[..., Any]", run: "FlowRun | None", *, log_prints: bool = False) -> None:

@@ -112,13 +112,8 @@ def prepare_manifest(manifest: Manifest, *, now: float) -> Json:
 
 def check_shape(manifest: Manifest) -> None:
     """QoSError names every field whose type is not that of the API."""
-    raise_all(
-        QoSError(where, what) for where, _, what in map(split_problem, type_errors(manifest, JOB))
-    )
-
-
-def split_problem(problem: str) -> tuple[str, str, str]:
-    return problem.partition(": ")
+    problems = (problem.partition(": ") for problem in type_errors(manifest, JOB))
+    raise_all(QoSError(where, what) for where, _, what in problems)
 
 
 def copy_json(manifest: object) -> Json:

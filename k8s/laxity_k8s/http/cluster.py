@@ -348,8 +348,9 @@ async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
 
     config: Any = untyped
     settings = client.Configuration()
+    is_in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     try:
-        if kubeconfig is None and "KUBECONFIG" not in os.environ and _in_a_pod():
+        if kubeconfig is None and "KUBECONFIG" not in os.environ and is_in_pod:
             config.load_incluster_config(client_configuration=settings)
         else:
             await config.load_kube_config(
@@ -366,10 +367,6 @@ async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
         return {"Authorization": token.replace("bearer ", "Bearer ", 1)} if token else {}
 
     return Wire(settings.host, _build_tls(settings), authorize)
-
-
-def _in_a_pod() -> bool:
-    return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def _build_tls(settings: Any) -> ssl.SSLContext | None:

@@ -382,13 +382,11 @@ def find_holds(victim: Job, state: JobStatusRecord, other: Job | None, now: floa
     until_at = state.freed_at + HOLD_S
     if victim.workers or victim.terminating_workers or until_at <= now:
         return []
-    if other is None or other.refused or has_started_since(other, state.freed_at):
+    if other is None or other.refused:
+        return []
+    if max(other.resumed_at or 0.0, other.width_changed_at or 0.0) >= state.freed_at:  # started
         return []
     return [
         Hold(other.id, node, workers * victim.gpus_per_worker, until_at)
         for node, workers in sorted(Counter(state.freed_nodes).items())
     ]
-
-
-def has_started_since(job: Job, at: float) -> bool:
-    return max(job.resumed_at or 0.0, job.width_changed_at or 0.0) >= at

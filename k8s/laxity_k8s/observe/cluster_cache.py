@@ -160,7 +160,8 @@ class Mirror:
 
     def _replace_all(self, kind: Kind, listing: Listing) -> None:
         """This is all there was at that revision; what is newer is known better here."""
-        revision = listing_revision(listing)
+        listed = {"metadata": {"resourceVersion": listing.resource_version}}
+        revision = json_tree.revision_of(listed)
         there = set()
         for thing in listing.items:
             there.add(json_tree.object_id(thing))
@@ -191,7 +192,3 @@ class Mirror:
                     del self.pods_of[group]
             else:
                 self.pods_of[group][key] = thing
-
-
-def listing_revision(listing: Listing) -> int:
-    return json_tree.revision_of({"metadata": {"resourceVersion": listing.resource_version}})

@@ -54,7 +54,9 @@ class InferencePods:
     def update_nodes(self, nodes: Mapping[str, Json]) -> None:
         """Labels or taints of nodes changed: count all pods anew."""
         self._fleet = {
-            name: _as_returned(node) for name, node in nodes.items() if _is_of_fleet(node)
+            name: _as_returned(node)
+            for name, node in nodes.items()
+            if json_tree.labels_of(node).get(POOL) in FLEET_POOLS
         }
         self._bound_here.clear()
         self._gpus.clear()
@@ -145,10 +147,6 @@ def _wait_of(pod: Json) -> InferencePod:
         instant_at(json_tree.get_in(pod, "metadata", "creationTimestamp")) or 0.0,
         pods.bound_at(pod),
     )
-
-
-def _is_of_fleet(node: Json) -> bool:
-    return json_tree.labels_of(node).get(POOL) in FLEET_POOLS
 
 
 def _as_returned(node: Json) -> Json:

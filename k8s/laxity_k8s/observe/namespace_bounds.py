@@ -68,11 +68,8 @@ class Bounds:
         if not (row.workers or row.terminating_workers or row.asked or is_refused):
             demand = demand_of(template)
             if row.promise is not None:  # its accelerators are planned for when the quota has them
-                demand = {
-                    key: each
-                    for key, each in demand.items()
-                    if key not in _list_accelerators(template)
-                }
+                for kind in pods.accelerators_of(template):
+                    demand.pop(f"requests.{kind}", None)
             room, resource = limits.find_room(demand, self._used.get(row.namespace, {}))
             if room < widths[0]:
                 quota = limits.name_quota(row.namespace, resource)
@@ -150,10 +147,6 @@ class Bounds:
 
 def _put_off(row: Job, why: Reason) -> BadJob:
     return BadJob(row.id, (why.text,), put_off=True, why=why)
-
-
-def _list_accelerators(template: Json) -> set[str]:
-    return {f"requests.{kind}" for kind in pods.accelerators_of(template)}
 
 
 def _find_differing(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:

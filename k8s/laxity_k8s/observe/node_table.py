@@ -87,7 +87,9 @@ class NodeTable:
         self._moved |= {name for name, instant in self._gone_at.items() if instant <= now}
         for name in set(map(machine_name, self._moved)):
             self._guard(f"node {name}", self._renew_machine, name, now)
-        unplaced = self._find_unplaced() if self._over or self._unseen else ()
+        unplaced: tuple[Unplaced, ...] = ()
+        if self._over or self._unseen:
+            unplaced = tuple(find_unplaced(self._entries, self._unseen, self._over, self._nodes))
         if self._moved or unplaced != self._unplaced:
             self._moved, self._unplaced = set(), unplaced
             nodes: Mapping[str, Node] = self._nodes
@@ -125,6 +127,3 @@ class NodeTable:
             self._nodes[row.id] = replace(row, free_gpus=row.free_gpus + over) if over else row
         if loss_instant(node) < FOREVER:
             self._gone_at[name] = loss_instant(node)
-
-    def _find_unplaced(self) -> tuple[Unplaced, ...]:
-        return tuple(find_unplaced(self._entries, self._unseen, self._over, self._nodes))

@@ -80,10 +80,11 @@ def points_csv(judged: Judgement) -> str:
 
 def render_document(judged: Judgement, figures_by_name: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole table per model and the figures, as documents show them (Markdown)."""
-    named = [
-        (name, _format_value(figure["value"]), figure["unit"])
-        for name, figure in figures_by_name.items()
-    ]
+    named = []
+    for name, figure in figures_by_name.items():
+        value = figure["value"]
+        shown = f"{value:.4f}" if isinstance(value, float) else str(value)
+        named.append((name, shown, figure["unit"]))
     tables = (
         (COLUMNS, [table_cells(table) for table in judged.tables]),
         (("figure", "", ""), named),
@@ -94,10 +95,6 @@ def render_document(judged: Judgement, figures_by_name: Mapping[str, Mapping[str
 def _markdown_table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     every = [columns, ["---"] * len(columns), *lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in every)
-
-
-def _format_value(value: float | str) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _figure_json(value: float | str, unit: str) -> dict[str, Any]:

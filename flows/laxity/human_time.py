@@ -46,7 +46,7 @@ def wall_time(at: float | None, now: float) -> str:
     """Local wall time, with the date when it is over half a day away, and the year over half a year."""
     if at is None or not math.isfinite(at):
         return NONE
-    at_utc = calendar_instant(at)
+    at_utc = calendar_instant(round(at))  # as everywhere else: the same second in each view
     if at_utc is None or at > LAST_SHOWN_AT:
         return NEVER
     local = at_utc.astimezone()

@@ -45,6 +45,11 @@ def test_an_instant_beyond_the_calendar_is_never(at: float) -> None:
     assert instant_text(at, 0.0).startswith("never (in ")
 
 
+def test_an_instant_is_shown_to_the_nearest_second_as_it_is_written_elsewhere() -> None:
+    assert wall_time(1_000_000.7, 1_000_000.0) == wall_time(1_000_001.0, 1_000_000.0)
+    assert wall_time(1_000_000.2, 1_000_000.0) == wall_time(1_000_000.0, 1_000_000.0)
+
+
 def test_a_reasons_instants_are_shown_as_seen_from_now() -> None:
     at = datetime(2026, 11, 21, 18, 5, tzinfo=UTC)
     text = "P90 finish 2026-11-21T18:05:00Z, 30s before the deadline"

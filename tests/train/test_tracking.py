@@ -170,6 +170,21 @@ def test_the_codes_own_runs_are_the_trainings_run(
     assert run.info.status == "FINISHED"
 
 
+def test_nested_runs_stay_in_the_experiment_of_the_trainings_run(
+    uri: str, given: str, tmp_path: Path, service: Service
+) -> None:
+    client = MlflowClient(uri)
+    crew = Crew(tmp_path, url=service.url, epochs=2)
+
+    code = crew.run("nested", environ={"MLFLOW_TRACKING_URI": uri})
+
+    experiment = client.get_run(given).info.experiment_id
+    assert code == 0, crew.log()
+    assert crew.result() == [experiment] * 2
+    folds = client.search_runs([experiment], f"tags.mlflow.parentRunId = '{given}'")
+    assert sorted(fold.data.metrics["fold"] for fold in folds) == [1.0, 2.0]
+
+
 def test_autolog_writes_to_the_trainings_run(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:

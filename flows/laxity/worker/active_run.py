@@ -1,8 +1,10 @@
 """The training's MLflow run, as the one that the training code's own MLflow calls log to.
 
 `mlflow.start_run()` and autolog resume the run that MLFLOW_RUN_ID names, and unset it: so it is set
-again before each epoch. Code that chooses another experiment or another server keeps the run of its
-own that it would have without laxity: MLflow would raise instead of resuming this one.
+again before each epoch. Runs nested in it belong to its experiment, which MLFLOW_EXPERIMENT_ID names;
+without that, MLflow puts them into "Default", apart from their parent. Code that chooses another
+experiment or another server keeps the run of its own that it would have without laxity: MLflow would
+raise instead of resuming this one.
 """
 
 import functools
@@ -15,6 +17,7 @@ from laxity.stderr import say
 from laxity.worker.mlflow_tracking import experiment_of
 
 ENV: Final = "MLFLOW_RUN_ID"
+ENV_EXPERIMENT: Final = "MLFLOW_EXPERIMENT_ID"
 
 
 class ActiveRun:
@@ -31,9 +34,14 @@ class ActiveRun:
         if not self._run_id:
             return
         experiment = experiment_of(self._uri, self._run_id)
-        self._follow_function("set_experiment", lambda chosen: chosen.experiment_id == experiment)
+        os.environ[ENV_EXPERIMENT] = experiment
         self._follow_function(
-            "set_tracking_uri", lambda _: self._mlflow.get_tracking_uri() == self._uri
+            "set_experiment", experiment, lambda chosen: chosen.experiment_id == experiment
+        )
+        self._follow_function(
+            "set_tracking_uri",
+            experiment,
+            lambda _: self._mlflow.get_tracking_uri() == self._uri,
         )
         self.offer()
 
@@ -42,7 +50,7 @@ class ActiveRun:
         if self._run_id and self._mlflow.active_run() is None:
             os.environ[ENV] = self._run_id
 
-    def _follow_function(self, name: str, is_ours: Callable[[Any], bool]) -> None:
+    def _follow_function(self, name: str, experiment: str, is_ours: Callable[[Any], bool]) -> None:
         """Once this function of mlflow has led elsewhere, the run is offered no more."""
         choose = getattr(self._mlflow, name)
 
@@ -52,6 +60,8 @@ class ActiveRun:
             if self._run_id and not is_ours(result):
                 self._run_id = ""
                 os.environ.pop(ENV, None)
+                if os.environ.get(ENV_EXPERIMENT) == experiment:  # set_experiment sets its own
+                    del os.environ[ENV_EXPERIMENT]
                 say(
                     f"mlflow.{name} leads to a run of its own, without prediction and promise; for "
                     "one run leave it out (its experiment: env={'MLFLOW_EXPERIMENT_NAME': ...})"

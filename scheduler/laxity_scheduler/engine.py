@@ -15,11 +15,9 @@ class World(Protocol):
 
     def observe(self) -> ClusterState:
         """The cluster as it is now, with what carried-out plans have become."""
-        ...
 
     def carry_out(self, plan: Plan) -> None:
         """Request what the plan says and return at once; its effect is observed later."""
-        ...
 
 
 def run_cycle(world: World, decide: Policy, predictor: Predictor) -> Plan:

@@ -57,11 +57,9 @@ class WorldModule(Protocol):
 
     def open_lease(self, world: Any, *, lease_s: float) -> Any:
         """Elect one of several replicas; None: the store's lock decides who acts."""
-        ...
 
     def stop_workers(self, home: Path) -> int:
         """Stop the workers on this machine; how many there were."""
-        ...
 
 
 class UnknownJobError(KeyError):
@@ -101,79 +99,61 @@ class LiveWorld(World, Protocol):
     @property
     def patch_outcomes(self) -> Mapping[str, int]:
         """How many patches were sent, by what became of them: "done", or the status of a refusal."""
-        ...
 
     def adopt(self, knows: Callable[[dict[str, Any]], bool]) -> None:
         """Take over Jobs whose verdicts were written before the world's key; `knows` such a verdict."""
-        ...
 
     def reject(self, job_id: str, problem: str) -> None:
         """Leave this Job out of what is observed until its object is changed by somebody else.
 
         The problem is its reason on the Job.
         """
-        ...
 
     def find_left_out(self) -> Mapping[str, Reason]:
         """Why Jobs are left out of what was observed last, by their ids."""
-        ...
 
     def expect_answers(self, jobs: int) -> None:
         """The verdicts of this many jobs are being decided: open connections, as for `expect`."""
-        ...
 
     def expect(self, plan: Plan) -> None:
         """This plan will be carried out in a moment: open connections, change nothing. Returns at once."""
-        ...
 
     def submit(self, manifest: Manifest) -> dict[str, Any]:
         """Create the Job, suspended and labelled; the same idempotency key attaches to it."""
-        ...
 
     def preview(self, manifest: Manifest, now: float) -> Preview:
         """What `submit` at `now` would add to the snapshot. QoSError if it would not create the Job."""
-        ...
 
     def jobs(self) -> Sequence[dict[str, Any]]:
         """All Jobs with laxity's label, finished ones too."""
-        ...
 
     def job(self, job_id: str) -> dict[str, Any]:
         """One Job; UnknownJobError."""
-        ...
 
     def annotate(self, job_id: str, annotations: Mapping[str, str | None]) -> dict[str, Any]:
         """Merge-patch annotations (None removes one), whatever the resourceVersion."""
-        ...
 
     def warn(self, problem: str, job_id: str = "") -> None:
         """Report to the cluster's operators that cycles fail; about this Job, if one is known."""
-        ...
 
     def cancel(self, job_id: str) -> None:
         """Delete the Job and its pods. A finished or unknown Job is no error."""
-        ...
 
     def signal(self, job_id: str) -> Signal: ...
 
     def log_path(self, job_id: str, index: int) -> str | None:
         """Where a worker's output is kept on this machine, if it is."""
-        ...
 
     def logs(self, job_id: str, index: int) -> str: ...
 
     def wait(self, timeout_s: float) -> bool:
         """Return as soon as something changed (True) or after the time (False). Wakeable."""
-        ...
 
     def wake(self) -> None:
         """Make the running or the next `wait` return: something has changed."""
-        ...
 
     def release(self) -> Released:
         """Drop label and annotations of all Jobs, and start none of them."""
-        ...
 
     def close(self) -> None:
         """Stop watching. Workers go on."""
-        ...

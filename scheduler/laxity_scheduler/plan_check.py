@@ -34,11 +34,16 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Refusal
 
 PLAIN_KINDS: Final = frozenset({Promised, Forecasted, Wait, Refuse, Admit})
+JobDecision = Promised | Forecasted | Refuse | Wait | Admit | Resize | Preempt | Continue
 NAME, WORKERS, SIZE = map(attrgetter, ("job", "workers", "gpus_per_worker"))
 
 
 class PlanError(ValueError):
     """A plan does not fit the snapshot it was made on; nothing of it may be carried out."""
+
+
+class _MisfitError(ValueError):
+    """One decision does not fit: what is wrong with it."""
 
 
 def check_decisions(state: ClusterState, decisions: Sequence[Decision]) -> None:
@@ -125,7 +130,7 @@ class _Check:
         for decision in decisions:
             try:
                 self._check_one(decision)
-            except LedgerError as error:
+            except (LedgerError, _MisfitError) as error:
                 raise PlanError(f"{_decision_title(decision)}: {error}") from None
 
     def _check_one(self, decision: Decision) -> None:
@@ -145,30 +150,24 @@ class _Check:
             case Continue():
                 self._check_withdrawal(decision)
             case Loan():
-                self._check_pools(decision, decision.nodes, "inference")
+                self._check_pools(decision.nodes, "inference")
             case Reclaim():
                 self._check_reclaim(decision)
             case _:
                 assert_never(decision)
 
-    def _job_of(self, decision: Promised | Forecasted | Refuse | Wait) -> Job:
+    def _job_of(self, decision: JobDecision) -> Job:
         job = self._state.by_id.get(decision.job)
         if job is None:
-            raise PlanError(f"{_decision_title(decision)}: no unfinished job has this id")
+            raise _MisfitError("no unfinished job has this id")
         return job
 
     def _job_acted_on(self, decision: Admit | Resize | Preempt | Continue) -> Job:
-        job = self._state.by_id.get(decision.job)
-        if job is None:
-            raise PlanError(f"{_decision_title(decision)}: no unfinished job has this id")
+        job = self._job_of(decision)
         if job.pinned:
-            raise PlanError(
-                f"{_decision_title(decision)}: the job is pinned; only its user may touch it"
-            )
+            raise _MisfitError("the job is pinned; only its user may touch it")
         if decision.job in self._acted:
-            raise PlanError(
-                f"{_decision_title(decision)}: the plan already has {self._acted[job.id]} of it"
-            )
+            raise _MisfitError(f"the plan already has {self._acted[job.id]} of it")
         self._acted[job.id] = type(decision).__name__
         return job
 
@@ -180,109 +179,93 @@ class _Check:
         after = verdict_after(job, decision, self._state.now)
         self._refused[job.id] = isinstance(after, Refusal)
         if self._refused[job.id] and job.workers:
-            raise PlanError(
-                f"{_decision_title(decision)}: it has {count_noun(job.workers, 'worker')}; stop it first"
-            )
+            raise _MisfitError(f"it has {count_noun(job.workers, 'worker')}; stop it first")
 
     def _check_start(self, decision: Admit) -> None:
         job = self._job_acted_on(decision)
         if job.workers or job.terminating_workers:
-            raise PlanError(
-                f"{_decision_title(decision)}: it is not queued, it has {count_noun(job.workers, 'worker')} and "
-                f"{job.terminating_workers} terminating"
+            workers = count_noun(job.workers, "worker")
+            raise _MisfitError(
+                f"it is not queued, it has {workers} and {job.terminating_workers} terminating"
             )
         if self._refused.get(job.id, job.refused):
-            raise PlanError(f"{_decision_title(decision)}: it was refused")
+            raise _MisfitError("it was refused")
         self._check_width(decision, job)
-        self._check_nodes(decision, job, decision.nodes)
+        self._check_nodes(job, decision.nodes)
         self._ledger.take(decision.nodes, job.gpus_per_worker)
 
     def _check_resize(self, decision: Resize) -> None:
         job = self._job_acted_on(decision)
         if not job.workers:
-            raise PlanError(f"{_decision_title(decision)}: it does not run; admit it")
+            raise _MisfitError("it does not run; admit it")
         self._check_width(decision, job)
         if decision.workers == job.workers:
-            raise PlanError(
-                f"{_decision_title(decision)}: it has {count_noun(job.workers, 'worker')} already"
-            )
+            raise _MisfitError(f"it has {count_noun(job.workers, 'worker')} already")
         unchanged = min(job.workers, decision.workers)
         if job.nodes and decision.nodes[:unchanged] != job.nodes[:unchanged]:
-            raise PlanError(
-                f"{_decision_title(decision)}: workers 0..{unchanged - 1} stay where they are, on "
+            raise _MisfitError(
+                f"workers 0..{unchanged - 1} stay where they are, on "
                 f"{_list_names(job.nodes[:unchanged])}, not on {_list_names(decision.nodes[:unchanged])}"
             )
         if decision.workers > job.workers:
             if decision.at == "epoch":
-                raise PlanError(
-                    f"{_decision_title(decision)}: growth starts pods now, not at an epoch"
-                )
-            self._check_nodes(decision, job, decision.nodes[unchanged:])
+                raise _MisfitError("growth starts pods now, not at an epoch")
+            self._check_nodes(job, decision.nodes[unchanged:])
             self._ledger.take(decision.nodes[unchanged:], job.gpus_per_worker)
 
-    def _check_nodes(self, decision: Admit | Resize, job: Job, nodes: Sequence[str]) -> None:
+    def _check_nodes(self, job: Job, nodes: Sequence[str]) -> None:
         """New workers start only where the job may run."""
         may = self._state.eligible_nodes(job)
         wrong = () if may is None else sorted(set(nodes) - may)
         if wrong:
-            raise PlanError(
-                f"{_decision_title(decision)}: it may not use {_list_names(wrong)}: {job.eligible} allows "
+            raise _MisfitError(
+                f"it may not use {_list_names(wrong)}: {job.eligible} allows "
                 f"{_list_names(sorted(may or ())) or 'no node'}"
             )
 
     def _check_width(self, decision: Admit | Resize, job: Job) -> None:
         if decision.workers not in job.widths:
-            raise PlanError(
-                f"{_decision_title(decision)}: {decision.workers} is not among its widths {job.widths}"
-            )
+            raise _MisfitError(f"{decision.workers} is not among its widths {job.widths}")
         if decision.workers < 1:
-            raise PlanError(
-                f"{_decision_title(decision)}: a Job of 0 workers completes; suspend it"
-            )
+            raise _MisfitError("a Job of 0 workers completes; suspend it")
         if len(decision.nodes) != decision.workers:
-            raise PlanError(
-                f"{_decision_title(decision)}: {count_noun(len(decision.nodes), 'node')} named for "
+            raise _MisfitError(
+                f"{count_noun(len(decision.nodes), 'node')} named for "
                 f"{count_noun(decision.workers, 'worker')}"
             )
 
     def _check_stop(self, decision: Preempt) -> None:
         job = self._job_acted_on(decision)
         if not job.workers:
-            raise PlanError(f"{_decision_title(decision)}: it does not run")
+            raise _MisfitError("it does not run")
         if decision.beneficiary and decision.beneficiary not in self._state.by_id:
-            raise PlanError(
-                f"{_decision_title(decision)}: beneficiary {decision.beneficiary!r} is no unfinished job"
-            )
+            raise _MisfitError(f"beneficiary {decision.beneficiary!r} is no unfinished job")
         if not job.preemptible and decision.beneficiary not in ("", job.id):
-            raise PlanError(f"{_decision_title(decision)}: it is not preemptible")
+            raise _MisfitError("it is not preemptible")
         if decision.at == "now":
             if not job.start_seen:
-                raise PlanError(f"{_decision_title(decision)}: its start was not seen yet")
+                raise _MisfitError("its start was not seen yet")
             self._stopped.add(job.id)
 
     def _check_withdrawal(self, decision: Continue) -> None:
         if self._job_acted_on(decision).stop_requested_at is None:
-            raise PlanError(f"{_decision_title(decision)}: it was not asked to stop")
+            raise _MisfitError("it was not asked to stop")
 
-    def _check_pools(self, decision: Loan | Reclaim, names: Sequence[str], want: Pool) -> None:
+    def _check_pools(self, names: Sequence[str], want: Pool) -> None:
         pools = {node.id: node.pool for node in self._state.nodes}
         for name in names:
             if name not in pools:
-                raise PlanError(f"{_decision_title(decision)}: node {name!r} is not in the cluster")
+                raise _MisfitError(f"node {name!r} is not in the cluster")
             if pools[name] != want:
-                raise PlanError(
-                    f"{_decision_title(decision)}: node {name} is in pool {pools[name]}, not {want}"
-                )
+                raise _MisfitError(f"node {name} is in pool {pools[name]}, not {want}")
 
     def _check_reclaim(self, decision: Reclaim) -> None:
-        self._check_pools(decision, decision.nodes, "loaned")
+        self._check_pools(decision.nodes, "loaned")
         wanted = frozenset(decision.nodes)
         for job in self._state.running:
             taken = wanted.intersection(job.nodes)
             if taken and job.id not in self._stopped:
-                raise PlanError(
-                    f"{_decision_title(decision)}: job {job.id} still runs on {_list_names(sorted(taken))}"
-                )
+                raise _MisfitError(f"job {job.id} still runs on {_list_names(sorted(taken))}")
 
 
 def _is_growth(decision: Decision, state: ClusterState) -> TypeGuard[Resize]:

@@ -17,9 +17,9 @@ from laxity_scheduler.chains.provisioning import Prices
 from laxity_scheduler.chains.snapshot_loop import COLUMNS
 from laxity_scheduler.following.chain_folder import open_chain
 from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions
-from laxity_scheduler.following.learned_timing import LearnedTiming
 from laxity_scheduler.following.link_queue import QueueRow
 from laxity_scheduler.following.queue_snapshot import SuccessorShape, snapshot_queue
+from laxity_scheduler.following.successor_timing import LearnedTiming
 from laxity_scheduler.slurm.commands import register
 from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.script_shape import read_shape

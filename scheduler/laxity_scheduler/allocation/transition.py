@@ -26,7 +26,6 @@ class WorkerLedger(Protocol):
         self, job: Job, workers: int, among: frozenset[str] | None = None
     ) -> tuple[str, ...] | None:
         """Nodes, taken, for what the job needs more to have so many workers; None if no fit."""
-        ...
 
 
 def plan_transition(

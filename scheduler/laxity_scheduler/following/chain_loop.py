@@ -16,7 +16,6 @@ from laxity.backoff import Backoff
 from laxity_scheduler.chains.features import WINDOW
 from laxity_scheduler.following import chain_state
 from laxity_scheduler.following.chain_state import ChainEvent, ChainState, LinkRecord, save_chain
-from laxity_scheduler.following.learned_timing import LearnedTiming
 from laxity_scheduler.following.link_queue import (
     LinkOutcome,
     LinkQueue,
@@ -26,7 +25,7 @@ from laxity_scheduler.following.link_queue import (
 )
 from laxity_scheduler.following.queue_clock import QueueClock
 from laxity_scheduler.following.queue_watch import QueueWatch, load_snapshots
-from laxity_scheduler.following.successor_timing import should_submit_successor
+from laxity_scheduler.following.successor_timing import LearnedTiming, should_submit_successor
 
 POLL_S: Final = 30.0  # at most, between two looks at the links
 MOST_JOBS: Final = 2  # for one link: the first, and one more if it was cancelled in the queue

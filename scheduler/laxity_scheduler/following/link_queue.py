@@ -84,11 +84,9 @@ class ClusterQueue(Protocol):
 
     def rows(self) -> Sequence[QueueRow]:
         """Jobs that wait or run, as far as this user may see them."""
-        ...
 
     def past_rows(self) -> tuple[Sequence[QueueRow], str]:
         """Jobs of the last day that have started, and who recorded them; none where nobody did."""
-        ...
 
 
 class LinkQueue(ClusterQueue, Protocol):
@@ -96,34 +94,26 @@ class LinkQueue(ClusterQueue, Protocol):
 
     def jobs_of(self, link: LinkRecord) -> Sequence[QueueRow]:
         """Jobs that were submitted for a link and that the queue remembers, the first one first."""
-        ...
 
     def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
         """A link's job that the queue has forgotten, where somebody else recorded its end."""
-        ...
 
     def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
         """What it means that this job has ended; None: nobody knows of the job any more."""
-        ...
 
     def find_started_job(self, link: LinkRecord) -> str:
         """The job that is known to have run this link, though the queue has forgotten it."""
-        ...
 
     def trains(self, link: LinkRecord) -> bool:
         """Whether a job that the queue has forgotten trains all the same."""
-        ...
 
     def is_complete(self) -> bool:
         """Whether the training is done."""
-        ...
 
     def submit(self, link: LinkRecord) -> str:
         """Submit a job for this link; its id. Not asked twice for one that is there."""
-        ...
 
     def estimate_start(self) -> float | None:
         """When the queue would start one more link; None where it plans nothing."""
-        ...
 
     def cancel(self, job_ids: Iterable[str]) -> None: ...

@@ -20,10 +20,9 @@ from laxity_scheduler.http.dependencies import (
     job_of,
     working_job_of,
 )
-from laxity_scheduler.http.error_schemas import ERRORS, JOB_ERRORS
 from laxity_scheduler.http.long_poll import MAX_POLL_S, loop_time, wait_for_change, wait_for_verdict
 from laxity_scheduler.http.request_body import check_json, reading_body
-from laxity_scheduler.http.responses import JsonResponse, Problem
+from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.http.visibility import (
     check_namespace,

@@ -10,8 +10,7 @@ from fastapi import APIRouter, Body, Response
 from starlette.concurrency import run_in_threadpool
 
 from laxity_scheduler.http.dependencies import TheCaller, TheService
-from laxity_scheduler.http.error_schemas import ERRORS, LOAN_ERRORS
-from laxity_scheduler.http.responses import JsonResponse, Problem
+from laxity_scheduler.http.responses import ERRORS, LOAN_ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.loan_orders import LoanOrderError

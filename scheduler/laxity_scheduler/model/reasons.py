@@ -7,9 +7,10 @@ the product; an unknown code is a programming error.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from math import isfinite
 from typing import Final
 
-from laxity.human_time import count_noun
+from laxity.human_time import count_noun, format_seconds
 from laxity.instants import FIRST_AT, calendar_instant, format_instant
 
 Fact = str | int | float | None
@@ -247,20 +248,10 @@ def visible_names(jobs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
 
 def format_duration(seconds: float) -> str:
     """Seconds as text: 45s, 12m30s, 3h05m, 2d04h."""
-    if seconds != seconds or seconds in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
+    if not isfinite(seconds):
         return UNKNOWN_TIME
-    sign, whole = ("-" if seconds < 0 else ""), round(abs(seconds))
-    if whole < 60:
-        tenths = f"{abs(seconds):.1f}".removesuffix(".0")
-        return f"{sign}{tenths}s" if whole < 10 else f"{sign}{whole}s"
-    minutes, secs = divmod(whole, 60)
-    hours, minutes_left = divmod(minutes, 60)
-    days, hours_left = divmod(hours, 24)
-    if days:
-        return f"{sign}{days}d{hours_left:02d}h"
-    if hours:
-        return f"{sign}{hours}h{minutes_left:02d}m"
-    return f"{sign}{minutes}m{secs:02d}s"
+    shown_s = seconds if abs(seconds) < 9.5 else round(seconds)
+    return format_seconds(shown_s).replace(".0s", "s")
 
 
 def format_utc(instant: float) -> str:

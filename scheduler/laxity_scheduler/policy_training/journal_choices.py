@@ -31,8 +31,7 @@ from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
 from laxity_scheduler.policy_training.teacher_samples import Choice, choices_of_widths
 from laxity_scheduler.settled_widths import settle_widths
 from laxity_scheduler.simulate.tables import ThroughputTable
-from laxity_scheduler.store.decided_cycles import iter_decided
-from laxity_scheduler.store.journal import LoadPredictor
+from laxity_scheduler.store.journal import LoadPredictor, iter_decided
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels
 from laxity_scheduler.width_comparison import DecidedCycle, ShadowTotals, compare_widths

@@ -14,8 +14,7 @@ from laxity_scheduler.engine import Policy
 from laxity_scheduler.policy_models import LearnedModels
 from laxity_scheduler.process.open_policies import find_policy, find_usable_policy
 from laxity_scheduler.process.start import load_predictor
-from laxity_scheduler.store.decided_cycles import iter_decided
-from laxity_scheduler.store.journal import ReplayedCycle, replay_cycles
+from laxity_scheduler.store.journal import ReplayedCycle, iter_decided, replay_cycles
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels
 from laxity_scheduler.width_comparison import ShadowTotals, compare_widths

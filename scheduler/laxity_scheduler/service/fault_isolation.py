@@ -19,7 +19,7 @@ from typing import Final, Generic, TypeVar
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.job_faults import error_text
+from laxity_scheduler.service.cycle_faults import error_text
 
 Result = TypeVar("Result")
 Jobs = tuple[Job, ...]

@@ -14,7 +14,7 @@ from laxity_profiler.estimate import Estimate, Predictor, Workload
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.job_faults import JobFaults
+from laxity_scheduler.service.cycle_faults import JobFaults
 from laxity_scheduler.service.transition_times import TransitionWatcher
 from laxity_scheduler.service.view_cache import ViewChange
 

@@ -30,20 +30,16 @@ class Election(Protocol):
     @property
     def holder(self) -> str:
         """The replica that has the lease, as far as is known; "" for none."""
-        ...
 
     @property
     def reign(self) -> int:
         """0 if this replica does not have the lease, else the number of times that it has won it."""
-        ...
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
         """Make sure that no earlier decision about these Jobs can still land."""
-        ...
 
     def close(self) -> None:
         """Give it back."""
-        ...
 
 
 class Leadership:

@@ -25,15 +25,14 @@ from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.service.cycle_faults import FailureStreak, error_text
 from laxity_scheduler.service.demand_keeper import DemandKeeper
-from laxity_scheduler.service.failure_streak import FailureStreak
 from laxity_scheduler.service.fault_isolation import (
     PolicyFaultError,
     decide_without_faulty,
     state_without,
 )
 from laxity_scheduler.service.feedback import Feedback
-from laxity_scheduler.service.job_faults import error_text
 from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier

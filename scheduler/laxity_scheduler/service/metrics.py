@@ -14,7 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from laxity.job.qos import ServiceClass
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.service.job_faults import JobFaults
+from laxity_scheduler.service.cycle_faults import JobFaults
 from laxity_scheduler.service.loan_metrics import LoanMetrics
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
 from laxity_scheduler.service.policy_metrics import PolicyMetrics

@@ -11,7 +11,7 @@ from typing import Literal
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.job_faults import JobFaults
+from laxity_scheduler.service.cycle_faults import JobFaults
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from laxity_scheduler.live import Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.borrowing import count_borrowed, count_borrowed_gpu_h
-from laxity_scheduler.service.job_faults import JobFaults, error_text
+from laxity_scheduler.service.cycle_faults import JobFaults, error_text
 from laxity_scheduler.service.promise_outcome import (
     is_over,
     is_promise_broken,

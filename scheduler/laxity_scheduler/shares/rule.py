@@ -29,9 +29,8 @@ from laxity_scheduler.shares.promised_widths import (
     PromiseFloors,
     plan_promised_widths,
 )
-from laxity_scheduler.shares.promises import promise_jobs
 from laxity_scheduler.shares.rows import Columns, ShareRows
-from laxity_scheduler.shares.starts import start_jobs
+from laxity_scheduler.shares.share_decisions import promise_jobs, start_jobs
 from laxity_scheduler.shares.waits import with_waits
 
 Admission = Literal["none", "greedy", "priced"]
@@ -93,23 +92,13 @@ def verdicts_of(
 ) -> Callable[[ClusterState, Predictor], tuple[Promised | Forecasted | Refuse, ...]]:
     """What the rule tells those who ask, and nothing else: see `share_admission`."""
     open_decision = _decisions_by(rule)
-
-    def verdicts(
-        state: ClusterState, predictor: Predictor
-    ) -> tuple[Promised | Forecasted | Refuse, ...]:
-        return open_decision(without_loans(state), predictor).verdicts()
-
-    return verdicts
+    return lambda state, predictor: open_decision(without_loans(state), predictor).verdicts()
 
 
 def planner_for_promises(rule: ShareRule) -> Callable[[ClusterState, Predictor], PromiseFloors]:
     """What promised jobs need now, and what else may run beside their plans: see `promised_widths`."""
     open_decision = _decisions_by(rule)
-
-    def plan(state: ClusterState, predictor: Predictor) -> PromiseFloors:
-        return open_decision(without_loans(state), predictor).plan_promises()
-
-    return plan
+    return lambda state, predictor: open_decision(without_loans(state), predictor).plan_promises()
 
 
 def _decisions_by(rule: ShareRule) -> Callable[[ClusterState, Predictor], "_Decision"]:

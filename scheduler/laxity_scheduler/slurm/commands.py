@@ -17,8 +17,8 @@ from laxity_scheduler.chains.commands import PricesOption
 if TYPE_CHECKING:
     from laxity_scheduler.following.chain_loop import ChainOptions
     from laxity_scheduler.following.chain_state import ChainState
-    from laxity_scheduler.following.learned_timing import LearnedTiming
     from laxity_scheduler.following.link_queue import LinkQueue
+    from laxity_scheduler.following.successor_timing import LearnedTiming
 
     OpenQueue = Callable[
         [Path, Path, float, int], AbstractContextManager[tuple[ChainState, LinkQueue]]
@@ -119,7 +119,7 @@ def load_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedT
     from laxity_scheduler.chains.features import EVERY_S
     from laxity_scheduler.chains.model_file import load_provisioner
     from laxity_scheduler.chains.provisioning import Prices
-    from laxity_scheduler.following.learned_timing import LearnedTiming
+    from laxity_scheduler.following.successor_timing import LearnedTiming
 
     if model is None:
         return None

@@ -25,6 +25,7 @@ from laxity_scheduler.plan import Plan
 
 Write = Callable[[Any], Any]
 Read = Callable[[Any], Any]
+Codec = tuple[Write, Read]
 _EXACT_INT = 2**53  # above it other readers of JSON lose digits, and orjson itself stops at 2**64
 _UNSET = object()
 
@@ -40,7 +41,7 @@ def encode_record(value: object) -> bytes:
 
 def to_json(value: object) -> Any:
     """Any dataclass of the core as plain JSON values."""
-    return _writer_for(cast("Any", type(value)))(value)
+    return _codec_of(cast("Any", type(value)))[0](value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def load_state(text: bytes) -> ClusterState:
 
 def verdict_json(verdict: Verdict | None) -> Any:
     """A verdict with its kind, or None."""
-    return _writer_for(Verdict | None)(verdict)
+    return _codec_of(Verdict | None)[0](verdict)
 
 
 def load_verdict(value: Any) -> Verdict | None:
@@ -84,7 +85,7 @@ def load_verdict(value: Any) -> Verdict | None:
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
-    return cast("dict[str, Any]", _writer_for(Decision)(decision))
+    return cast("dict[str, Any]", _codec_of(Decision)[0](decision))
 
 
 def load_job(value: Any) -> Job:
@@ -98,48 +99,54 @@ def load_node(value: Any) -> Node:
 def from_json(wanted: Any, value: Any) -> Any:
     """The value of the type `wanted` that `to_json` wrote. CodecError says what does not fit."""
     try:
-        return _reader_for(wanted)(value)
+        return _codec_of(wanted)[1](value)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         message = f"{value!r:.200} is no {getattr(wanted, '__name__', wanted)}: {error}"
         raise CodecError(message) from error
 
 
 @cache
-def _writer_for(wanted: Any) -> Write:
+def _codec_of(wanted: Any) -> Codec:
+    """How values of this type are written, and read again."""
     if _is_record(wanted):
-        return _record_writer(cast("type", wanted))
+        return _record_writer(cast("type", wanted)), _record_reader(cast("type", wanted))
     if wanted in _SCALARS:
-        return _SCALARS[wanted][0]
+        return _SCALARS[wanted]
     origin, arguments = get_origin(wanted), get_args(wanted)
     if origin in (Union, types.UnionType):
-        return _union_writer(arguments)
-    if origin is tuple and arguments[-1] is Ellipsis:
-        item = _writer_for(arguments[0])
-        return lambda row: [item(value) for value in row]
+        return _union_codec(arguments)
     if origin is frozenset:
-        return sorted
+        return sorted, frozenset
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return _pair_codec(*map(_codec_of, arguments))
     if origin is tuple:
-        return _row_writer([_writer_for(argument) for argument in arguments])
+        write, read = _codec_of(arguments[0])
+        return lambda row: [write(value) for value in row], lambda row: tuple(map(read, row))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        item = _writer_for(arguments[1])
-        return lambda table: {key: item(table[key]) for key in sorted(table)}
-    return _pass_through
+        write, read = _codec_of(arguments[1])
+        return (
+            lambda table: {key: write(table[key]) for key in sorted(table)},
+            lambda table: {key: read(value) for key, value in table.items()},
+        )
+    return _pass_through, _pass_through
 
 
-def _row_writer(items: Sequence[Write]) -> Write:
-    """A tuple of fixed length. Pairs have a path of their own: facts of reasons are many pairs."""
-    if len(items) != 2:
-        return lambda row: [write(value) for write, value in zip(items, row, strict=True)]
-    first, second = items
+def _pair_codec(first: Codec, second: Codec) -> Codec:
+    """Pairs are many: facts of reasons."""
+    (write_first, read_first), (write_second, read_second) = first, second
 
     def write_pair(row: Any) -> list[Any]:
         left, right = row
         return [
-            left if first is _pass_through else first(left),
-            right if second is _pass_through else second(right),
+            left if write_first is _pass_through else write_first(left),
+            right if write_second is _pass_through else write_second(right),
         ]
 
-    return write_pair
+    def read_pair(row: Any) -> tuple[Any, Any]:
+        left, right = row
+        return read_first(left), read_second(right)
+
+    return write_pair, read_pair
 
 
 def _record_writer(record: type) -> Write:
@@ -148,7 +155,7 @@ def _record_writer(record: type) -> Write:
     compared = [field for field in fields(record) if field.compare]
     names = tuple(field.name for field in compared)
     values = attrgetter(*names) if len(names) > 1 else lambda row: (getattr(row, names[0]),)
-    writers = tuple(_writer_for(hints[name]) for name in names)
+    writers = tuple(_codec_of(hints[name])[0] for name in names)
     defaults = tuple(_UNSET if field.default is MISSING else field.default for field in compared)
     texts = tuple(
         default if default is _UNSET else write(default)
@@ -176,66 +183,35 @@ def _is_alike(value: Any, other: Any) -> bool:
     return not isinstance(value, float) or copysign(1.0, value) == copysign(1.0, other)
 
 
-def _union_writer(members: tuple[Any, ...]) -> Write:
+def _record_reader(record: type) -> Read:
+    hints = get_type_hints(record)
+    readers = {field.name: _codec_of(hints[field.name])[1] for field in fields(record)}
+    return lambda row: record(**{name: readers[name](value) for name, value in row.items()})
+
+
+def _union_codec(members: tuple[Any, ...]) -> Codec:
     """Records of a union carry their kind; `X | None` and plain scalars need none."""
-    records: dict[Any, Write] = {
-        member: _writer_for(member) for member in members if _is_record(member)
-    }
-    rest = [member for member in members if member not in records and member is not type(None)]
-    if not records:
-        scalar = _writer_for(rest[0]) if len(rest) == 1 else _write_fact
-        return lambda value: None if value is None else scalar(value)
+    codecs = {member.__name__: _codec_of(member) for member in members if _is_record(member)}
+    if not codecs:
+        rest = [member for member in members if member is not type(None)]
+        write, read = _codec_of(rest[0]) if len(rest) == 1 else (_write_fact, _read_fact)
+        return (
+            lambda value: None if value is None else write(value),
+            lambda value: None if value is None else read(value),
+        )
 
     def write_kind(value: Any) -> Any:
         if value is None:
             return None
-        return {"kind": type(value).__name__, **records[type(value)](value)}
-
-    return write_kind
-
-
-@cache
-def _reader_for(wanted: Any) -> Read:
-    if _is_record(wanted):
-        return _record_reader(cast("type", wanted))
-    if wanted in _SCALARS:
-        return _SCALARS[wanted][1]
-    origin, arguments = get_origin(wanted), get_args(wanted)
-    if origin in (Union, types.UnionType):
-        return _union_reader(arguments)
-    if origin is tuple and arguments[-1] is Ellipsis:
-        item = _reader_for(arguments[0])
-        return lambda row: tuple(item(value) for value in row)
-    if origin is frozenset:
-        return frozenset
-    if origin is tuple:
-        items = tuple(_reader_for(argument) for argument in arguments)
-        return lambda row: tuple(read(value) for read, value in zip(items, row, strict=True))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        item = _reader_for(arguments[1])
-        return lambda table: {key: item(value) for key, value in table.items()}
-    return _pass_through
-
-
-def _record_reader(record: type) -> Read:
-    hints = get_type_hints(record)
-    readers = {field.name: _reader_for(hints[field.name]) for field in fields(record)}
-    return lambda row: record(**{name: readers[name](value) for name, value in row.items()})
-
-
-def _union_reader(members: tuple[Any, ...]) -> Read:
-    records = {member.__name__: _reader_for(member) for member in members if _is_record(member)}
-    rest = [m for m in members if not _is_record(m) and m is not type(None)]
-    if not records:
-        scalar = _reader_for(rest[0]) if len(rest) == 1 else _read_fact
-        return lambda value: None if value is None else scalar(value)
+        kind = type(value).__name__
+        return {"kind": kind, **codecs[kind][0](value)}
 
     def read_kind(value: Any) -> Any:
         if value is None:
             return None
-        return records[value["kind"]]({key: value[key] for key in value if key != "kind"})
+        return codecs[value["kind"]][1]({key: value[key] for key in value if key != "kind"})
 
-    return read_kind
+    return write_kind, read_kind
 
 
 def _is_record(wanted: Any) -> bool:
@@ -287,7 +263,7 @@ def _read_fact(value: Any) -> Any:
     return _read_float(value[0]) if isinstance(value, list) else value
 
 
-_SCALARS: dict[Any, tuple[Write, Read]] = {
+_SCALARS: dict[Any, Codec] = {
     float: (_write_float, _read_float),
     int: (_write_int, _read_int),
     str: (_pass_through, _pass_through),

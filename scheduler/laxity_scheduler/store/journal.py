@@ -8,7 +8,7 @@ code changes no decision that it should not.
 
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,9 +22,10 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store import differences
-from laxity_scheduler.store.codec import encode_record, load_state, plan_bytes
+from laxity_scheduler.store.codec import encode_record, load_plan, load_state, plan_bytes
 from laxity_scheduler.store.store import Store, StoreError
 from laxity_scheduler.store.tables import CycleRow, PredictorRow
+from laxity_scheduler.width_comparison import DecidedCycle
 
 SNAPSHOT_EVERY: Final = 100
 LoadPredictor = Callable[[dict[str, Any]], Predictor]
@@ -194,26 +195,51 @@ def replay_cycles(
     policy: str = "",
 ) -> Iterator[ReplayedCycle]:
     """Decide every cycle again, by its own policy or by the one named `policy`, and compare."""
-    loaded: dict[str, Predictor] = {}
     if policy:
         policies(policy)  # an unknown name is the caller's mistake
-    for entry in iter_entries(store, first, last):
+    for entry, predictor in _with_predictors(
+        store, iter_entries(store, first, last), load_predictor
+    ):
         name = policy or entry.policy
         with _as_replay_error(entry.cycle):
-            if entry.predictor not in loaded:
-                loaded = {
-                    entry.predictor: load_journalled_predictor(
-                        store, entry.predictor, load_predictor
-                    )
-                }
-            again = plan_bytes(
-                with_follow_ups(policies(name))(entry.state, loaded[entry.predictor])
-            )
+            again = plan_bytes(with_follow_ups(policies(name))(entry.state, predictor))
             lines = () if again == entry.plan else tuple(_diff_lines(entry.plan, again))
         yield ReplayedCycle(entry.cycle, name, entry.version, lines)
 
 
-def load_journalled_predictor(store: Store, name: str, load: LoadPredictor) -> Predictor:
+def iter_decided(
+    store: Store,
+    policies: PolicyNamed,
+    load_predictor: LoadPredictor,
+    *,
+    first: int = 0,
+    last: int | None = None,
+) -> Iterator[DecidedCycle]:
+    """Cycles as they were decided: snapshot, plan, predictor and policy. ReplayError if one is damaged.
+
+    Whatever `policies` raises is raised.
+    """
+    for entry, predictor in _with_predictors(
+        store, iter_entries(store, first, last), load_predictor
+    ):
+        decide, plan = policies(entry.policy), load_plan(entry.plan)
+        yield DecidedCycle(entry.state, plan, predictor, decide, entry.policy)
+
+
+def _with_predictors(
+    store: Store, entries: Iterable[JournalEntry], load: LoadPredictor
+) -> Iterator[tuple[JournalEntry, Predictor]]:
+    """Entries, each with its predictor, of which the last one is kept."""
+    name, predictor = "", None
+    for entry in entries:
+        if predictor is None or entry.predictor != name:
+            name = entry.predictor
+            with _as_replay_error(entry.cycle):
+                predictor = _load_journalled_predictor(store, name, load)
+        yield entry, predictor
+
+
+def _load_journalled_predictor(store: Store, name: str, load: LoadPredictor) -> Predictor:
     """The predictor of a version as it was; ReplayError if it is not in the journal, or of another form."""
     body = store.predictor_body(name)
     if body is None:

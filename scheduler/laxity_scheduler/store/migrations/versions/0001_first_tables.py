@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 INDEXES = {
     "cycles": ("full", "predictor"),
@@ -24,12 +22,6 @@ def upgrade() -> None:
     for table, columns in INDEXES.items():
         for column in columns:
             op.create_index(op.f(f"ix_{table}_{column}"), table, [column])
-
-
-def downgrade() -> None:
-    """Drop all tables; their indexes go with them."""
-    for table in ("verdicts", "predictors", "loans", "jobs", "decisions", "cycles"):
-        op.drop_table(table)
 
 
 def _create_journal() -> None:

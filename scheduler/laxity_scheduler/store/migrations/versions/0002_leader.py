@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -20,8 +18,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_leader")),
     )
     op.bulk_insert(made, [{"id": 1, "term": 0, "holder": "", "since": 0.0}])
-
-
-def downgrade() -> None:
-    """Drop the table."""
-    op.drop_table("leader")

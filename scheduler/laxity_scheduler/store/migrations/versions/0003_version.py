@@ -5,15 +5,8 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
     """Add the column; cycles that are there keep an empty version."""
     op.add_column("cycles", sa.Column("version", sa.String(), nullable=False, server_default=""))
-
-
-def downgrade() -> None:
-    """Drop the column."""
-    op.drop_column("cycles", "version")

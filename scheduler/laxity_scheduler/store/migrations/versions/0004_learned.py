@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -28,9 +26,3 @@ def upgrade() -> None:
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("cycle", "policy", name=op.f("pk_shadows")),
     )
-
-
-def downgrade() -> None:
-    """Drop both."""
-    op.drop_table("shadows")
-    op.drop_table("fallbacks")

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -25,9 +23,3 @@ def upgrade() -> None:
         sa.Column("reclaim_by", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_loan_orders")),
     )
-
-
-def downgrade() -> None:
-    """Drop both tables."""
-    op.drop_table("loan_orders")
-    op.drop_table("inference_slots")

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0006"
 down_revision = "0005"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -23,9 +21,3 @@ def upgrade() -> None:
         sa.Column("version", sa.String(), nullable=False),
         sa.PrimaryKeyConstraint("alias", name=op.f("pk_policy_aliases")),
     )
-
-
-def downgrade() -> None:
-    """Drop both tables."""
-    op.drop_table("policy_aliases")
-    op.drop_table("policy_models")

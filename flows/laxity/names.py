@@ -14,9 +14,7 @@ CHAIN_LINK: Final = f"{DOMAIN}/chain-link"  # ... which one, counted from 1
 FLOW_RUN: Final = "prefect.io/flow-run-id"  # by Prefect's worker: this flow run is the Job
 
 # --- annotations in: what the user says ---
-DEADLINE: Final = (
-    f"{DOMAIN}/deadline"  # RFC 3339 instant, or a duration such as 90m from submission
-)
+DEADLINE: Final = f"{DOMAIN}/deadline"  # RFC 3339, or a duration such as 90m from submission
 CLASS: Final = f"{DOMAIN}/class"  # hard | soft | best_effort
 WIDTHS: Final = f"{DOMAIN}/widths"  # "1,2,4" or "1..4"
 MODEL: Final = f"{DOMAIN}/model"  # key of the model's history
@@ -39,17 +37,13 @@ PIN: Final = f"{DOMAIN}/pin"  # changed by hand: counted, never touched, until t
 
 # --- annotations by the service that outlast it: they stay on a Job that is released ---
 TRAINING: Final = f"{DOMAIN}/training"  # JSON: the first attempt, whose folder this one goes on in
-FIRST_TERMS: Final = (
-    f"{DOMAIN}/first-terms"  # JSON: annotations as submitted that were amended since
-)
+FIRST_TERMS: Final = f"{DOMAIN}/first-terms"  # JSON: annotations that were amended, as submitted
 
 # --- annotations out: what laxity says (only laxity may write them) ---
 VERDICT: Final = f"{DOMAIN}/verdict"  # JSON of the Verdict
 REASON: Final = f"{DOMAIN}/reason"  # words: why it waits, was refused, was resized
 PROMISED_DEADLINE: Final = f"{DOMAIN}/promised-deadline"  # RFC 3339: the one that is kept
-REFUSED_DEADLINE: Final = (
-    f"{DOMAIN}/refused-deadline"  # JSON: another one that was refused while the promise stands
-)
+REFUSED_DEADLINE: Final = f"{DOMAIN}/refused-deadline"  # JSON: another, refused beside a promise
 PROMISED_FINISH: Final = f"{DOMAIN}/promised-finish"  # RFC 3339
 P50_FINISH: Final = f"{DOMAIN}/p50-finish"  # RFC 3339
 P90_FINISH: Final = f"{DOMAIN}/p90-finish"  # RFC 3339
@@ -117,9 +111,7 @@ TAG_MODEL: Final = "laxity.model"
 TAG_CLASS: Final = "laxity.class"
 TAG_DEADLINE: Final = "laxity.deadline"
 TAG_VERDICT: Final = "laxity.verdict"
-TAG_OUTCOME: Final = (
-    "laxity.outcome"  # kept | broken | late | finished | refused | failed | cancelled
-)
+TAG_OUTCOME: Final = "laxity.outcome"  # kept, broken, late, finished, refused, failed, cancelled
 TAG_BORROWED: Final = "laxity.borrowed_gpu_h"  # GPU-hours on lent nodes; missing if there are none
 TAG_REASON: Final = "laxity.reason"
 TAG_FLOW_RUN: Final = "laxity.flow_run"  # address of the Prefect flow run

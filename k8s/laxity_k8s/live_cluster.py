@@ -82,11 +82,8 @@ class LiveCluster:
         self._submitting = threading.Lock()
         self._looking = threading.Lock()
         self._seal, self._limits = seal, limits
-        self._mirror = (
-            Mirror(api, self._news.set)
-            if seal is None
-            else Mirror(api, self._news.set, seal.believe_job)
-        )
+        believed = [] if seal is None else [seal.believe_job]
+        self._mirror = Mirror(api, self._news.set, *believed)
         self._signals = Signals()
         self._reminders = Reminders(
             api, self._mirror, self._signals, reports, on_news=self._news.set

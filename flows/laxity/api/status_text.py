@@ -116,11 +116,9 @@ def _end_text(job: JobView) -> str:
     if job.kept is None or job.finished_at is None or job.deadline_at is None:
         return "finished"
     apart = format_seconds(abs(job.deadline_at - job.finished_at))
-    return (
-        f"finished in time, {apart} before its deadline"
-        if job.kept
-        else f"finished late by {apart}"
-    )
+    if job.kept:
+        return f"finished in time, {apart} before its deadline"
+    return f"finished late by {apart}"
 
 
 def count_tenths(job: JobView) -> int:
@@ -220,11 +218,8 @@ def progress_percent(job: JobView) -> float:
 
 
 def progress_text(job: JobView) -> str:
-    left = (
-        ""
-        if job.laxity_s is None or job.state in TERMINAL_STATES
-        else f", laxity {format_seconds(job.laxity_s)}"
-    )
+    has_ended = job.laxity_s is None or job.state in TERMINAL_STATES
+    left = "" if has_ended else f", laxity {format_seconds(job.laxity_s)}"
     width = f" on {count_noun(job.workers, 'worker')}" if job.workers else ""
     return f"{job.epochs_done} of {job.epochs} epochs, {job.state}{width}{left}"
 

@@ -76,8 +76,5 @@ def _read_value(text: str, annotation: Any) -> Any:
     value: Any = text
     with suppress(ValueError):
         value = json.loads(text)
-    return (
-        value
-        if fits_annotation(value, annotation) or not fits_annotation(text, annotation)
-        else text
-    )
+    is_text = fits_annotation(text, annotation) and not fits_annotation(value, annotation)
+    return text if is_text else value

@@ -100,8 +100,6 @@ def _accelerator_quantities(container: Mapping[str, Any]) -> Iterator[tuple[str,
 
 def _list_containers(pod_spec: Any, kind: str) -> list[Mapping[str, Any]]:
     containers = pod_spec.get(kind) if isinstance(pod_spec, Mapping) else None
-    return (
-        [container for container in containers if isinstance(container, Mapping)]
-        if isinstance(containers, list)
-        else []
-    )
+    if not isinstance(containers, list):
+        return []
+    return [container for container in containers if isinstance(container, Mapping)]

@@ -8,7 +8,7 @@ of a PodSpec to the pod. laxity's own fields cannot be overridden: it would lose
 import difflib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from laxity import names
@@ -122,12 +122,9 @@ def orders_mount() -> Json:
     return {"name": ORDERS, "mountPath": signal.FOLDER, "readOnly": True}
 
 
-def own_fields() -> list[Json]:
+def own_fields(fields: Iterable[tuple[str, str]] = FROM_THE_POD) -> list[Json]:
     """What a pod knows of itself, as variables of its worker."""
-    return [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in FROM_THE_POD
-    ]
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields]
 
 
 def escape_literal(text: str) -> str:

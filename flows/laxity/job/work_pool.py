@@ -13,9 +13,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from laxity import names
-from laxity.job import signal
 from laxity.job.accelerators import GPU
-from laxity.job.pod_template import DEFAULT_GRACE_S, FROM_THE_POD, ORDERS, orders_volume
+from laxity.job.pod_template import (
+    DEFAULT_GRACE_S,
+    FROM_THE_POD,
+    orders_mount,
+    orders_volume,
+    own_fields,
+)
 
 Json = dict[str, Any]
 
@@ -120,7 +125,7 @@ def _pod_template() -> Json:
                 },
                 "volumeMounts": [
                     {"name": "checkpoints", "mountPath": CHECKPOINTS},
-                    {"name": ORDERS, "mountPath": signal.FOLDER, "readOnly": True},
+                    orders_mount(),
                 ],
             }
         ],
@@ -137,10 +142,7 @@ def _pod_environment() -> list[Json]:
         (names.ENV_URL, "{{ laxity_url }}"),
         RELINQUISH,
     )
-    fields = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in facts
-    ]
-    return [*fields, *({"name": name, "value": value} for name, value in env)]
+    return [*own_fields(facts), *({"name": name, "value": value} for name, value in env)]
 
 
 def _variables_schema() -> Json:

@@ -11,8 +11,6 @@ from laxity.job import signal as orders
 CHECKPOINTS: Final = Path("/checkpoints")  # where pods have them if nothing else is said
 REPORTS: Final = "reports.jsonl"
 SAVING_SHARE: Final = 0.05  # of the time; checkpoints that would take more are spaced
-
-
 _ORDERS: Final = f"{orders.FOLDER}/{orders.FILE}"
 
 
@@ -26,9 +24,7 @@ class WorkerEnvironment:
 
     job: str = ""
     uid: str = ""
-    training: str = (
-        ""  # uid of the Job that the training began with: in its folder this one goes on
-    )
+    training: str = ""  # uid of the Job that it began with: in its folder this one goes on
     index: int = 0
     url: str = ""
     token: str = ""

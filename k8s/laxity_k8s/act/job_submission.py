@@ -171,16 +171,11 @@ def _check_same(before: Json, differences: Sequence[str], remedy: str) -> None:
 
 def _one_gpu(job: Json) -> None:
     """A worker that says nothing of GPUs gets one: what is not counted cannot be promised."""
-    main_accelerator(
-        json_tree.mapping_at(job, "spec", "template", "spec")
-    )  # what is wrong with its numbers
-    containers = json_tree.list_at(job, "spec", "template", "spec", "containers")
-    if (
-        containers
-        and isinstance(containers[0], dict)
-        and not pods.count_gpus(job["spec"]["template"])
-    ):
-        resources: Any = containers[0].setdefault("resources", {})
+    pod = json_tree.mapping_at(job, "spec", "template", "spec")
+    main_accelerator(pod)  # QoSError: what is wrong with its numbers
+    container = json_tree.get_in(pod, "containers", 0)
+    if isinstance(container, dict) and not pods.count_gpus(job["spec"]["template"]):
+        resources: Any = container.setdefault("resources", {})
         if isinstance(resources, dict):
             resources["limits"] = {**_copy_object(resources, "limits"), GPU: "1"}
 

@@ -131,11 +131,10 @@ def _find_forbidden(old: Json, new: Json) -> list[str]:
             "it equals parallelism before and after, in Indexed completion mode"
         )
     movable = before.get("suspend") and not json_tree.get_in(old, "status", "startTime")
-    same = (
-        without_placement(before["template"]) == without_placement(after["template"])
-        if movable
-        else (before["template"] == after["template"])
-    )
+    templates = [spec["template"] for spec in (before, after)]
+    if movable:
+        templates = list(map(without_placement, templates))
+    same = templates[0] == templates[1]
     return problems if same else [*problems, "spec.template: Invalid value: field is immutable"]
 
 

@@ -51,12 +51,8 @@ def _takes_workers(node: Json) -> bool:
 def _choose_node(
     pod: Json, free: Mapping[str, int], there: Mapping[str, Json], jobs: Mapping[str, Json]
 ) -> str | None:
-    may, needed, index, asks = (
-        node_names_for(pod),
-        pods.count_gpus(pod),
-        pods.index_of(pod),
-        asks_of(pod),
-    )
+    may, asks = node_names_for(pod), asks_of(pod)
+    needed, index = pods.count_gpus(pod), pods.index_of(pod)
     open_nodes = [
         name
         for name in free

@@ -40,11 +40,8 @@ def origin_of(job: Json) -> Origin:
     if text is None:
         return own
     document = parse_mapping(text)  # {} if somebody wrote it by hand and it makes no sense
-    name, uid, epochs = (
-        document.get("name"),
-        document.get("uid"),
-        whole_number(document.get("epochs")),
-    )
+    name, uid = document.get("name"), document.get("uid")
+    epochs = whole_number(document.get("epochs"))
     if not (isinstance(name, str) and _NAME.fullmatch(name)) or epochs is None:
         return own
     is_uid = isinstance(uid, str) and _UID.fullmatch(uid)

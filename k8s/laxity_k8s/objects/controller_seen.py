@@ -19,11 +19,8 @@ def is_observed(job: Json) -> bool:
 
     A Job that was let run before its controller had ever seen it has no condition, nor a start time.
     """
-    suspended_condition, suspended = (
-        read_condition(job, "Suspended"),
-        bool(json_tree.get_in(job, "spec", "suspend")),
-    )
-    if suspended:
+    suspended_condition = read_condition(job, "Suspended")
+    if json_tree.get_in(job, "spec", "suspend"):
         return suspended_condition == "True" or read_status(job).wanted is None
     return suspended_condition != "True" and bool(json_tree.get_in(job, "status", "startTime"))
 

@@ -247,11 +247,9 @@ def by_hand(job: Json) -> str:
         # Suspended once and running without our word: somebody let it go.
         by_hand = workers and read_condition(job, "Suspended")
         return f"started by hand on {workers}" if by_hand else ""
-    return (
-        ""
-        if wanted == workers
-        else f"changed by hand from {wanted} to {count_noun(workers, 'worker')}"
-    )
+    if wanted == workers:
+        return ""
+    return f"changed by hand from {wanted} to {count_noun(workers, 'worker')}"
 
 
 def is_unadopted(job: Json) -> bool:
@@ -329,10 +327,8 @@ def due_workers(job: Json) -> int:
     Fewer than its width when the last items of a Job are being done.
     """
     wide = current_width(job)
-    completions, status = (
-        json_tree.get_in(job, "spec", "completions"),
-        json_tree.mapping_at(job, "status"),
-    )
+    completions = json_tree.get_in(job, "spec", "completions")
+    status = json_tree.mapping_at(job, "status")
     succeeded = pods.count_of(status.get("succeeded"))
     if is_elastic(job) or not succeeded:
         return wide

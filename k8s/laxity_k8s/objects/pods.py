@@ -15,9 +15,8 @@ from laxity_k8s.objects.conditions import find_condition, read_condition
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 TERMINAL = ("Succeeded", "Failed")
-MAKING_WAY: Final = frozenset(
-    {EXIT_RESTART, EXIT_STOPPED}
-)  # exit codes of workers that start again
+# Exit codes of workers that start again.
+MAKING_WAY: Final = frozenset({EXIT_RESTART, EXIT_STOPPED})
 LONGEST_WORD: Final = 300
 MOST_INDEXES: Final = 100_000  # of an Indexed Job, by Kubernetes
 

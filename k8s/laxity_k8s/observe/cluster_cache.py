@@ -92,11 +92,9 @@ class Mirror:
         with self.lock:
             table = self._table_of(kind)
             revision = json_tree.revision_of(thing)
-            previous = (
-                json_tree.revision_of(table[key])
-                if key in table
-                else self._gone.get((kind, key), -1)
-            )
+            previous = self._gone.get((kind, key), -1)
+            if key in table:
+                previous = json_tree.revision_of(table[key])
             if revision <= previous:
                 return
             if kind == "jobs":

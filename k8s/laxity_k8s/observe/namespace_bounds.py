@@ -53,10 +53,8 @@ class Bounds:
         """The row with the widths that its namespace allows; it keeps the one that it has."""
         if isinstance(row, BadJob) or row.namespace not in self._limits:
             return row
-        limits, template = (
-            self._limits[row.namespace],
-            json_tree.mapping_at(job, "spec", "template"),
-        )
+        limits = self._limits[row.namespace]
+        template = json_tree.mapping_at(job, "spec", "template")
         row = replace(row, quota=limits.quota_of(row.namespace, template))
         widest, limit_text = limits.find_widest(template)
         widths = tuple(width for width in row.widths if width <= max(widest, row.workers))

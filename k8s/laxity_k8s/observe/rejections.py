@@ -59,12 +59,9 @@ class Rejections:
         if rejection.asked != inputs_of(job):
             del self._found[job_id]
             return ""
-        again = (
-            ""
-            if rejection.again_at == FOREVER
-            else f" (tried again at {format_utc(rejection.again_at)})"
-        )
-        return f"{rejection.problem}{again}"
+        if rejection.again_at == FOREVER:
+            return rejection.problem
+        return f"{rejection.problem} (tried again at {format_utc(rejection.again_at)})"
 
     def again_at(self, job_id: str) -> float:
         """When it is tried again; FOREVER if that is never."""

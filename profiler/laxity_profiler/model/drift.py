@@ -47,10 +47,8 @@ def drift_of(sequences: Sequences, *, spread2: float, noise2: float) -> Drift:
     still = Drift(spread2)
     if not long_sequences:
         return still
-    best, likelihood = (
-        still,
-        CLEARLY + sum(_log_likelihood(runs, still, noise2) for runs in long_sequences),
-    )
+    best = still
+    likelihood = CLEARLY + sum(_log_likelihood(runs, still, noise2) for runs in long_sequences)
     for scale in SCALES:
         for share in SHARES:
             moving = Drift(spread2 * scale, spread2 * scale * share)

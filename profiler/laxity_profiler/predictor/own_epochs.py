@@ -55,13 +55,10 @@ class OwnEpochs:
     def row(self, width_prior: WidthPrior, width: int, left: int) -> Row:
         """The rest on `width` workers."""
         width_prior = assume_shape(width_prior, width, self.one_worker_s)
-        belief = self.here.get(width)
-        left2 = (
-            belief.left2
-            if belief
-            else self.elsewhere.left2 + _shape_variance(width_prior, self.widths, width)
-        )
-        belief = belief or self.elsewhere
+        belief = self.here.get(width, self.elsewhere)
+        left2 = belief.left2
+        if width not in self.here:
+            left2 += _shape_variance(width_prior, self.widths, width)
         z = width_prior.later
         numbers = (
             left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
@@ -102,15 +99,9 @@ def row_of_prior(width_prior: WidthPrior, left: int) -> Row:
     z = width_prior.start
     left2 = width_prior.spread2 + width_prior.error2
     numbers = (
-        left,
-        width_prior.epoch_s,
-        left2,
-        width_prior.noise2,
-        z.z10,
-        z.z50,
-        z.z90,
-        *width_prior.end_s,
-    )
+        left, width_prior.epoch_s, left2, width_prior.noise2, z.z10, z.z50, z.z90,
+        *width_prior.end_s
+    )  # fmt: skip
     return numbers, width_prior.source, width_prior.n
 
 

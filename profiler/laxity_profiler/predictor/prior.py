@@ -35,9 +35,7 @@ USER_ERROR: Final = 0.3  # relative, of a user's estimate
 Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
 Quantiles = tuple[float, float, float]  # P10, P50, P90 in seconds
 NO_END: Final[Quantiles] = (0.0, 0.0, 0.0)
-UNKNOWN_VARIANCE: Final = (
-    1e6  # relative variance of a level that only the job's own epochs can give
-)
+UNKNOWN_VARIANCE: Final = 1e6  # relative, of a level that only the job's own epochs can give
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """`laxity simulate --inference`: nodes of a fleet that are lent, and loads that cannot be read."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,15 @@ def test_inference_nodes_are_lent_and_the_report_says_how_many() -> None:
     assert figures["lent_gpus_mean"] > 0
     assert figures["inference_short_max_s"] <= 300.0
     assert "lent_gpus_mean" not in json.loads(run_simulate(*words)[1])
+
+
+def test_a_broken_load_is_one_line_that_says_where(tmp_path: Path) -> None:
+    load = tmp_path / "load.csv"
+    load.write_text("model,start_s,requests_per_s\na,0,1\na,600,often\n")
+    code, text = run_simulate("--policy", "aryl", "--trace", ITP, "--inference", str(load))
+    assert code == 2
+    assert "load.csv, line 3: requests_per_s is 'often', not a finite number" in text
+    assert len(text.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

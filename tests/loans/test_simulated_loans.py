@@ -156,17 +156,28 @@ def test_forecasts_cover_most_slots_of_the_sample() -> None:
     assert SeasonalForecast().horizon_s == 1_800.0
 
 
+HEADER = "model,start_s,requests_per_s\n"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         pytest.param("model,start_s\na,0\n", "no column requests_per_s", id="no rates"),
         pytest.param("", "no column model", id="empty"),
-        pytest.param("model,start_s,requests_per_s\n", "0 slots", id="no rows"),
-        pytest.param("model,start_s,requests_per_s\na,0,-1\n", "line 2: .*is -1", id="negative"),
-        pytest.param("model,start_s,requests_per_s\na,0,nan\n", "line 2: requests_per_s", id="NaN"),
+        pytest.param(HEADER, "0 slots", id="no rows"),
+        pytest.param(f"{HEADER}a,0,-1\n", "line 2: .*is -1", id="negative"),
+        pytest.param(f"{HEADER}a,0,nan\n", "line 2: requests_per_s", id="NaN"),
         pytest.param(
-            "model,start_s,requests_per_s\na,0,1\na,600,1\na,900,1\n",
-            "slots are 600 s long at first and 600 s later|300",
+            f"{HEADER}a,0,1\na,600\n", "line 3: requests_per_s is missing", id="short row"
+        ),
+        pytest.param(f"{HEADER}a,0,1e300\n", "line 2: .*is 1e.300", id="more than any fleet has"),
+        pytest.param(f"{HEADER}a,0,1\na,0,2\n", "line 3: model a has start_s 0 twice", id="twice"),
+        pytest.param(f"{HEADER}a,0,1\n", "1 slot; ", id="one slot"),
+        pytest.param(f"{HEADER}a,0,1\na,1e-9,2\n", "slots are 1e-09 s long; 1 s to", id="no time"),
+        pytest.param(f"{HEADER}a,0,1\na,1e6,2\n", "slots are 1e.06 s long; 1 s to", id="weeks"),
+        pytest.param(
+            f"{HEADER}a,0,1\na,600,1\na,900,1\n",
+            "slots are 600 s long at first and 300 s later",
             id="uneven slots",
         ),
     ],

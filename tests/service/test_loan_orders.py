@@ -62,6 +62,12 @@ def test_gpus_that_pods_wait_for_are_wanted_back_whatever_is_said() -> None:
         pytest.param({"loan": True}, "loan", "'True' is no number", id="a truth value"),
         pytest.param({"loan": 1.5}, "loan", "'1.5' is no number", id="a fraction"),
         pytest.param({"loan": float("nan")}, "loan", "'nan' is no number", id="NaN"),
+        pytest.param({"loan": "4"}, "loan", "'4' is no number", id="text"),
+        pytest.param({"loan": [1]}, "loan", "'[1]' is no number", id="a list"),
+        pytest.param({"loan": None}, "loan", "'None' is no number", id="null"),
+        pytest.param({"reclaim": 1, "by": 5}, "by", "5 of what?", id="no unit"),
+        pytest.param({"reclaim": 1, "by": None}, "by", "'None' is no", id="null for an instant"),
+        pytest.param({"reclaim": 1, "by": "-5m"}, "by", "'-5m' is no", id="a negative duration"),
         pytest.param({"loan": 5}, "loan", "at most 4 more", id="more than the fleet has"),
         pytest.param({"reclaim": 5}, "reclaim", "only 4 GPUs may be lent", id="more than is lent"),
         pytest.param({"reclaim": 1, "by": "1970-01-01T00:00Z"}, "by", "1000 s ago", id="the past"),
@@ -129,6 +135,32 @@ def test_a_token_for_loans_opens_this_call_and_no_jobs(tmp_path: Path) -> None:
     assert (wrong[0], wrong[1]["error"]["field"]) == (422, "loan")
     assert (tenants[0], jobs.status_code) == (403, 403)
     assert "@loans" in json.dumps(tenants[1])
+
+
+@pytest.mark.parametrize(
+    "body", [b"[1]", b"7", b'"loan"', b"null", b"", b'{"loan": ', b'{"loan": NaN}']
+)
+def test_a_body_that_is_no_order_is_refused_and_changes_nothing(
+    tmp_path: Path, body: bytes
+) -> None:
+    json_of = bearer(KNOWS) | {"Content-Type": "application/json"}
+    with staged(tmp_path, FleetWorld(1), tokens=tokens(tmp_path / "tokens")) as stage:
+        wait_until(lambda: stage.service.leading, "the service to act")
+        answer = stage.http.post("/v1/loans", content=body, headers=json_of)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
+        assert stage.service.loan_orders.apply_to(STATE) is STATE
+
+
+def test_without_a_token_of_this_service_no_order_is_taken(tmp_path: Path) -> None:
+    with staged(tmp_path, FleetWorld(1), tokens=tokens(tmp_path / "tokens")) as stage:
+        wait_until(lambda: stage.service.leading, "the service to act")
+        answers = [
+            stage.http.post("/v1/loans", json={"loan": 1}),
+            stage.http.post("/v1/loans", json={"loan": 1}, headers=bearer("x" * 20)),
+            stage.http.delete("/v1/loans", headers=bearer("x" * 20)),
+        ]
+        assert stage.service.loan_orders.apply_to(STATE) is STATE
+    assert [answer.status_code for answer in answers] == [401] * 3
 
 
 def test_where_no_node_is_labelled_nothing_can_be_lent(tmp_path: Path) -> None:

@@ -8,19 +8,22 @@ mean to where the paper has it (Aryl: 42, 65 and 95 % of the fleet). The trace r
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from laxity.human_time import count_noun
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.simulate.trace_fields import read_number, read_text
 from laxity_scheduler.simulate.traces import TraceError, open_text
 
 TROUGH, MEAN, PEAK = 0.42, 0.65, 0.95
 COLUMNS: Final = ("model", "start_s", "requests_per_s")
+SHORTEST_SLOT_S, LONGEST_SLOT_S = 1.0, 86_400.0
+MOST_REQUESTS_PER_S: Final = 1e12
 HISTORY_S: Final = 8 * 86_400.0  # of load that is known when a simulation begins
 
 
@@ -50,16 +53,27 @@ def read_load(path: Path) -> InferenceLoad:
         raise TraceError(f"{path.name} cannot be read: {error}") from error
     longest = max((len(slots) for slots in rates.values()), default=0)
     whole = [slots for slots in rates.values() if len(slots) == longest]
-    instants = sorted(whole[0]) if whole else []
     if longest < 2:
-        raise TraceError(f"{path.name} has {longest} slots; an inference load needs at least 2")
-    slot_s = instants[1] - instants[0]
-    steps = np.diff(np.array(instants))
-    if not np.allclose(steps, slot_s):
-        message = f"{path.name}: slots are {slot_s:g} s long at first and {steps.max():g} s later"
-        raise TraceError(message)
+        slots = count_noun(longest, "slot")
+        raise TraceError(f"{path.name} has {slots}; an inference load needs at least 2")
+    instants = sorted(whole[0])
+    slot_s = _measure_slot(path, instants)
     summed = np.array([sum(slots.get(instant, 0.0) for slots in whole) for instant in instants])
     return InferenceLoad(slot_s, scale_to_shares(summed))
+
+
+def _measure_slot(path: Path, instants: Sequence[float]) -> float:
+    """How long a slot is, in seconds."""
+    steps = np.diff(np.array(instants))
+    slot_s = float(steps[0])
+    other_s = float(steps[np.argmax(np.abs(steps - slot_s))])
+    if not np.isclose(other_s, slot_s):
+        lengths = f"{slot_s:g} s long at first and {other_s:g} s later"
+        raise TraceError(f"{path.name}: slots are {lengths}")
+    if not SHORTEST_SLOT_S <= slot_s <= LONGEST_SLOT_S:
+        limits = f"{SHORTEST_SLOT_S:g} s to {LONGEST_SLOT_S:g} s"
+        raise TraceError(f"{path.name}: slots are {slot_s:g} s long; {limits} can be simulated")
+    return slot_s
 
 
 def _rates_by_model(path: Path, lines: Iterable[str]) -> dict[str, dict[float, float]]:
@@ -73,14 +87,17 @@ def _rates_by_model(path: Path, lines: Iterable[str]) -> dict[str, dict[float, f
             model, start_s, rate = _read_row(row)
         except ValueError as error:
             raise TraceError(f"{path.name}, line {number}: {error}") from error
-        rates.setdefault(model, {})[start_s] = rate
+        if start_s in rates.setdefault(model, {}):
+            twice = f"model {model} has start_s {start_s:g} twice"
+            raise TraceError(f"{path.name}, line {number}: {twice}")
+        rates[model][start_s] = rate
     return rates
 
 
 def _read_row(row: Mapping[str, str]) -> tuple[str, float, float]:
     rate = read_number(row, "requests_per_s")
-    if rate < 0.0:
-        raise ValueError(f"requests_per_s is {rate:g}: a rate is 0 or more")
+    if not 0.0 <= rate <= MOST_REQUESTS_PER_S:
+        raise ValueError(f"requests_per_s is {rate:g}: a rate is 0 to {MOST_REQUESTS_PER_S:g}")
     return read_text(row, "model"), read_number(row, "start_s"), rate
 
 

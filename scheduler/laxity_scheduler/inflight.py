@@ -219,4 +219,4 @@ def _parking_reason(job: Job, pools: Mapping[str, Pool]) -> Reason:
 
 
 def _beneficiary_text(job: Job) -> str:
-    return "a start on other nodes" if job.stop_for == job.id else job.stop_for or "its user"
+    return "a start on other nodes" if job.stop_for == job.id else job.stop_for or "others"

@@ -7,13 +7,13 @@ from typing import Any
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
-from laxity_scheduler.model.decision import Admit, Loan, Preempt, Reclaim, Resize
+from laxity_scheduler.model.decision import Admit, Loan, Preempt, Reclaim, Resize, Wait
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.store.differences import apply_difference, snapshot_difference
-from tests.support.builders import MINUTE_EPOCHS, Curve, job, node
+from tests.support.builders import MINUTE_EPOCHS, Curve, job, node, promised
 
 NOW = 1_000.0
 ARYL: Policy = with_follow_ups(find("aryl").policy())
@@ -179,3 +179,19 @@ def test_base_workers_leave_training_nodes_to_jobs_that_wait_for_these() -> None
     assert of_kind(plan, Admit)[0].nodes == ("l0", "l0")
     alone = decide(fleet(lent=1, jobs=jobs[:2], demand=wants(0.0), sets=sets))
     assert of_kind(alone, Admit)[0].nodes == ("t0", "t0")
+
+
+def test_a_job_does_not_wait_for_gpus_that_inference_keeps() -> None:
+    """Idle as they are: what it waits for, and until when, is said of training nodes alone."""
+    runs = promised("runs", NOW + 36_000.0, epochs=10, running=8, workers=(8,), nodes=("t0",) * 8)
+    waits = job("waits", workers=(8,), epochs=5)
+    state = fleet(inference=1, jobs=(runs, waits), demand=wants(8.0))
+    assert (state.total_gpus, state.free_gpus) == (8, 0)
+    plan = with_follow_ups(find("qos").policy())(state, MINUTE_EPOCHS)
+    (wait,) = of_kind(plan, Wait)
+    assert (wait.job, wait.reason.code, wait.held_by) == (
+        "team/waits",
+        "no_free_gpus",
+        ("team/runs",),
+    )
+    assert wait.expected_start_at > NOW + 60.0

@@ -199,9 +199,10 @@ class ClusterState:
 
     @cached_property
     def total_gpus(self) -> int:
-        return sum(node.gpus for node in self.nodes)
+        """GPUs in all, but for those that inference keeps to itself."""
+        return sum(node.gpus for node in self.nodes if node.pool != "inference")
 
     @cached_property
     def free_gpus(self) -> int:
-        """Free GPUs in all. What fits is counted per node: `ledger.slots(gpus_per_worker)`."""
-        return sum(node.free_gpus for node in self.nodes)
+        """Free GPUs for trainings in all; what fits is counted per node: `Ledger.slots`."""
+        return sum(node.free_gpus for node in self.nodes if node.pool not in CLOSED_POOLS)

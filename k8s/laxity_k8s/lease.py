@@ -57,8 +57,7 @@ class LeaseTimings:
 
 def boot_s() -> float:
     """Seconds that have passed, those in which this process or its machine slept too."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def replica_name() -> str:

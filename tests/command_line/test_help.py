@@ -65,19 +65,30 @@ def test_what_other_tools_call_it_is_told_by_its_name_here(typed: str, called: s
     assert not set(floors.CALLED) & set(floors.BY_NAME)
 
 
-def test_help_imports_no_other_floor_and_nothing_heavy() -> None:
+def loaded_by(*arguments: str) -> set[str]:
+    """The top-level modules that this command has imported when it has ended well."""
     code = (
         "import sys, json\n"
         "from laxity.cli.main import app\n"
-        "try: app(['--help'], standalone_mode=False)\n"
+        f"try: app({list(arguments)}, standalone_mode=False)\n"
         "finally: print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
     )
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
+    return set(json.loads(shown.stdout.splitlines()[-1]))
 
-    loaded = set(json.loads(shown.stdout.splitlines()[-1]))
-    assert not loaded.intersection(HEAVY + FLOORS)
+
+def test_help_imports_no_other_floor_and_nothing_heavy() -> None:
+    assert not loaded_by("--help").intersection(HEAVY + FLOORS)
+
+
+@pytest.mark.parametrize("command", ["bench", "simulate"])
+def test_who_asks_what_can_be_measured_or_simulated_waits_for_no_database(command: str) -> None:
+    loaded = loaded_by(command, "--help")
+
+    assert "laxity_scheduler" in loaded
+    assert not loaded & {"pandas", "scipy", "sklearn", "sqlalchemy", "sqlmodel"}
 
 
 def test_help_names_every_command_with_its_first_sentence() -> None:

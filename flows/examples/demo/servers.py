@@ -113,16 +113,8 @@ def open_stage(folder: Path, *, slots: int) -> Stage:
     environment = demo_environment(folder, service_url=service_url, prefect_url=prefect_url)
     processes = DemoProcesses(folder, environment)
     python = (sys.executable, "-P")  # nothing is imported from the current folder
-    serve = [
-        *python,
-        "-m",
-        "laxity.cli.main",
-        "serve",
-        "--slots",
-        str(slots),
-        "--port",
-        str(service_port),
-    ]
+    serve = [*python, "-m", "laxity.cli.main", "serve"]
+    serve += ["--slots", str(slots), "--port", str(service_port)]
     client = Client(service_url, environment[names.ENV_TOKEN], patience_s=20.0)
     stage = Stage(folder, slots, processes, client, prefect_url, serve)
     processes.start("mlflow", [*python, "-c", MIGRATE, f"sqlite:///{folder / 'mlflow.db'}"])

@@ -171,15 +171,8 @@ def port_forward(flags: Sequence[str]) -> Iterator[str]:
     if url := os.environ.get(names.ENV_URL):
         yield url.rstrip("/")
         return
-    command = [
-        "kubectl",
-        "-n",
-        SERVICE_NAMESPACE,
-        "port-forward",
-        "service/laxity",
-        ":8642",
-        *flags,
-    ]
+    words = ["-n", SERVICE_NAMESPACE, "port-forward", "service/laxity", ":8642"]
+    command = ["kubectl", *words, *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
         try:
             line = it.stdout.readline() if it.stdout else ""

@@ -122,9 +122,7 @@ def _flow_run(training: Training) -> str:
 def _run_entry(training: Training, entry: str) -> Any:
     function = load_function(entry)
     prefect_context.print_to_log(os.environ)
-    return function(
-        **call_arguments(function, training, os.environ.get(names.ENV_PARAMETERS, "")),
-    )
+    return function(**call_arguments(function, training, os.environ.get(names.ENV_PARAMETERS, "")))
 
 
 def _check_entered(training: Training) -> None:

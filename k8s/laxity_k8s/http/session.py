@@ -28,7 +28,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 CLOSE_S: Final = 5.0
 # A peer that is gone without a word is noticed after 40 s, also where nothing is sent (a watch).
-KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 20, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
 CLOSE_LOOK_S: Final = 0.002
 # Connections opened while patches are still being decided on. Each takes milliseconds of the one
 # interpreter that decides; the others open while what was decided is written to the journal's disk.
@@ -101,9 +101,8 @@ class Wire:
         family, kind, protocol = address[:3]
         made = socket.socket(family=family, type=kind, proto=protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, number in KEEPALIVE.items():
-            if hasattr(socket, name):  # Linux has them all
-                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), number)
+        for option, number in KEEPALIVE.items():
+            made.setsockopt(socket.IPPROTO_TCP, option, number)
         self._sockets.add(made)
         return made
 

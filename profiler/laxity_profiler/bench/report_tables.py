@@ -6,16 +6,7 @@ from typing import Any, Final
 
 from laxity_profiler.bench.held_out import Judgement, TableResult
 
-COLUMNS: Final = (
-    "model",
-    "profiled (batch x GPUs)",
-    "n",
-    "mean",
-    "median",
-    "worst",
-    "P90",
-    "form",
-)
+COLUMNS: Final = ("model", "profiled (batch x GPUs)", "n", "mean", "median", "worst", "P90", "form")
 ONLY_WIDE: Final = ("profiled (batch x GPUs)", "form")
 
 

@@ -45,6 +45,11 @@ class LearnedModel:
     refusal: str = ""
     stale: str = field(default="", compare=False)
 
+    @property
+    def fallback_policy(self) -> str:
+        """Who decides in its place: its teacher, who breaks no promise either."""
+        return f"{self.teacher}_with_promises"
+
 
 class ModelShelf(Protocol):
     """Keeps versions and what aliases named last; nothing of it raises."""

@@ -109,7 +109,7 @@ def test_a_service_learns_from_its_journal_catches_a_bad_model_and_is_rolled_bac
     assert figures["held_out_right"] > 0.6
     models = ("--policy", "models:/widths@champion", "--shadow", "models:/widths@challenger")
     with serving(home, *models) as client:
-        assert decides(client) == "optimus"
+        assert decides(client) == "optimus_with_promises"
         assert "champion not found" in " ".join(laxity(home, "cluster").split())
         for name in ("b-1", "b-2"):
             submit(home, "train_scaling", name, 2_000)
@@ -121,7 +121,7 @@ def test_a_service_learns_from_its_journal_catches_a_bad_model_and_is_rolled_bac
         laxity(home, "train", "promote", "widths", "2")
         until(lambda: decides(client) == "models:/widths/2", "version 2 decides")
         until(lambda: client.cluster()["learned"]["fallback"], "it is caught")
-        assert decides(client) == "optimus"
+        assert decides(client) == "optimus_with_promises"
         assert "models:/widths/2 does not decide: its measured reward" in " ".join(
             laxity(home, "cluster").split()
         )

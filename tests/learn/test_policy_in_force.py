@@ -61,17 +61,17 @@ def test_a_bad_model_that_was_put_in_force_is_caught_told_and_stays_out_after_a_
         wait_until(lambda: stage.service.policies.fallback != "", "the fallback")
         wait_until(lambda: stage.world.row("default/b").workers == 4, "the teacher to widen it")
         cluster = stage.http.get("/v1/cluster").json()
-        assert cluster["policy"] == "optimus"
+        assert cluster["policy"] == "optimus_with_promises"
         assert cluster["learned"]["learned"] == f"learned:{weights}"
         assert "its measured reward was" in cluster["learned"]["fallback"]
         metrics = stage.http.get("/metrics").text
         assert "laxity_policy_fallback 1.0" in metrics
         chain = stage.http.get("/v1/jobs/default/b/explain").json()["chain"]
-        assert "optimus" in json.dumps(chain)
-    told = [text for text in caplog.messages if "optimus decides in place of" in text]
+        assert "optimus_with_promises" in json.dumps(chain)
+    told = [text for text in caplog.messages if "optimus_with_promises decides in place" in text]
     assert len(told) == 1
     with served(tmp_path, weights, monkeypatch) as stage:
-        assert stage.service.policies.name == "optimus"
+        assert stage.service.policies.name == "optimus_with_promises"
         assert "its measured reward was" in stage.service.policies.fallback
     better = save(tmp_path / "better.npz", lazy=False)
     with served(tmp_path, better, monkeypatch) as stage:
@@ -86,7 +86,7 @@ def test_where_its_file_is_refused_the_teacher_decides_by_its_own_name(
     damaged.write_bytes(damaged.read_bytes()[:300])
     with served(tmp_path, damaged, monkeypatch) as stage:
         cluster = stage.http.get("/v1/cluster").json()
-        assert cluster["policy"] == "optimus"
+        assert cluster["policy"] == "optimus_with_promises"
         assert "is no policy of version 1" in cluster["learned"]["fallback"]
 
 

@@ -73,7 +73,7 @@ def test_where_mlflow_is_away_the_teacher_decides_until_it_answers(
     policies = open_policy(settings, store)
     with caplog.at_level(logging.WARNING):
         policies.begin_cycle()
-    assert policies.name == "optimus"
+    assert policies.name == "optimus_with_promises"
     assert "does not answer" in policies.fallback
     assert any("does not answer" in text for text in caplog.messages)
     add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
@@ -208,7 +208,7 @@ def test_where_the_kept_weights_are_gone_the_teacher_decides(tmp_path: Path) -> 
     policies = open_policy(replace(here, tracking_uri="http://127.0.0.1:9"), store)
     policies.begin_cycle()
     store.close()
-    assert policies.name == "optimus"
+    assert policies.name == "optimus_with_promises"
     assert "does not answer" in policies.fallback
 
 
@@ -222,7 +222,7 @@ def test_a_version_that_is_no_policy_is_refused_with_the_reason_and_the_teacher_
     policies = open_policy(Settings(home=tmp_path, policy=f"learned:{ADDRESS}"), store)
     policies.begin_cycle()
     store.close()
-    assert policies.name == "optimus"
+    assert policies.name == "optimus_with_promises"
     assert "is no policy of version 1" in policies.fallback
 
 

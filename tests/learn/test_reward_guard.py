@@ -10,7 +10,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.reward_guard import SLOTS, RewardComparison, RewardGuard
-from tests.support.builders import Curve, job
+from tests.support.builders import Curve, job, promised
 from tests.support.toy_world import ToyWorld
 
 WIDTHS = (1, 2, 4, 8)
@@ -47,10 +47,12 @@ def arrivals(number: int = 12, epochs: int = 30) -> Sequence[Job]:
     ]
 
 
-def compared(policy: Policy, *, believed: Curve | None = None) -> RewardComparison:
+def compared(
+    policy: Policy, *, believed: Curve | None = None, world: ToyWorld | None = None
+) -> RewardComparison:
     """After the first window of slots."""
     guard = RewardGuard("optimus")
-    world = ToyWorld([8, 8], arrivals(), NEARLY_LINEAR)
+    world = world or ToyWorld([8, 8], arrivals(), NEARLY_LINEAR)
     watched = Watched(policy, guard, believed)
     for until in range(500, 20_000, 100):
         world.run(watched, until=float(until))
@@ -69,6 +71,17 @@ def test_a_policy_that_leaves_gpus_idle_falls_short_after_twenty_slots() -> None
     answer = compared(narrow)
     assert answer.falls_short
     assert answer.measured < 0.6 * answer.teacher
+
+
+def test_no_policy_is_blamed_for_gpus_that_a_promise_needs() -> None:
+    """One job must have all eight to be in time; on one GPU each all jobs would train more together."""
+    waits = [job(f"j{each}", epochs=60, workers=WIDTHS, submitted_at=1.0) for each in range(7)]
+    due = promised("due", 2_400.0, epochs=60, workers=WIDTHS)
+    flat = Curve(epoch_s=60.0, speedup={1: 1.0, 2: 1.2, 4: 1.4, 8: 1.6}, start_s=5.0, stop_s=2.0)
+    world = ToyWorld([8], [due, *waits], flat)
+    answer = compared(find("optimus_with_promises").policy(), world=world)
+    assert not answer.falls_short
+    assert world.observe().by_id["team/due"].workers == 8
 
 
 def test_no_policy_is_blamed_for_trainings_that_are_slower_or_faster_than_predicted() -> None:

@@ -1,8 +1,9 @@
 """Elastic policies that hand out GPUs one width at a time, each to the job that gains most by it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from laxity_scheduler.allocation.ranking import is_movable
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
@@ -12,6 +13,15 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.regions import Purse
 
 Gain = Callable[[Job, int, int], float]  # (job, from workers, to workers), larger is better
+NO_FLOORS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class SharedGpus(Protocol):
+    """GPUs that jobs take one after the other."""
+
+    def take(self, job: Job, before: int, workers: int) -> bool:
+        """So many workers instead of `before`, if there is room; else nothing is taken."""
+        ...
 
 
 def resizable_jobs(state: ClusterState, *, open_only: bool = False) -> list[Job]:
@@ -31,15 +41,20 @@ def resizable_jobs(state: ClusterState, *, open_only: bool = False) -> list[Job]
     return sorted(jobs, key=lambda job: (job.submitted_at, job.id))
 
 
-def widen_by_gain(jobs: Sequence[Job], purse: Purse, gain: Gain) -> dict[str, int]:
-    """Workers by job id (absent: none). `jobs` come in the order in which they get their least."""
+def widen_by_gain(
+    jobs: Sequence[Job], purse: SharedGpus, gain: Gain, floors: Mapping[str, int] = NO_FLOORS
+) -> dict[str, int]:
+    """Workers by job id (absent: none). `jobs` come in the order in which they get their least.
+
+    `floors`: by job id, the width that one begins at in place of its least.
+    """
     width: dict[str, int] = {}
     heads: list[tuple[float, int, int]] = []
     for number, job in enumerate(jobs):
-        least = job.widths[0]
+        least = floors.get(job.id, job.widths[0])
         if purse.take(job, 0, least):
             width[job.id] = least
-            _push_best_step(heads, number, job, place=0, gain=gain)
+            _push_best_step(heads, number, job, place=job.widths.index(least), gain=gain)
     heapify(heads)
     while heads:
         _, number, place = heappop(heads)
@@ -50,7 +65,12 @@ def widen_by_gain(jobs: Sequence[Job], purse: Purse, gain: Gain) -> dict[str, in
     return width
 
 
-def widen_by_time_saved(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts) -> dict[str, int]:
+def widen_by_time_saved(
+    jobs: Sequence[Job],
+    purse: SharedGpus,
+    forecasts: Forecasts,
+    floors: Mapping[str, int] = NO_FLOORS,
+) -> dict[str, int]:
     """Optimus's rule: gain = (time left now - time left with more, re-forming too) / GPUs more."""
 
     def gain(job: Job, workers: int, more: int) -> float:
@@ -60,10 +80,15 @@ def widen_by_time_saved(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts)
             saved_s -= curve.reform_s(more, "mean")
         return saved_s / ((more - workers) * job.gpus_per_worker)
 
-    return widen_by_gain(jobs, purse, gain)
+    return widen_by_gain(jobs, purse, gain, floors)
 
 
-def widen_by_least_share(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts) -> dict[str, int]:
+def widen_by_least_share(
+    jobs: Sequence[Job],
+    purse: SharedGpus,
+    forecasts: Forecasts,
+    floors: Mapping[str, int] = NO_FLOORS,
+) -> dict[str, int]:
     """Dominant resource fairness: the smallest holder gets its next width that is faster."""
 
     def least_share(job: Job, workers: int, more: int) -> float:
@@ -71,11 +96,12 @@ def widen_by_least_share(jobs: Sequence[Job], purse: Purse, forecasts: Forecasts
         following = next((width for width in useful if width > workers), 0)
         return 1.0 / (workers * job.gpus_per_worker) if more == following else 0.0
 
-    return widen_by_gain(jobs, purse, least_share)
+    return widen_by_gain(jobs, purse, least_share, floors)
 
 
 WidthRule = Callable[[Sequence[Job], Purse, Forecasts], dict[str, int]]
-TEACHERS: Final[dict[str, WidthRule]] = {  # whom a policy can learn from, and fall back to
+FloorRule = Callable[[Sequence[Job], SharedGpus, Forecasts, Mapping[str, int]], dict[str, int]]
+TEACHERS: Final[dict[str, FloorRule]] = {  # whom a policy can learn from, and fall back to
     "optimus": widen_by_time_saved,
     "drf": widen_by_least_share,
 }

@@ -6,7 +6,7 @@ seen before, and clusters of other sizes, need no new net.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -95,6 +95,12 @@ def read_jobs(jobs: Sequence[Job], forecasts: Forecasts) -> list[JobNumbers]:
             )
         )
     return numbers
+
+
+def cut_widths(job: JobNumbers, least: int) -> JobNumbers:
+    """The same job where it has at least this one of its widths."""
+    place = job.widths.index(least)
+    return replace(job, widths=job.widths[place:], rest_s=job.rest_s[place:])
 
 
 def describe_steps(jobs: Sequence[JobNumbers], *, cluster_gpus: int, free_gpus: int) -> JobSteps:

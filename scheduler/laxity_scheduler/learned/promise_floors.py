@@ -1,14 +1,16 @@
 """The widths that promised jobs must have, whatever a net would rather do (algorithms.md 6).
 
-The net deals out what is above the floors and fits beside the plans that promises rest on, so a
-promise that can be kept is not broken by it.
+A net, or the teacher that decides in its place, deals out what is above the floors and fits beside the
+plans that promises rest on, so a promise that can be kept is not broken by it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from laxity_scheduler.learned.job_features import JobNumbers
+from laxity_scheduler.allocation.surplus import TEACHERS, budget_of_jobs, resizable_jobs
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.regions import Purse
 
@@ -25,39 +27,65 @@ class PromisePlans(Protocol):
 
 
 class GuardedPurse:
-    """GPUs that jobs share, as far as no promise needs them. Jobs come with those of floors first."""
+    """GPUs that jobs share, as far as no promise needs them."""
 
     def __init__(self, purse: Purse, plans: PromisePlans) -> None:
         self._purse, self._plans = purse, plans
-        self._given: dict[str, int] = {}
-
-    def give_floors(self, jobs: Sequence[Job], numbers: Sequence[JobNumbers]) -> list[JobNumbers]:
-        """Each promised job's floor, or the widest below it that fits; no width below that is left."""
-        floors = self._plans.floors
-        return [
-            self._give_floor(job, each, floors[job.id]) if job.id in floors else each
-            for job, each in zip(jobs, numbers, strict=True)
-        ]
+        self._floors: dict[str, int] = {}
 
     def take(self, job: Job, before: int, workers: int) -> bool:
         """So many workers instead of `before`, if there is room; a floor has been taken already."""
-        if not before and self._given.get(job.id) == workers:
+        if not before and self._floors.get(job.id) == workers:
             return True
         if not self._plans.fits(job, workers) or not self._purse.take(job, before, workers):
             return False
         self._plans.take(job, workers)
         return True
 
-    def _give_floor(self, job: Job, numbers: JobNumbers, floor: int) -> JobNumbers:
-        widths = numbers.widths
-        for place in range(_place_of(floor, widths), -1, -1):
-            if self.take(job, 0, widths[place]):
-                self._given[job.id] = widths[place]
-                return replace(numbers, widths=widths[place:], rest_s=numbers.rest_s[place:])
-        return numbers
+    def take_floor(self, job: Job, widths: Sequence[int], floor: int) -> int:
+        """The width of these that is wide enough, or the widest below it that fits; 0 if none does."""
+        for width in reversed(widths[: _place_of(floor, widths) + 1]):
+            if self.take(job, 0, width):
+                self._floors[job.id] = width
+                return width
+        return 0
 
 
-def sort_floors_first(jobs: Sequence[Job], floors: Mapping[str, int]) -> list[Job]:
+@dataclass(frozen=True, slots=True)
+class Surplus:
+    """What may be dealt out: jobs with floors first, the floors that they have, and the rest of the GPUs.
+
+    `gpus` are those of all these jobs together, floors included.
+    """
+
+    jobs: Sequence[Job]
+    floors: Mapping[str, int]
+    purse: GuardedPurse
+    gpus: int
+
+
+def open_surplus(state: ClusterState, forecasts: Forecasts, plans: PromisePlans) -> Surplus:
+    """Each promised job has its floor, or the widest width below it that fits."""
+    jobs = _sort_floors_first(resizable_jobs(state), plans.floors)
+    budget = budget_of_jobs(state, jobs)
+    gpus, purse = budget.whole, GuardedPurse(budget, plans)
+    floors = {
+        job.id: purse.take_floor(job, forecasts.curve(job).widths, plans.floors[job.id])
+        for job in jobs
+        if job.id in plans.floors
+    }
+    return Surplus(jobs, {job: width for job, width in floors.items() if width}, purse, gpus)
+
+
+def deal_as_teacher(
+    teacher: str, state: ClusterState, forecasts: Forecasts, plans: PromisePlans
+) -> tuple[Sequence[Job], dict[str, int]]:
+    """Jobs, those with floors first, and their workers (absent: none) by a teacher's rule above floors."""
+    surplus = open_surplus(state, forecasts, plans)
+    return surplus.jobs, TEACHERS[teacher](surplus.jobs, surplus.purse, forecasts, surplus.floors)
+
+
+def _sort_floors_first(jobs: Sequence[Job], floors: Mapping[str, int]) -> list[Job]:
     """Jobs with a floor, in the order of `floors`, then all others as they are."""
     place = {job: number for number, job in enumerate(floors)}
     return sorted(jobs, key=lambda job: place.get(job.id, len(place)))

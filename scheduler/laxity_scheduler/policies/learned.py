@@ -3,38 +3,37 @@
 Jobs that hold a promise get what their plans need now; everybody else gets its least width in order
 of arrival, as with the teachers. Then the net deals out what is left, or leaves it idle. The net
 ships with the package or comes from a file that `laxity train policy` wrote (`learned:FILE`). Where
-that file is refused Optimus decides, and the log says why.
+that file is refused Optimus's rule deals out, and the log says why.
+
+Here are also those who decide in place of a learned policy that is refused or falls back in a service:
+its teachers' rules behind the same floors, so that no promise is lost by it.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.surplus import (
-    budget_of_jobs,
-    resizable_jobs,
-    widen_by_time_saved,
-)
 from laxity_scheduler.allocation.transition import plan_transition
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.learned.allocation_loop import allocate
-from laxity_scheduler.learned.job_features import read_jobs
-from laxity_scheduler.learned.promise_floors import GuardedPurse, sort_floors_first
+from laxity_scheduler.learned.job_features import cut_widths, read_jobs
+from laxity_scheduler.learned.promise_floors import PromisePlans, deal_as_teacher, open_surplus
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.shares.admission import admission_rule
-from laxity_scheduler.shares.promised_widths import PromiseFloors
 from laxity_scheduler.shares.rule import planner_for_promises
 
 LOG: Final = logging.getLogger(__name__)
-PROMISES: Final = admission_rule("greedy")  # whoever gave them, they are planned by this rule
+Deal = Callable[
+    [ClusterState, Forecasts, PromisePlans], tuple[Sequence[Job], Mapping[str, int]]
+]  # jobs in order, and workers by id
 
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
@@ -44,7 +43,7 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
 
 def find_late_promises(state: ClusterState, predictor: Predictor) -> Mapping[str, float]:
     """When promised jobs end that cannot be in time, whatever a net does; by id."""
-    return planner_for_promises(PROMISES)(state, predictor).late
+    return planner_for_promises()(state, predictor).late
 
 
 @cache
@@ -54,40 +53,50 @@ def from_file(path: Path) -> Policy:
         net = load_policy(path).net
     except ValueError as error:
         LOG.warning("%s; optimus decides in place of learned", error)
-        return decide_by(None)
+        return _decide_above_floors("learned", partial(deal_as_teacher, "optimus"))
     return decide_by(net)
 
 
-def decide_by(net: ScoringNet | None) -> Policy:
-    """The policy of a net; of none, its teacher's rule."""
-    plan_promises = planner_for_promises(PROMISES)
+def decide_by(net: ScoringNet) -> Policy:
+    """The policy of a net."""
+    return _decide_above_floors("learned", partial(_deal_by_net, net))
+
+
+def _decide_above_floors(name: str, deal: Deal) -> Policy:
+    """The floors of promised jobs first, and what `deal` makes of the rest."""
+    plan_promises = planner_for_promises()
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        forecasts = Forecasts(state, predictor)
-        if net is not None:
-            return _deal_out(net, state, forecasts, plan_promises(state, predictor))
-        jobs = resizable_jobs(state)
-        width = widen_by_time_saved(jobs, budget_of_jobs(state, jobs), forecasts)
-        return plan_transition(state, jobs, width, policy="learned")
+        promised = plan_promises(state, predictor)
+        jobs, width = deal(state, Forecasts(state, predictor), promised)
+        plan = plan_transition(state, jobs, width, policy=name)
+        return replace(plan, wake_at=promised.wake_at)
 
     return decide
 
 
-def _deal_out(
-    net: ScoringNet, state: ClusterState, forecasts: Forecasts, promised: PromiseFloors
-) -> Plan:
-    """By the net's scores, above the floors of promised jobs and beside their plans."""
-    jobs = sort_floors_first(resizable_jobs(state), promised.floors)
-    budget = budget_of_jobs(state, jobs)
-    free_gpus, purse = budget.whole, GuardedPurse(budget, promised)
-    numbers = purse.give_floors(jobs, read_jobs(jobs, forecasts))
+def _deal_by_net(
+    net: ScoringNet, state: ClusterState, forecasts: Forecasts, plans: PromisePlans
+) -> tuple[Sequence[Job], Mapping[str, int]]:
+    surplus = open_surplus(state, forecasts, plans)
+    jobs, floors = surplus.jobs, surplus.floors
+    numbers = [
+        cut_widths(each, floors[job.id]) if job.id in floors else each
+        for job, each in zip(jobs, read_jobs(jobs, forecasts), strict=True)
+    ]
     workers = allocate(
         net,
         numbers,
-        lambda number, before, after: purse.take(jobs[number], before, after),
-        free_gpus=free_gpus,
+        lambda number, before, after: surplus.purse.take(jobs[number], before, after),
+        free_gpus=surplus.gpus,
         cluster_gpus=state.total_gpus,
     )
-    width = {job.id: count for job, count in zip(jobs, workers, strict=True) if count}
-    plan = plan_transition(state, jobs, width, policy="learned")
-    return replace(plan, wake_at=promised.wake_at)
+    return jobs, {job.id: count for job, count in zip(jobs, workers, strict=True) if count}
+
+
+optimus_with_promises: Final = _decide_above_floors(
+    "optimus_with_promises", partial(deal_as_teacher, "optimus")
+)
+drf_with_promises: Final = _decide_above_floors(
+    "drf_with_promises", partial(deal_as_teacher, "drf")
+)

@@ -95,6 +95,10 @@ REGISTRY: Final[Mapping[str, Registered]] = {
         Registered("pollux", elastic=True),
         Registered("aryl", elastic=True),
         Registered("learned", elastic=True),
+        *(
+            Registered(name, elastic=True, page="learned", part=name)
+            for name in ("optimus_with_promises", "drf_with_promises")
+        ),
         Registered("elasticflow", "rule", elastic=True),
         Registered("edf_elastic", "rule", elastic=True),
         Registered("laxity", "rule", elastic=True),

@@ -13,7 +13,12 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats, Predictor
-from laxity_scheduler.allocation.surplus import TEACHERS, budget_of_jobs, resizable_jobs
+from laxity_scheduler.allocation.surplus import (
+    NO_FLOORS,
+    TEACHERS,
+    budget_of_jobs,
+    resizable_jobs,
+)
 from laxity_scheduler.allocation.transition import plan_transition
 from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.remaining import Forecasts
@@ -57,7 +62,7 @@ def collect_choices(
         forecasts, jobs = Forecasts(state, predictor), resizable_jobs(state)
         purse = budget_of_jobs(state, jobs)
         free = purse.whole
-        width = rule(jobs, purse, forecasts)
+        width = rule(jobs, purse, forecasts, NO_FLOORS)
         choices.extend(choices_of_widths(state, jobs, forecasts, width, free_gpus=free, draw=draw))
         return plan_transition(state, jobs, width, policy=teacher)
 

@@ -59,7 +59,7 @@ def open_policy(settings: Settings, store: Store) -> PolicyInForce:
         model = models.read(name)
     except ModelAwayError as error:
         model = models.read_kept(name, str(error)) or LearnedModel(name, refusal=str(error))
-    first = name if model is None else model.teacher
+    first = name if model is None else model.fallback_policy
     in_force = PolicyInForce(first, finder(first), find_policy=finder, store=store)
     if model is not None:
         in_force.offer(model)

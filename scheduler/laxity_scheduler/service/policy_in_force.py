@@ -1,8 +1,8 @@
 """Which policy decides: that of the settings, or its teacher where a learned one is refused or falls back.
 
 A learned policy decides until its measured reward stays below its teacher's (`reward_guard`), or until
-it cannot be read. Then its teacher decides, by the teacher's own name, so that the journal is decided
-again as it was. That it fell back is kept in the store under the digest of its weights: it lasts over
+it cannot be read. Then its teacher's rule decides, behind the same promises and by a name of its own
+(`optimus_with_promises`), so that the journal is decided again as it was. That it fell back is kept in the store under the digest of its weights: it lasts over
 restarts until other weights are put in force.
 """
 
@@ -108,8 +108,8 @@ class PolicyInForce:
     def _let_teacher_decide(self, problem: str) -> None:
         assert self.model is not None  # noqa: S101 - a fallback is of a learned policy
         self.fallback = problem
-        self._decide_by(self.model.teacher)
-        LOG.warning("%s decides in place of %s: %s", self.model.teacher, self.model.name, problem)
+        self._decide_by(self.model.fallback_policy)
+        LOG.warning("%s decides in place of %s: %s", self.name, self.model.name, problem)
 
     def _decide_by(self, name: str) -> None:
         if self._find_policy is not None:

@@ -6,7 +6,8 @@ What the policy in force reached is measured: epochs that ended, and of the runn
 that is predicted to be done, so that long epochs do not count late. Its teacher decides about the same
 snapshots, and what it would have reached is predicted from its widths; a change of width costs it the
 predicted time to re-form or start. Where trainings on unchanged widths run slower or faster than
-predicted, the teacher is taken to be as much slower or faster. The policy falls short when the rewards
+predicted, the teacher is taken to be as much slower or faster. It keeps promises as the policy must, so
+nobody is blamed for GPUs that promises need. The policy falls short when the rewards
 of the last 20 slots are together less than 0.9 of the teacher's (6.10).
 
 A slot is as long as the median epoch of the running jobs, so that it holds something to measure, and
@@ -14,17 +15,18 @@ between 5 s and the paper's 20 minutes (our own: the paper's slots are fixed).
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Self
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.surplus import TEACHERS, budget_of_jobs, resizable_jobs
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.learned.promise_floors import PromisePlans, deal_as_teacher
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.settled_widths import training_rate
+from laxity_scheduler.shares.rule import planner_for_promises
 
 SLOTS: Final = 20
 LEAST_SHARE: Final = 0.9  # of the teacher's reward
@@ -84,6 +86,9 @@ class RewardGuard:
     """Compares a policy with its teacher, snapshot by snapshot."""
 
     teacher: str
+    _plan_promises: Callable[[ClusterState, Predictor], PromisePlans] = field(
+        default_factory=planner_for_promises
+    )
     _slots: deque[SlotReward] = field(default_factory=lambda: deque(maxlen=SLOTS))
     _open: SlotReward = field(default_factory=SlotReward)
     _opened_at: float = 0.0
@@ -94,7 +99,10 @@ class RewardGuard:
     def observe(self, state: ClusterState, predictor: Predictor) -> None:
         """Count what happened since the last snapshot, and ask the teacher about this one."""
         forecasts = Forecasts(state, predictor)
-        paces = read_paces(self.teacher, state, forecasts, self._paces)
+        plans = self._plan_promises(state, predictor)
+        jobs, widths = deal_as_teacher(self.teacher, state, forecasts, plans)
+        teacher_widths = {job.id: widths.get(job.id, 0) for job in jobs}
+        paces = read_paces(state, forecasts, teacher_widths, self._paces)
         if not self._paces:  # nothing trained or waited: no slot passes
             self._open, self._opened_at = SlotReward(), state.now
             self._slot_s = slot_length_s(state, forecasts)
@@ -120,17 +128,17 @@ class RewardGuard:
 
 
 def read_paces(
-    teacher: str, state: ClusterState, forecasts: Forecasts, before: Mapping[str, JobPace]
+    state: ClusterState,
+    forecasts: Forecasts,
+    teacher_widths: Mapping[str, int],
+    before: Mapping[str, JobPace],
 ) -> dict[str, JobPace]:
     """Each job's progress and rates; jobs whose width nobody may change keep the teacher's last."""
-    jobs = resizable_jobs(state)
-    resizable = {job.id for job in jobs}
-    widths = TEACHERS[teacher](jobs, budget_of_jobs(state, jobs), forecasts)
     paces = {}
     for job in state.jobs:
         last = before.get(job.id)
         held = job.workers if last is None else last.teacher_width
-        width = widths.get(job.id, 0) if job.id in resizable else held
+        width = teacher_widths.get(job.id, held)
         paces[job.id] = _read_pace(job, state.now, forecasts, width, last)
     return paces
 

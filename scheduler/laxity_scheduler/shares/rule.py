@@ -95,9 +95,12 @@ def verdicts_of(
     return lambda state, predictor: open_decision(without_loans(state), predictor).verdicts()
 
 
-def planner_for_promises(rule: ShareRule) -> Callable[[ClusterState, Predictor], PromiseFloors]:
-    """What promised jobs need now, and what else may run beside their plans: see `promised_widths`."""
-    open_decision = _decisions_by(rule)
+def planner_for_promises() -> Callable[[ClusterState, Predictor], PromiseFloors]:
+    """What promised jobs need now, and what else may run beside their plans: see `promised_widths`.
+
+    By no rule's plans: whoever gave the promises, they are planned the same way.
+    """
+    open_decision = _decisions_by(ShareRule("promises"))
     return lambda state, predictor: open_decision(without_loans(state), predictor).plan_promises()
 
 

@@ -30,7 +30,7 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
         return reason(
             "no_eligible_node",
             asks=job.eligible,
-            nodes=_all_nodes_text(state),
+            nodes=_nodes_text({node.id: node.gpus for node in state.nodes if node.pool in USABLE}),
             shut_out=shut_out_text,
         )
     size = job.gpus_per_worker
@@ -84,10 +84,6 @@ def _gpus_by_node(state: ClusterState, job: Job) -> Mapping[str, int]:
 def _names_text(nodes: list[str]) -> str:
     more = len(nodes) - MOST_NAMED
     return ", ".join(sorted(nodes)[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _all_nodes_text(state: ClusterState) -> str:
-    return _nodes_text({node.id: node.gpus for node in state.nodes if node.pool in USABLE})
 
 
 def _nodes_text(gpus: Mapping[str, int]) -> str:

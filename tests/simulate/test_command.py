@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_scheduler.simulate.commands import instant
+from laxity_scheduler.simulate.limits import instant
 from laxity_scheduler.simulate.progress_bar import CLEAR, ProgressBar
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate

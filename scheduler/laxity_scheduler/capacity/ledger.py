@@ -227,17 +227,8 @@ class Ledger:
         self, nodes: Iterable[str], workers: int, gpus_per_worker: int
     ) -> tuple[str, ...] | None:
         """The same on these nodes only: where a running job may grow."""
-        numbers = self.numbers(nodes)
-        taken: list[int] = []
-        for _ in range(workers):
-            fits = [number for number in numbers if self.free[number] >= gpus_per_worker]
-            if not fits:
-                self._undo_take(taken, gpus_per_worker)
-                return None
-            number = min(fits, key=lambda number: (self.free[number], number))
-            self._change_free(number, -gpus_per_worker)
-            taken.append(number)
-        return tuple([self.names[number] for number in taken])
+        anybody = placement.without_claims([0], [ALL_CELLS])
+        return self.site_on(nodes, workers, gpus_per_worker, anybody)
 
     def take(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
         """Take one worker's GPUs on each named node (a name may recur). LedgerError if not free."""
@@ -263,10 +254,6 @@ class Ledger:
         """Make up to `gpus` free GPUs of a node unavailable (somebody else will need them)."""
         number = self._number[node]
         self._change_free(number, -min(gpus, self.free[number]))
-
-    def _undo_take(self, taken: list[int], gpus: int) -> None:
-        for number in taken:
-            self._change_free(number, gpus)
 
     def _change_free(self, number: int, gpus: int) -> None:
         if not gpus:

@@ -19,10 +19,11 @@ from laxity.human_time import count_noun
 from laxity.instants import instant_at
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from
+from laxity_profiler.history.history import History
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.whatif import WhatIf, decide_whatif, whatif_view, with_deadline
-from laxity_scheduler.http.worker_calls import ConflictError, ReportSink, WorkerCalls
+from laxity_scheduler.http.worker_calls import ConflictError, WorkerCalls
 from laxity_scheduler.live import Released
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -51,7 +52,7 @@ UNPIN_ANNOTATIONS: Final[Mapping[str, str | None]] = {names.PIN: None}
 class JobService:
     """One service as people and workers use it: `views` reads, `workers` takes workers' calls."""
 
-    def __init__(self, service: Service, reports: ReportSink) -> None:
+    def __init__(self, service: Service, reports: History) -> None:
         self.views = JobViews(service)
         self.workers = WorkerCalls(service, self.views, reports)
         self._service = service

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from typing import Protocol
 
 from laxity import names
 from laxity.job.qos import QoSError
 from laxity.job.signal import Signal
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Workload
+from laxity_profiler.history.history import History
 from laxity_profiler.model_key import model_key
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.live import UnknownJobError
@@ -20,19 +20,10 @@ class ConflictError(RuntimeError):
     """The job's present state does not allow this: what it is, and what would do."""
 
 
-class ReportSink(Protocol):
-    """Where report lines go; returns the number up to which all have been taken."""
-
-    def ingest(
-        self, uid: str, job: str, workload: Workload, lines: Sequence[object],
-        *, nodes: Sequence[str] = (), since: float = 0.0,
-    ) -> int: ...  # fmt: skip
-
-
 class WorkerCalls:
     """Takes the calls of workers for one service."""
 
-    def __init__(self, service: Service, views: JobViews, reports: ReportSink) -> None:
+    def __init__(self, service: Service, views: JobViews, reports: History) -> None:
         self._service = service
         self._world = service.world
         self._views = views

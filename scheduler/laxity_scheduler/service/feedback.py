@@ -8,10 +8,11 @@ width makes it void. A store that does not answer costs one observation, never a
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from laxity_profiler.estimate import Estimate, Predictor, Workload
-from laxity_profiler.history.history import HistoryError
+from laxity_profiler.estimate import Predictor
+from laxity_profiler.history.history import History, HistoryError
+from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.cycle_faults import JobFaults
@@ -21,42 +22,11 @@ from laxity_scheduler.service.view_cache import ViewChange
 LOG: Final = logging.getLogger(__name__)
 
 
-class TransitionSink(Protocol):
-    """Where observed stops are kept."""
-
-    def observe_stop(
-        self,
-        uid: str,
-        workload: Workload,
-        *,
-        kind: str,
-        workers: int,
-        seconds: float,
-        at: float,
-    ) -> None: ...
-
-
-class PredictionSink(Protocol):
-    """Where predictions wait for the measured finish."""
-
-    def note_prediction(
-        self, uid: str, workload: Workload, *, stage: str, at: float, estimate: Estimate,
-        version: str,
-    ) -> None: ...  # fmt: skip
-
-    def observe_finish(self, uid: str, *, at: float) -> None: ...
-
-    def drop_predictions(self, uid: str) -> None: ...
-
-    def observe_nodes(self, gpus_per_node: int) -> None: ...
-
-
 class Feedback:
     """Compares snapshots, and reports stops, starts and predictions to the history and the learner."""
 
-    def __init__(self, stops: TransitionSink, predictions: PredictionSink) -> None:
-        self._stops = stops
-        self._predictions = predictions
+    def __init__(self, stops: History, predictions: Learner) -> None:
+        self._stops, self._predictions = stops, predictions
         self._watcher = TransitionWatcher()
         self._steady_widths: dict[str, int] = {}  # width of the course that was noted, by uid
         self._halfway: set[str] = set()

@@ -80,7 +80,8 @@ def view_of(
             "expected_start_at": finite_or_none(last_reason.expected_start_at),
         }
     view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
-    view |= {"result": report.result, "error": report.failed or _pod_failure(row) or view["error"]}
+    died = "" if row is None else row.died  # the cluster's error of a worker that reports no more
+    view |= {"result": report.result, "error": report.failed or died or view["error"]}
     view |= _fields_of_end(manifest, view, report, now)
     if view["finished_at"] is not None:
         view |= borrowing_fields(view, 0, view["finished_at"])
@@ -90,11 +91,6 @@ def view_of(
 def end_fields(finish: ExpectedEnd) -> Json:
     """The fields of a view for an expected end."""
     return {"p50_at": finite_or_none(finish.p50_at), "p90_at": finite_or_none(finish.p90_at)}
-
-
-def _pod_failure(row: Job | None) -> str:
-    """The cluster's error of a worker that can no longer report its own."""
-    return "" if row is None else row.died
 
 
 def view_of_missing(before: Mapping[str, Any], now: float) -> Json:

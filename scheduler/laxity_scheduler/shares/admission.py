@@ -52,9 +52,8 @@ def with_admission(
         while True:
             plan = policy(Plan(tuple(verdicts.values())).apply(state), predictor)
             new_verdicts = {d.job: d for d in plan.decisions if isinstance(d, Verdict)}
-            late = [
-                d for d in new_verdicts.values() if _in_danger(d) and _promises(verdicts.get(d.job))
-            ]
+            given = {job for job, verdict in verdicts.items() if isinstance(verdict, Promised)}
+            late = [d for d in new_verdicts.values() if _in_danger(d) and d.job in given]
             if not late:
                 break
             verdicts |= {d.job: _refuse_job(state.by_id[d.job], d, state) for d in late}
@@ -82,10 +81,6 @@ def _refuse_late(
         danger = replace(worst, promise=replace(worst.promise, p50_at=end_at, p90_at=end_at))
         given[worst.job] = _refuse_job(state.by_id[worst.job], danger, state)
     return given
-
-
-def _promises(decision: Verdict | None) -> bool:
-    return isinstance(decision, Promised)
 
 
 def _in_danger(decision: Verdict) -> TypeGuard[Promised]:

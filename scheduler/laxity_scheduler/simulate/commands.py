@@ -20,7 +20,6 @@ from laxity_scheduler.simulate.limits import (
     check_counts,
     failing,
     inference_load,
-    instant,
     real,
     runs,
     window,
@@ -40,8 +39,6 @@ from laxity_scheduler.simulate.trace_lookup import (
     trace_at,
 )
 from laxity_scheduler.simulate.traces import FORMATS, TraceError
-
-__all__ = ["instant", "register", "simulate"]
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 # What the table shows: a figure of the reports, in words.
@@ -202,7 +199,8 @@ def simulate(
     nodes, errors = nodes or [64], error or [0.0]
     with usage_errors():
         real("--error", errors)
-        failing(fails_s, _epoch(epoch_s))
+        real("--epoch-s", [epoch_s])
+        failing(fails_s, epoch_s)
         check_counts(nodes, gpus_per_node, seed, seeds, batch, processes=processes)
         inference_load(inference, inference_nodes, pooled=pooled)
         policies = [name.strip() for text in policy for name in text.split(",")]
@@ -292,11 +290,6 @@ def _can_be_written(folder: Path | None) -> None:
         raise ValueError(f"--out {folder} cannot be made: {problem.strerror}") from problem
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ValueError(f"--out {folder} cannot be written to: it is not yours to write")
-
-
-def _epoch(epoch_s: float) -> float:
-    real("--epoch-s", [epoch_s])
-    return epoch_s
 
 
 def _setting(

@@ -84,7 +84,7 @@ class InferenceFleet:
         self.measure(now)
         self._slot += 1
         self.slot_at = now
-        needed = self._gpus_of(self.load.share(self._slot))
+        needed = ceil(self.load.share(self._slot) * self.gpus - 1e-9)
         if self._slot:
             self.meter.slots += 1
             self.meter.covered_slots += needed <= max(self._needed, ceil(self._profile[0]))
@@ -169,6 +169,3 @@ class InferenceFleet:
             self._short_since = None
         elif self._short_since is None:
             self._short_since = now
-
-    def _gpus_of(self, share: float) -> int:
-        return ceil(share * self.gpus - 1e-9)

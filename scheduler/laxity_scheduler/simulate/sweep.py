@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -88,9 +89,16 @@ _YEAR_2000: Final = 946_684_800.0
 _YEAR_3000: Final = 32_503_680_000.0
 
 
+@lru_cache(maxsize=2)
+def load_whole(source: Source) -> Trace:
+    """A trace, read once per process."""
+    return source.load()
+
+
 def simulate_case(
-    trace: Trace, source: Source, setting: Setting, *, bound: bool, tally: ProgressCounter
+    source: Source, setting: Setting, *, bound: bool, tally: ProgressCounter
 ) -> Figures:
+    trace = load_whole(source)
     if source.most_jobs:
         from laxity_scheduler.simulate.generate import draw_closed_batch
 
@@ -106,7 +114,6 @@ def simulate_case(
     return figures
 
 
-_LOADED: dict[Source, Trace] = {}  # per worker process
 _TALLY: list[ProgressCounter] = []  # of this worker process, on the counts that all share
 
 
@@ -116,16 +123,7 @@ def _begin(counts: Any) -> None:
 
 
 def _work(source: Source, setting: Setting, bound: bool) -> Figures:  # noqa: FBT001 - a pool calls it
-    return load_and_simulate(source, setting, bound=bound, tally=_TALLY[0])
-
-
-def load_and_simulate(
-    source: Source, setting: Setting, *, bound: bool, tally: ProgressCounter
-) -> Figures:
-    if source not in _LOADED:
-        _LOADED.clear()
-        _LOADED[source] = source.load()
-    return simulate_case(_LOADED[source], source, setting, bound=bound, tally=tally)
+    return simulate_case(source, setting, bound=bound, tally=_TALLY[0])
 
 
 def sweep(
@@ -143,11 +141,11 @@ def sweep(
     """
     workers = min(processes or os.cpu_count() or 1, len(many))
     if workers <= 1:
-        tally = ProgressCounter(told=ended)
-        return [
-            report_done(load_and_simulate(source, setting, bound=bound, tally=tally), done)
-            for setting in many
-        ]
+        tally, reports = ProgressCounter(told=ended), []
+        for setting in many:
+            reports.append(simulate_case(source, setting, bound=bound, tally=tally))
+            done(reports[-1])
+        return reports
     counts = get_context("spawn").Array("q", 2)
     calls = [(source, setting, bound) for setting in many]
     with process_pool(workers, _work, calls, begin=_begin, given=(counts,)) as futures:
@@ -158,11 +156,6 @@ def sweep(
                 done(future.result())
             ended(counts[0], counts[1])
         return [future.result() for future in futures]
-
-
-def report_done(figures: Figures, done: Callable[[Figures], None]) -> Figures:
-    done(figures)
-    return figures
 
 
 def groups(reports: Iterable[Figures]) -> Iterator[tuple[dict[str, object], list[Figures]]]:

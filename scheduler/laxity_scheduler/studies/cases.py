@@ -4,13 +4,12 @@ A case is a small value, so that it travels to another process; `load` gives its
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from laxity_scheduler.simulate.generate import Mix, draw_closed_batch, generate
-from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.sweep import Source, load_whole
 from laxity_scheduler.simulate.traces import Trace
 
 
@@ -18,12 +17,6 @@ class Case(Protocol):
     """Anything that gives jobs."""
 
     def load(self) -> Trace: ...
-
-
-@lru_cache(maxsize=2)
-def load_whole(source: Source) -> Trace:
-    """A trace, read once per process."""
-    return source.load()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from laxity_profiler.estimate import Floats
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.real_arrivals import borrow_arrivals
@@ -22,11 +21,10 @@ from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.run import Setting, nodes_of
-from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.sweep import Source, load_whole
 from laxity_scheduler.simulate.tables import Tables, load_tables
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld
-from laxity_scheduler.studies.cases import load_whole
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.trial import Row, Trial, figures_row, labels_of, simulation_trial
 
@@ -127,12 +125,9 @@ def fit_curve(widths: Sequence[int], took_s: Sequence[float]) -> list[float]:
     """Seconds at each width, by a curve fitted to the first five."""
     from scipy.optimize import nnls
 
-    terms = _curve_terms(np.array(widths, dtype=np.float64))
+    workers = np.array(widths, dtype=np.float64)
+    terms = np.stack([np.ones(len(workers)), 1.0 / workers, workers], axis=1)
     known_s = np.array(took_s[:POINTS])
     factors, _ = nnls(terms[:POINTS] / known_s[:, None], np.ones(len(known_s)))
     fitted_s: list[float] = (terms @ factors).tolist()
     return fitted_s
-
-
-def _curve_terms(widths: Floats) -> Floats:
-    return np.stack([np.ones(len(widths)), 1.0 / widths, widths], axis=1)

@@ -32,8 +32,7 @@ from laxity_scheduler.simulate.bench_loans import (
     run_world,
 )
 from laxity_scheduler.simulate.loan_instances import compare_with_optimum
-from laxity_scheduler.simulate.sweep import Source
-from laxity_scheduler.studies.cases import load_whole
+from laxity_scheduler.simulate.sweep import Source, load_whole
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
 from laxity_scheduler.studies.trial import Row, Trial, figures_row

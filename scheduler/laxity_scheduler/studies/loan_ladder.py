@@ -13,9 +13,9 @@ from random import Random
 from typing import Final
 
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.sweep import Source, load_whole
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.studies.cases import Case, Whole, load_whole
+from laxity_scheduler.studies.cases import Case, Whole
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.deadlines import RESTART_S, RUNGS, SLOT_S, SMALL
 from laxity_scheduler.studies.trial import Trial, simulation_trial

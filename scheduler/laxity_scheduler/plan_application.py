@@ -21,7 +21,7 @@ from laxity_scheduler.model.decision import (
     verdict_after,
 )
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.stop_requests import withdraw_stop
+from laxity_scheduler.model.stop_requests import NOT_TRAINING, withdraw_stop
 
 
 def apply_decisions(state: ClusterState, decisions: Iterable[Decision]) -> ClusterState:
@@ -100,12 +100,7 @@ class _Application:
             since=now,
             resumed_at=now,
             width_changed_at=now,
-            epoch_started_at=None,
-            stop_requested_at=None,
-            stop_for="",
-            formed=0,
-            resize_to=0,
-            parked_epoch=None,
+            **NOT_TRAINING,
         )
 
     def _resize_job(self, decision: Resize) -> None:
@@ -145,10 +140,5 @@ class _Application:
             since=now,
             queued_at=now,
             preemptions=job.preemptions + 1,
-            epoch_started_at=None,
-            stop_requested_at=None,
-            stop_for="",
-            formed=0,
-            resize_to=0,
-            parked_epoch=None,
+            **NOT_TRAINING,
         )

@@ -10,10 +10,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from laxity_scheduler.http.api_reference import HEADERS, reference_page
-from laxity_scheduler.http.dependencies import Jobs, TheCaller, TheService
+from laxity_scheduler.http.dependencies import (
+    Jobs,
+    TheCaller,
+    TheService,
+    require_full_access,
+    visible_decision,
+    visible_failure,
+)
 from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.tokens import Caller
-from laxity_scheduler.http.visibility import require_full_access, visible_decision, visible_failure
 from laxity_scheduler.service.metrics import CONTENT_TYPE
 from laxity_scheduler.store.store import StoreError
 

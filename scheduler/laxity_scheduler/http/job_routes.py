@@ -16,20 +16,18 @@ from laxity_scheduler.http.dependencies import (
     Manifest,
     TheCaller,
     TheService,
+    check_namespace,
     foreign_worker_problem,
     job_of,
+    require_full_access,
+    visible_decision,
+    visible_view,
     working_job_of,
 )
 from laxity_scheduler.http.long_poll import MAX_POLL_S, loop_time, wait_for_change, wait_for_verdict
 from laxity_scheduler.http.request_body import check_json, reading_body
 from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.tokens import Caller
-from laxity_scheduler.http.visibility import (
-    check_namespace,
-    require_full_access,
-    visible_decision,
-    visible_view,
-)
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.service.view_fields import Json

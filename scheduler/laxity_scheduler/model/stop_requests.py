@@ -1,10 +1,20 @@
 """Requests to stop at the end of an epoch, and whether their beneficiary still needs them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any, Final
 
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
+
+NOT_TRAINING: Final[Mapping[str, Any]] = {  # fields of a row whose workers start or have stopped
+    "epoch_started_at": None,
+    "stop_requested_at": None,
+    "stop_for": "",
+    "formed": 0,
+    "resize_to": 0,
+    "parked_epoch": None,
+}
 
 
 def was_served(beneficiary: Job, victim: Job) -> bool:

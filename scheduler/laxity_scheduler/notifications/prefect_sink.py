@@ -8,7 +8,8 @@ a pod, and its run would be Pending for ever. So the service sets the state:
 - waiting: Pending, named after the verdict, with the reason.
 - gone, or failed for good: Cancelled or Crashed, unless the pod has set a final state itself.
 
-Each change is a line in the run's log too. Verdict and progress are artifacts on the run's page.
+Each change is a line in the run's log too. Verdict and progress are artifacts on the run's page: the same
+two that a flow writes that follows its job (laxity.flow.run_notes), by plain requests.
 
 None of this creates a second Job. Workers take Scheduled runs only. Prefect retries neither Pending
 nor a Failed that follows on Pending (its rule for retries starts from Running).
@@ -19,15 +20,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from laxity.api.job_view import job_view
+from laxity.api.status_text import PROGRESS_KEY, VERDICT_KEY, artifact_of, count_tenths
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.outbox import NotYetError
 from laxity_scheduler.notifications.prefect_api import PrefectApi, PrefectError, flow_run_of
-from laxity_scheduler.notifications.prefect_artifacts import FlowRunArtifacts, artifact_key
 from laxity_scheduler.notifications.prefect_states import RunState, log_lines, state_wanted_for
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 
 LOG: Final = logging.getLogger(__name__)
 SUSPENDED: Final = "suspended"
+ARTIFACT_KEYS: Final = (VERDICT_KEY, PROGRESS_KEY)
 MAX_LOOKS: Final = 6  # for a run to name its Job, as far apart as retries: about 10 s
 
 
@@ -125,3 +128,31 @@ def runs_as(run: Mapping[str, Any], job_id: str) -> bool:
     """
     parts = str(run.get("infrastructure_pid") or "").split(":")
     return len(parts) in (2, 3) and parts[-2:] == job_id.split("/", 1)
+
+
+def artifact_key(view: Json) -> str:
+    """Changes when the artifacts are worth writing again: after a tenth of the epochs, or a new promise."""
+    job = job_view(view)
+    return repr((job.state, job.verdict, job.deadline_at, job.promised_p90_at, count_tenths(job)))
+
+
+class FlowRunArtifacts:
+    """Written once for each run and key, and updated from then on."""
+
+    def __init__(self, api: PrefectApi) -> None:
+        self._api = api
+
+    def write_all(self, run_id: str, view: Json) -> None:
+        job, ids = job_view(view), self._artifact_ids(run_id)
+        for key in ARTIFACT_KEYS:
+            artifact = artifact_of(key, job)
+            if key in ids:
+                change = {name: artifact[name] for name in ("data", "description")}
+                self._api.request("PATCH", f"/artifacts/{ids[key]}", change)
+            else:
+                self._api.request("POST", "/artifacts/", {**artifact, "flow_run_id": run_id})
+
+    def _artifact_ids(self, run_id: str) -> dict[str, str]:
+        query = {"flow_run_id": {"any_": [run_id]}, "key": {"any_": list(ARTIFACT_KEYS)}}
+        rows = self._api.request("POST", "/artifacts/filter", {"artifacts": query})
+        return {row["key"]: row["id"] for row in rows}

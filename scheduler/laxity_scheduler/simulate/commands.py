@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from laxity.cli.exit_codes import FAILED, USAGE
 from laxity.cli.job_names import completing
 from laxity.human_time import count_noun
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
@@ -40,7 +41,6 @@ from laxity_scheduler.simulate.trace_lookup import (
 )
 from laxity_scheduler.simulate.traces import FORMATS, TraceError
 
-EXIT_FAILED, EXIT_USAGE = 1, 2
 # What the table shows: a figure of the reports, in words.
 SHOWN: Final[Mapping[str, str]] = {
     "deadline_met_ratio": "deadlines met",
@@ -253,14 +253,14 @@ def usage_errors() -> Iterator[None]:
         yield
     except (TraceError, TableError, ValueError) as problem:
         typer.echo(f"laxity simulate: {problem}", err=True)
-        raise typer.Exit(EXIT_USAGE) from problem
+        raise typer.Exit(USAGE) from problem
     except UnsettledError as problem:
         typer.echo(f"laxity simulate: the policy comes to no end: {problem}", err=True)
-        raise typer.Exit(EXIT_FAILED) from problem
+        raise typer.Exit(FAILED) from problem
     except BrokenProcessPool as problem:
         text = "a process of the sweep was killed, perhaps for memory: try fewer --processes"
         typer.echo(f"laxity simulate: {text}", err=True)
-        raise typer.Exit(EXIT_FAILED) from problem
+        raise typer.Exit(FAILED) from problem
 
 
 def run_sweep(

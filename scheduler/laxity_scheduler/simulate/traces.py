@@ -11,6 +11,7 @@ import gzip
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
@@ -164,14 +165,6 @@ def _deadline_rows(lines: Iterator[str], tables: Tables, columns: tuple[str, str
     yield from _csv_rows(lines, (*need, "duration"), build)
 
 
-def _itp(lines: Iterator[str], tables: Tables) -> Rows:
-    yield from _deadline_rows(lines, tables, ("submission_time", "num_iteration", "deadline"))
-
-
-def _elasticflow(lines: Iterator[str], tables: Tables) -> Rows:
-    yield from _deadline_rows(lines, tables, ("submit_time", "iteration", "ddl"))
-
-
 def _philly(lines: Iterator[str], _tables: Tables) -> Rows:
     number = 0
 
@@ -258,8 +251,8 @@ def _mirage(lines: Iterator[str], _tables: Tables) -> Rows:
 
 
 _READERS: Mapping[str, Callable[[Iterator[str], Tables], Rows]] = {
-    "itp": _itp,
-    "elasticflow": _elasticflow,
+    "itp": partial(_deadline_rows, columns=("submission_time", "num_iteration", "deadline")),
+    "elasticflow": partial(_deadline_rows, columns=("submit_time", "iteration", "ddl")),
     "philly": _philly,
     "chronus": _chronus,
     "mirage": _mirage,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
+from laxity.cli.exit_codes import FAILED, USAGE
 from laxity.cli.job_names import completing
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from laxity_scheduler.studies.trial import Trial
 
 OUT: Final = Path(".laxity/studies")
-EXIT_FAILED, EXIT_USAGE = 1, 2
 
 
 def register(app: typer.Typer) -> None:
@@ -69,15 +69,15 @@ def study(
         )
     except OSError as problem:
         typer.echo(f"laxity study: {problem.filename}: {problem.strerror}", err=True)
-        raise typer.Exit(EXIT_FAILED) from problem
+        raise typer.Exit(FAILED) from problem
     except (TraceError, ValueError) as problem:
         typer.echo(f"laxity study: {problem}", err=True)
-        raise typer.Exit(EXIT_USAGE) from problem
+        raise typer.Exit(USAGE) from problem
     typer.echo(f"{out / name}.csv, {out / name}.json")
     for line in problems:
         typer.echo(f"no row for {line}", err=True)
     if problems:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(FAILED)
 
 
 def _list_studies(unknown: str) -> NoReturn:
@@ -90,7 +90,7 @@ def _list_studies(unknown: str) -> NoReturn:
         typer.echo(f"laxity study: no study {unknown!r} among these{suggestion}", err=True)
     for entry in STUDIES.values():
         typer.echo(f"{entry.name:<12} {entry.asks}", err=bool(unknown))
-    raise typer.Exit(EXIT_USAGE if unknown else 0)
+    raise typer.Exit(USAGE if unknown else 0)
 
 
 def _print_result(done: int, trial_count: int, result: "TrialResult") -> None:

@@ -14,6 +14,7 @@ from laxity_scheduler.promising.claims import Terms
 from tests.contract.policy_exam import examined
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
 from tests.support.random_states import (
+    Case,
     case,
     cases,
     cordoned,
@@ -38,10 +39,10 @@ OTHERS: dict[str, Policy] = {
     "qos, with follow-ups": with_follow_ups(qos.decide),
 }
 POLICIES = LISTED | OTHERS
-QUICK, STATES = 100, 1_000  # of the quick exam, and with the slow one; the long one has 100,000
+QUICK, STATES = 100, 400  # of the quick exam, and with the slow one; the long one has 100,000
 MILP = ("chronus", "chronus, greedy promises")  # tens of milliseconds a state
 LENDING = ("aryl", "chronus", "drf", "fifo", "laxity", "pickyman", "qos")
-FEWER = dict.fromkeys(OTHERS, 300) | dict.fromkeys(MILP, 100)
+FEWER = dict.fromkeys(OTHERS, 200) | dict.fromkeys(MILP, 100)
 FOUND = (
     pytest.param("qos", 4_169, id="widened and at once stopped for another"),
     pytest.param("qos, no promises", 311, id="widened and at once stopped for a promise"),
@@ -72,6 +73,18 @@ def asked(name: str) -> Policy:
     return POLICIES[name]
 
 
+def restricted_by_seed(one: Case) -> Case:
+    return restricted(one, Random(f"sets of {one.seed}"))
+
+
+def cordoned_by_seed(one: Case) -> Case:
+    return cordoned(one, Random(f"cordons of {one.seed}"))
+
+
+def lending_of_seed(one: Case) -> Case:
+    return lending(one, Random(f"loans of {one.seed}"))
+
+
 @pytest.mark.timeout(600)  # a thousand states on a machine that is busy with other things
 @exams()
 def test_a_policy_passes_the_exam(name: str, states: slice) -> None:
@@ -90,15 +103,14 @@ def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(
 @exams(part=5)
 def test_a_policy_passes_the_exam_where_nodes_are_cordoned(name: str, states: slice) -> None:
     few = restricted_cases(STATES)[states]
-    examined(asked(name), (cordoned(one, Random(f"cordons of {one.seed}")) for one in few))
+    examined(asked(name), map(cordoned_by_seed, few))
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LENDING)
 def test_a_policy_passes_the_exam_where_inference_lends_nodes(name: str) -> None:
     few = restricted_cases(STATES)[: FEWER.get(name, STATES) // 5]
-    states = (lending(one, Random(f"loans of {one.seed}")) for one in few)
-    examined(with_loans(asked(name)), states)
+    examined(with_loans(asked(name)), map(lending_of_seed, few))
 
 
 @pytest.mark.soak
@@ -106,7 +118,16 @@ def test_a_policy_passes_the_exam_where_inference_lends_nodes(name: str) -> None
 def test_a_policy_passes_a_long_exam(name: str) -> None:
     many = 1_000 if name in MILP else 100_000
     examined(asked(name), drawn(many))
-    examined(asked(name), (restricted(one, Random(f"sets of {one.seed}")) for one in drawn(many)))
+    examined(asked(name), map(restricted_by_seed, drawn(many)))
+    examined(asked(name), map(cordoned_by_seed, map(restricted_by_seed, drawn(many // 5))))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", LENDING)
+def test_a_policy_passes_a_long_exam_where_inference_lends_nodes(name: str) -> None:
+    many = 1_000 if name in MILP else 20_000
+    states = map(lending_of_seed, map(restricted_by_seed, drawn(many)))
+    examined(with_loans(asked(name)), states)
 
 
 @pytest.mark.parametrize(("name", "seed"), FOUND)

@@ -129,7 +129,8 @@ def test_a_policy_that_the_command_has_trained_can_be_measured(
     tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(imitation, "JOBS", 20)
+    taught = partial(imitation.learn_from_teacher, jobs=20)
+    monkeypatch.setattr(imitation, "learn_from_teacher", taught)
     monkeypatch.setattr(evolution, "evolve", partial(evolution.evolve, kinds=FEW))
     monkeypatch.setattr(evolution, "PAIRS", 4)
     monkeypatch.setattr(evolution, "WORLDS", 1)

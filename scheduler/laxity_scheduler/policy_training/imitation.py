@@ -32,18 +32,19 @@ def learn_from_teacher(
     seed: int,
     updates: int = 1_500,
     worlds: int = 2,
+    jobs: int = JOBS,
     tell: Callable[[int], None] = lambda _: None,
 ) -> Imitation:
-    """Of each size and load `worlds` worlds; as many of one more seed are held out."""
+    """Of each size and load `worlds` worlds of `jobs` jobs; one of another seed is held out."""
     from laxity_scheduler.policy_training import torch_net
 
     choices = [
         (choice.rows, choice.right)
         for number in range(worlds)
-        for choice in collect_worlds(tables, teacher, seed + number)
+        for choice in collect_worlds(tables, teacher, seed + number, jobs)
     ]
     held_out = [
-        (each.rows, each.right) for each in collect_worlds(tables, teacher, seed + HELD_OUT)
+        (each.rows, each.right) for each in collect_worlds(tables, teacher, seed + HELD_OUT, jobs)
     ]
     net = torch_net.make_net(seed)
     torch_net.imitate(net, choices, updates=updates, seed=seed, tell=tell)
@@ -51,14 +52,14 @@ def learn_from_teacher(
     return Imitation(torch_net.read_net(net), right, len(choices))
 
 
-def collect_worlds(tables: Tables, teacher: str, seed: int) -> list[Choice]:
+def collect_worlds(tables: Tables, teacher: str, seed: int, jobs: int = JOBS) -> list[Choice]:
     """A teacher's choices in one world of each size and load."""
     return [
         choice
         for nodes in NODES
         for load in LOADS
         for choice in collect_choices(
-            make_trace(tables, ArrivalMix(JOBS, nodes * GPUS_PER_NODE, load), seed=seed),
+            make_trace(tables, ArrivalMix(jobs, nodes * GPUS_PER_NODE, load), seed=seed),
             teacher,
             nodes=nodes,
             gpus_per_node=GPUS_PER_NODE,

@@ -33,7 +33,7 @@ TRAINING: Final = ("01", "02", "03", "04", "05")
 VALIDATION: Final = ("10",)
 TEACHER: Final = "optimus"
 UPDATES, WORLDS = 300, 1  # of imitation
-JOBS: Final = 20  # of a world
+JOBS, TEACHER_JOBS = 20, 50  # of a world
 ROUNDS: Final = 60
 STEPS: Final = 30
 BATCH: Final = 64  # worlds are small: more updates from as many actions
@@ -73,6 +73,7 @@ class TrainingData:
     training: tuple[Source, ...]
     validation: tuple[Source, ...]
     jobs: int = JOBS
+    teacher_jobs: int = TEACHER_JOBS
     rounds: int = ROUNDS
     steps: int = STEPS
 
@@ -87,7 +88,8 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     data = TrainingData(tables, training, validation)
     names = list(VARIANTS)
     if datasets.samples:
-        data, names = replace(data, jobs=5, rounds=10), ["full", "no warm-up"]
+        data = replace(data, jobs=5, teacher_jobs=10, rounds=10)
+        names = ["full", "no warm-up"]
     return [
         Trial(
             {"part": "training", "policy": "learned", "variant": name, "seed": seed},
@@ -104,7 +106,7 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
 
 
 def _training_row(data: TrainingData, variant: TrainingVariant, seed: int) -> Row:
-    start = imitate(data.tables, seed) if variant.warm_up else make_random_net(seed)
+    start = imitate(data, seed) if variant.warm_up else make_random_net(seed)
     tables, kinds = read_tables(data.tables), read_kinds(data)
     if variant.parts is None:
         trained = evolve(tables, start, seed=seed, rounds=data.steps, kinds=kinds)
@@ -132,12 +134,18 @@ def name_checkpoints(costs: Sequence[float]) -> Row:
 
 
 @lru_cache(maxsize=8)
-def imitate(tables: Path, seed: int) -> ScoringNet:
+def imitate(data: TrainingData, seed: int) -> ScoringNet:
     """The warm-up, which variants share."""
     from laxity_scheduler.policy_training.imitation import learn_from_teacher
 
-    known = read_tables(tables)
-    return learn_from_teacher(known, TEACHER, seed=seed, updates=UPDATES, worlds=WORLDS).net
+    return learn_from_teacher(
+        read_tables(data.tables),
+        TEACHER,
+        seed=seed,
+        updates=UPDATES,
+        worlds=WORLDS,
+        jobs=data.teacher_jobs,
+    ).net
 
 
 def _shipped_row(data: TrainingData) -> Row:

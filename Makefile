@@ -12,8 +12,9 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
-# Files with servers side by side: they wait more than they compute. Each has a cluster of its own.
-JOBS ?= $(shell echo $$(($(CORES) + 1)))
+# Files with servers side by side: those with a cluster use a fifth of a core and wait for the rest.
+# Each worker has a cluster of its own: 0.7 GB, and 3 % of a core while nobody asks it anything.
+JOBS ?= $(shell echo $$(($(CORES) + 3)))
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.laxity-setup

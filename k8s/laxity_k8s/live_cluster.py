@@ -19,6 +19,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.act.adoption import Tending, find_correction, write_refusal
 from laxity_k8s.act.event_writer import MOST_WORDS, EventWriter, own_pod
 from laxity_k8s.act.failing import find_failure
+from laxity_k8s.act.finishing import find_completion
 from laxity_k8s.act.job_submission import check_manifest, submit_job
 from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.act.node_loans import NodeLoans
@@ -369,12 +370,16 @@ class LiveCluster:
     def _find_correction(self, job: Json, now: float) -> Tending | None:
         """What a Job needs before it is counted.
 
-        A new one is suspended, one changed by hand is pinned, one that keeps failing is failed.
+        A new one is suspended, one changed by hand is pinned, one whose result is in is completed, one
+        that keeps failing is failed.
         """
         with self._mirror.lock:
             there = list(self._mirror.pods_of.get(json_tree.object_id(job), {}).values())
-        return find_correction(job, now=now) or find_failure(
-            job, own_pods(job, there), self._reminders.report_of, now=now
+        report_of = self._reminders.report_of
+        return (
+            find_correction(job, now=now)
+            or find_completion(job, report_of(str(job["metadata"].get("uid"))), now=now)
+            or find_failure(job, own_pods(job, there), report_of, now=now)
         )
 
     def _write_corrections(

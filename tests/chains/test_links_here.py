@@ -12,7 +12,7 @@ from laxity.api.job_view import TERMINAL_STATES
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from tests.support.programs import linked as program
-from tests.support.programs.linked import BROKEN, EPOCHS, STUCK
+from tests.support.programs.linked import BROKEN, EPOCHS, SLOW_TO_CLOSE, STUCK
 from tests.support.stage import Stage, stage
 from tests.support.waiting import until
 from tests.survive.test_killed import seen_epochs
@@ -24,13 +24,13 @@ LIMIT_S = 12.0
 class Chain:
     """One training whose epochs last a second, on a service of its own."""
 
-    def __init__(self, there: Stage, **terms: Any) -> None:
+    def __init__(self, there: Stage, epochs: int = EPOCHS, **terms: Any) -> None:
         self.there, self.place = there, there.evidence
         qos = QoS.of(workers=1, epoch_estimate="1s", wall_limit=f"{LIMIT_S:g}s", **terms)
         spec = TrainingSpec(
             name="chain",
             qos=qos,
-            epochs=EPOCHS,
+            epochs=epochs,
             entry=f"{Path(program.__file__)}:linked",
             parameters={"folder": str(self.place)},
         )
@@ -81,6 +81,21 @@ def test_a_worker_that_is_killed_costs_its_epoch_and_no_link(there: Stage) -> No
     assert job.state == "finished"
     assert seen_epochs(there.home) == {job.uid: list(range(1, EPOCHS + 1))}
     assert len(chain.lines("starts")) >= 4, "the killed one, and three links"
+
+
+@pytest.mark.timeout(240)
+def test_a_training_whose_result_is_in_is_not_started_again_when_its_link_is_cut(
+    there: Stage,
+) -> None:
+    (there.evidence / SLOW_TO_CLOSE).touch()
+    chain = Chain(there, epochs=3)
+
+    job = chain.until_ended()
+
+    assert (job.state, job.result) == ("finished", {"epochs": 3}), job
+    assert len(chain.lines("starts")) == 1
+    assert chain.lines("epochs") == ["1", "2", "3"]
+    assert (job.epochs_done, job.preemptions) == (3, 0)
 
 
 @pytest.mark.timeout(240)

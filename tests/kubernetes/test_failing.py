@@ -6,7 +6,7 @@ import time
 import pytest
 
 from laxity import names
-from laxity_k8s.act.adoption import failure_patch
+from laxity_k8s.act.adoption import failure_patch, success_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import read_condition
 from tests.support.kubernetes.cluster import Cluster
@@ -54,6 +54,27 @@ def test_a_job_is_failed_by_its_status_in_the_words_of_laxity(
     assert ends["Failed"] == ("WorkersKeepFailing", "boo")
     assert ended["metadata"]["annotations"][names.REASON] == "boo"
     assert ended["spec"] == job["spec"]
+    cluster.until(lambda: not pods_of(cluster, namespace), 60.0, "its pods to be gone")
+
+
+def test_a_suspended_job_is_completed_by_its_status_though_its_pod_has_failed(
+    cluster: Cluster, namespace: str
+) -> None:
+    place = f"/apis/batch/v1/namespaces/{namespace}/jobs/returns"
+    apply(cluster, training_job(namespace, "returns", {}, labels={}, suspend=False))
+    cluster.until(lambda: bool(pods_of(cluster, namespace)), 60.0, "its pod")
+    fail(cluster, namespace, pods_of(cluster, namespace)[0])
+    cluster.until(lambda: cluster.ask("GET", place)["status"].get("failed"), 60.0, "a failure")
+    patch(cluster, namespace, "job/returns", {"spec": {"suspend": True}})
+    cluster.until(
+        lambda: read_condition(cluster.ask("GET", place), "Suspended") == "True", 60.0, "its stop"
+    )
+    completion = success_patch(cluster.ask("GET", place), "it has returned", now=time.time())
+    patch(cluster, namespace, "job/returns", dict(completion.body), "--subresource=status")
+
+    cluster.until(
+        lambda: read_condition(cluster.ask("GET", place), "Complete") == "True", 60.0, "its end"
+    )
     cluster.until(lambda: not pods_of(cluster, namespace), 60.0, "its pods to be gone")
 
 

@@ -61,6 +61,7 @@ def test_a_training_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
     assert (parked.parked_epoch, parked.epoch_started_at) == (2, None)
     assert (again.formed, again.parked_epoch, again.progress.epochs_done) == (1, None, 2)
     assert (acked, history.report(UID).result) == (8, {"loss": 0.5})
+    assert (again.finished, history.report(UID).finished) == (False, True)
 
 
 def test_only_the_last_twenty_epochs_without_warm_ups_are_the_progress(tmp_path: Path) -> None:

@@ -73,7 +73,10 @@ def main(argv: list[str]) -> int:
         return EXIT_STOPPED
     if not assignment.job and names.ENV_INDEX in os.environ:
         say(NOT_TOLD)
-    return run_to_completion(training, termination, lambda: _run_entry(training, argv[0]))
+    code = run_to_completion(training, termination, lambda: _run_entry(training, argv[0]))
+    if code == 0:
+        termination.ignore()
+    return code
 
 
 def run_to_completion(

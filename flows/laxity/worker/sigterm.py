@@ -38,6 +38,10 @@ class SigtermHandler:
         if first:
             self.check()
 
+    def ignore(self) -> None:
+        """The result is out: from now on a SIGTERM changes nothing."""
+        self._depth += 1
+
     def check(self) -> None:
         """Raise now if told to stop, unless inside `deferred()`."""
         if self.asked and not self._depth:

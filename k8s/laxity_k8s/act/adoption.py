@@ -20,6 +20,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
 TARGET: Final = "FailureTarget"  # condition of a Job that has to fail
+SUCCESS: Final = "SuccessCriteriaMet"  # of one that is to be complete
 # Field managers of tools that apply files: what they write is no wish of this moment. The admission
 # policies in k8s/manifests have the same list.
 APPLIERS: Final = frozenset(
@@ -181,9 +182,18 @@ def failure_patch(job: Json, why: str, words: str, *, now: float) -> Patch:
     The job controller ends what pods it has, and then says Failed in the words of FailureTarget. It
     wants a start time, also of a Job that has never run.
     """
+    return _end_patch(job, TARGET, why, words, now)
+
+
+def success_patch(job: Json, words: str, *, now: float) -> Patch:
+    """Complete the Job, whatever its pods have come to. Kubernetes takes it of Indexed Jobs only."""
+    return _end_patch(job, SUCCESS, "CompletionsReached", words, now)
+
+
+def _end_patch(job: Json, kind: str, why: str, words: str, now: float) -> Patch:
     now_text = format_rfc3339(int(now))
     target = {
-        "type": TARGET, "status": "True", "reason": why, "message": words, "lastTransitionTime": now_text,
+        "type": kind, "status": "True", "reason": why, "message": words, "lastTransitionTime": now_text,
     }  # fmt: skip
     others = json_tree.list_at(job, "status", "conditions")
     start = json_tree.get_in(job, "status", "startTime") or now_text

@@ -56,6 +56,7 @@ class Report:
     failed: str = ""
     result: Any = None
     epoch_ended_at: float | None = None
+    finished: bool = False  # the training function has returned, and nothing has begun since
 
 
 NO_REPORT: Final = Report()
@@ -125,6 +126,7 @@ class ReportState:
     parked_epoch: int | None = None
     failed: str = ""
     result: Any = None
+    finished: bool = False
     reading: dict[str, Any] | None = None  # of the first epoch, until there is one
 
     def report(self) -> Report:
@@ -137,6 +139,7 @@ class ReportState:
             self.failed,
             self.result,
             self.epoch_ended_at,
+            self.finished,
         )
 
     def first_reading(self) -> Reading | None:
@@ -318,6 +321,7 @@ class ReportState:
         """started, parked, finished, failed: nothing trains between these and the next `formed`."""
         kind = line["kind"]
         self.epoch_started_at, self.training = None, False
+        self.finished = kind == "finished"
         if kind == "started":
             self.formed, self.parked_epoch, self.failed = 0, None, ""
         elif kind == "parked":

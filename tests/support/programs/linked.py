@@ -1,5 +1,6 @@
 """A training of epochs that last as long as they are told, and leave evidence of each."""
 
+import atexit
 import os
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ from laxity import Training
 EPOCHS = 24
 STUCK = "stuck"  # where this file is, an epoch takes for ever
 BROKEN = "broken"  # where this file is, the training fails
+SLOW_TO_CLOSE = "slow to close"  # where this file is, the process stays when all is trained
 
 
 def linked(training: Training, folder: str = "", epoch_s: float = 1.0) -> dict[str, int]:
@@ -22,6 +24,8 @@ def linked(training: Training, folder: str = "", epoch_s: float = 1.0) -> dict[s
         pace.wait(1e6 if (place / STUCK).exists() else epoch_s)
         state["epochs"] = epoch
         _write_line(place / "epochs", str(epoch))
+    if (place / SLOW_TO_CLOSE).exists():
+        atexit.register(pace.wait)
     return state
 
 

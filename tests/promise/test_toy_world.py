@@ -291,6 +291,11 @@ def test_a_stop_that_an_amended_promise_rests_on_is_not_taken_back() -> None:
     is_interfered_with(1_652)
 
 
+def test_an_amended_promise_is_counted_with_the_deadline_that_it_asks_for() -> None:
+    """j6 asks for 8 s less; a second worker could join too late for that."""
+    is_interfered_with(936)
+
+
 every_world = pytest.mark.parametrize(
     "keeps_promises",
     [

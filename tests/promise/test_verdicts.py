@@ -227,6 +227,16 @@ def test_who_asks_for_a_deadline_that_can_be_kept_gets_a_new_promise() -> None:
     assert after.verdict.deadline_at == 650.0
 
 
+def test_who_asks_for_a_deadline_that_takes_the_gpu_of_another_promise_is_refused() -> None:
+    """At 400 s a would need both GPUs from the next epoch on; b has no second to spare."""
+    one = promised("a", 900.0, running=1, asked=True, workers=(1, 2))
+    other = promised("b", 610.0, running=1)
+    state = cluster(gpus=2, jobs=[replace(one, deadline_at=400.0), other])
+    after = decide(state, MINUTE_EPOCHS).apply(state).by_id["team/a"]
+    assert isinstance(after.verdict, Promise)
+    assert after.verdict.deadline_at == 900.0
+
+
 def test_a_running_job_without_a_promise_is_never_refused() -> None:
     running = job("a", due_at=300.0, running=1, asked=True)
     verdict = judge(cluster(gpus=1, jobs=[running]), running, MINUTE_EPOCHS)

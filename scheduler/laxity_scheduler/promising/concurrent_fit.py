@@ -43,11 +43,14 @@ class ConcurrentFit:
                 _take_all(self._ledger, job.nodes, job.gpus_per_worker)
         self._parts = [_Part(room, region) for region in room.regions]
 
-    def add_all(self, claims: Sequence[Claim]) -> LazyShares | None:
-        """The shares of all claims, counted; None if they do not fit together."""
+    def add_all(self, claims: Sequence[Claim], *, amended: str = "") -> LazyShares | None:
+        """The shares of all claims, counted; None if they do not fit together.
+
+        That of the `amended` job has another deadline than the snapshot says.
+        """
         shares = LazyShares()
         if claims and self._ledger is None and self._free >= 0:
-            self._add_plain(shares)
+            self._add_plain(shares, amended)
             if self.left < 0 or any(part.left < 0 for part in self._parts):
                 return None
         for claim in claims:
@@ -59,7 +62,7 @@ class ConcurrentFit:
             shares[claim.job.id] = share
         return shares
 
-    def _add_plain(self, shares: "LazyShares") -> None:
+    def _add_plain(self, shares: "LazyShares", amended: str) -> None:
         """Those that are in time at their width or less: they take no free GPU from anybody.
 
         So it does not matter in which order they are counted.
@@ -69,6 +72,7 @@ class ConcurrentFit:
         left_s = (frame.column(PROMISED_DUE_AT)[rows] - frame.now) + TINY_S
         width, finish_s = frame.least_in_time(rows, left_s)
         names, ids = [job.id for job in frame.at(rows)], self._room.ids
+        ids = ids - {amended} if amended else ids
         counts = width > 0.0
         if not ids.issuperset(names):
             counts &= np.array([name in ids for name in names], dtype=np.bool_)

@@ -69,7 +69,7 @@ class Reservations:
         self._kept: KeptClaims | None = None  # of these claims and shares
         self._known_horizon_s: float | None = None
         self._first = tuple(self.claims)
-        self._keep_all()
+        self._keep_all(amended.job.id if amended is not None else "")
 
     @property
     def _horizon_s(self) -> float:
@@ -178,9 +178,9 @@ class Reservations:
             self._kept.take_out(profile)
         return profile
 
-    def _keep_all(self) -> None:
+    def _keep_all(self, amended: str) -> None:
         together = ConcurrentFit(self.room)
-        shares = together.add_all(self.claims)
+        shares = together.add_all(self.claims, amended=amended)
         if shares is None:
             self._take(self.room.find_best_plan(self.claims, self._horizon_s))
         else:

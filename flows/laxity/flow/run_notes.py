@@ -23,7 +23,7 @@ from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as runtime
 
-from laxity.api.client import service_address
+from laxity.api.client import Client, ServiceError, service_address
 from laxity.api.job_follower import ASKED_AGAIN, submit_patience_s
 from laxity.api.job_view import JobView
 from laxity.api.prediction import comparison_text
@@ -116,8 +116,6 @@ class RunNotes:
                 "Stopped following %s: it goes on. End it: laxity cancel %s", job, job
             )
             return
-        from laxity.api.client import Client, ServiceError
-
         with suppress(ServiceError):  # the cancellation hook tries again
             Client(patience_s=5.0).cancel(job)
 

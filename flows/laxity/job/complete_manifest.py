@@ -21,7 +21,8 @@ from laxity.job.pod_template import (
 
 Json = dict[str, Any]
 WORKER_SECRET: Final = "laxity-worker"  # noqa: S105 - its name; LAXITY_URL is in it
-_SAID: Final = (
+# What the annotations of a Job say of its training, by the variable that its workers have it in.
+FROM_ANNOTATIONS: Final = (
     (names.ENV_EPOCHS, names.EPOCHS),
     (names.ENV_MODEL, names.MODEL),
     (names.ENV_PARAMETERS, names.PARAMETERS),
@@ -66,7 +67,11 @@ def _literal_variables(job: Json) -> list[Json]:
     metadata = _object_at(job, "metadata")
     annotations = _object_at(job, "metadata", "annotations")
     values = {names.ENV_JOB: f"{metadata.get('namespace', 'default')}/{metadata['name']}"}
-    values |= {env: annotations[key] for env, key in _SAID if isinstance(annotations.get(key), str)}
+    values |= {
+        env: annotations[key]
+        for env, key in FROM_ANNOTATIONS
+        if isinstance(annotations.get(key), str)
+    }
     return [{"name": name, "value": escape_literal(value)} for name, value in values.items()]
 
 

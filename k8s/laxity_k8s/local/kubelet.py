@@ -14,6 +14,7 @@ from typing import Final
 from laxity import names
 from laxity.backoff import Backoff
 from laxity.instants import format_rfc3339
+from laxity.job.complete_manifest import FROM_ANNOTATIONS
 from laxity.private_files import private_folder
 from laxity_k8s import json_tree
 from laxity_k8s.act.event_writer import build_event
@@ -28,12 +29,6 @@ from laxity_k8s.objects.nodes import is_ready
 LOST_CODE: Final = 137
 GRACE_S: Final = 30.0
 MESSAGE_BYTES: Final = 2048
-# What a Job's annotations say of the training, for manifests that were not written by laxity.
-SAID: Final = (
-    (names.ENV_EPOCHS, names.EPOCHS),
-    (names.ENV_MODEL, names.MODEL),
-    (names.ENV_PARAMETERS, names.PARAMETERS),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +93,9 @@ class Kubelet:
             extra[names.ENV_TOKEN] = json_tree.annotations_of(pod).get(names.WORKER_TOKEN, "")
             extra[names.ENV_CHECKPOINTS] = str(folder)
             annotations = json_tree.annotations_of(job)
-            extra |= {name: annotations[key] for name, key in SAID if key in annotations}
+            extra |= {
+                name: annotations[key] for name, key in FROM_ANNOTATIONS if key in annotations
+            }
         what = build_launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
         if not what.argv:
             problem = "its container has no command, and this machine runs no images"

@@ -7,7 +7,7 @@ This module is the only one here that imports MLflow.
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity import names
@@ -46,7 +46,7 @@ class MlflowRuns:
         client = self._client = self._client or MlflowClient(tracking_uri=self._uri)
         with history_database.open_transaction(self._history.engine) as connection:
             before = int(history_database.read_setting(connection, self._source) or 0)
-        experiments = [row.experiment_id for row in _all_experiments(client)]
+        experiments = [row.experiment_id for row in _read_pages(client.search_experiments)]
         epochs = {run.info.run_id: run for run in _search_changed(client, experiments, before)}
         for run in epochs.values():
             self._add_run(client, run)
@@ -88,10 +88,11 @@ class MlflowRuns:
             self._history.reject(uid, reason, line, at=time.time())
 
 
-def _all_experiments(client: "MlflowClient") -> Iterator[Any]:
+def _read_pages(search: Callable[..., Any], *arguments: Any, **options: Any) -> Iterator[Any]:
+    """All that this search of MLflow finds, page by page."""
     token = None
     while True:
-        page = client.search_experiments(max_results=PAGE, page_token=token)
+        page = search(*arguments, **options, max_results=PAGE, page_token=token)
         yield from page
         token = page.token
         if not token:
@@ -107,25 +108,8 @@ def _search_changed(
     since = f"attributes.end_time > {max(0, before_ms - OVERLAP_MS)}"
     for which in (f"tags.`{names.TAG_MODEL}` LIKE '%'", f"metrics.`{names.EPOCH_ACTUAL}` > 0"):
         for state in (since, "attributes.status = 'RUNNING'"):
-            yield from _search_pages(client, experiments, f"{which} AND {state}")
-
-
-def _search_pages(
-    client: "MlflowClient", experiments: Sequence[str], condition: str
-) -> Iterator["Run"]:
-    token = None
-    while True:
-        page = client.search_runs(
-            list(experiments),
-            condition,
-            max_results=PAGE,
-            page_token=token,
-            order_by=["end_time ASC"],
-        )
-        yield from page
-        token = page.token
-        if not token:
-            return
+            condition, order = f"{which} AND {state}", ["end_time ASC"]
+            yield from _read_pages(client.search_runs, list(experiments), condition, order_by=order)
 
 
 def _epochs_of_run(

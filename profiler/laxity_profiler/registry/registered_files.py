@@ -7,15 +7,19 @@ the one registered last. To roll back is to move it again.
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from laxity_profiler.registry.entry import mlflow_params
 from laxity_profiler.registry.mlflow_errors import check_answers, translate_mlflow_errors
 from laxity_profiler.registry.mlflow_registry import ALIAS, TAG_DIGEST, Published, Registry
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 SCHEME: Final = "models:/"
 FOLDER: Final = "file"  # of a run's artifacts
@@ -90,9 +94,8 @@ def fetch_file(tracking_uri: str, address: str) -> Path:
 
     ValueError if the address is none; MlflowAwayError where MLflow fails or has no such version.
     """
-    client = Registry(tracking_uri).client
     there = _version_at(tracking_uri, address)
-    with translate_mlflow_errors(tracking_uri):
+    with _open_client(tracking_uri) as client:
         folder = tempfile.mkdtemp(prefix="laxity-model-")
         place = Path(client.download_artifacts(str(there.run_id), FOLDER, folder))
     (file,) = place.iterdir()
@@ -106,18 +109,14 @@ def find_version(tracking_uri: str, address: str) -> str:
 
 def move_alias(tracking_uri: str, name: str, alias: str, version: str) -> None:
     """Let an alias name this version. MlflowAwayError where MLflow fails or has no such version."""
-    check_answers(tracking_uri)
-    client = Registry(tracking_uri).client
-    with translate_mlflow_errors(tracking_uri):
+    with _open_client(tracking_uri) as client:
         client.get_model_version(name, version)
         client.set_registered_model_alias(name, alias, version)
 
 
 def list_versions(tracking_uri: str, name: str) -> list[RegisteredVersion]:
     """All versions, oldest first. MlflowAwayError where MLflow fails or has no such model."""
-    check_answers(tracking_uri)
-    client = Registry(tracking_uri).client
-    with translate_mlflow_errors(tracking_uri):
+    with _open_client(tracking_uri) as client:
         aliases = client.get_registered_model(name).aliases
         versions = [
             RegisteredVersion(
@@ -134,11 +133,18 @@ def list_versions(tracking_uri: str, name: str) -> list[RegisteredVersion]:
     return sorted(versions, key=lambda each: int(each.version))
 
 
-def _version_at(tracking_uri: str, address: str) -> Any:
-    name, alias, version = read_address(address)
+@contextmanager
+def _open_client(tracking_uri: str) -> Iterator["MlflowClient"]:
+    """The client of an MLflow that answers; MlflowAwayError where it fails."""
     check_answers(tracking_uri)
     client = Registry(tracking_uri).client
     with translate_mlflow_errors(tracking_uri):
+        yield client
+
+
+def _version_at(tracking_uri: str, address: str) -> Any:
+    name, alias, version = read_address(address)
+    with _open_client(tracking_uri) as client:
         if alias:
             return client.get_model_version_by_alias(name, alias)
         return client.get_model_version(name, version)

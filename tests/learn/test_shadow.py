@@ -21,9 +21,9 @@ from laxity_scheduler.policy_models import LearnedModels
 from laxity_scheduler.process import replay_report
 from laxity_scheduler.service.settings import SettingsError
 from laxity_scheduler.service.shadow import Shadow
-from laxity_scheduler.settled_widths import reward_rate, settle_widths
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import ShadowRow
+from laxity_scheduler.width_comparison import reward_rate, settle_widths
 from tests.support import journal
 from tests.support.builders import Curve, cluster, job
 from tests.support.memory_world import MemoryWorld

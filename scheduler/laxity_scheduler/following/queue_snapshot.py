@@ -26,8 +26,9 @@ from laxity_scheduler.chains.cluster_loop import (
 from laxity_scheduler.chains.snapshot_loop import take_snapshot
 from laxity_scheduler.following.link_queue import QueueRow
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.model.job import DAY_S
 
-LONGEST_S: Final = 14 * 86_400.0  # a job without a time limit counts as one of two weeks
+LONGEST_S: Final = 14 * DAY_S  # a job without a time limit counts as one of two weeks
 
 
 @dataclass(frozen=True, slots=True)

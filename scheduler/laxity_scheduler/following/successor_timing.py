@@ -14,10 +14,10 @@ from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.features import EVERY_S, WINDOW, Windows
 from laxity_scheduler.chains.model_file import Provisioner
 from laxity_scheduler.chains.provisioning import Prices, decide
-from laxity_scheduler.chains.successor import HOUR_S
 from laxity_scheduler.following.chain_state import LinkRecord
 from laxity_scheduler.following.queue_snapshot import SuccessorShape
 from laxity_scheduler.following.queue_watch import QueueFacts, move_snapshots
+from laxity_scheduler.model.job import HOUR_S
 
 SPREAD: Final = 0.1  # by how much a day of snapshots may be shorter or longer than a day
 

@@ -7,10 +7,9 @@ changes only when the number does.
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import HOUR_S, Job
 from laxity_scheduler.service.view_fields import Json
 
-HOUR_S: Final = 3_600.0
 NOTHING_BORROWED: Final[Mapping[str, Any]] = {
     "borrowed_gpus": 0,
     "borrowed_gpu_s": 0.0,

@@ -23,7 +23,7 @@ from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.job import DAY_S, FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.cycle_faults import FailureStreak, error_text
 from laxity_scheduler.service.demand_keeper import DemandKeeper
@@ -39,7 +39,7 @@ from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.policy_watch import PolicyWatch
 from laxity_scheduler.service.publisher import Notifications, Publisher
-from laxity_scheduler.service.settings import DAY_S, Settings
+from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record

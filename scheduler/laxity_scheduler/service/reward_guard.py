@@ -25,8 +25,8 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.learned.promise_floors import PromisePlans, deal_as_teacher
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.settled_widths import training_rate
 from laxity_scheduler.shares.rule import planner_for_promises
+from laxity_scheduler.width_comparison import training_rate
 
 SLOTS: Final = 20
 LEAST_SHARE: Final = 0.9  # of the teacher's reward

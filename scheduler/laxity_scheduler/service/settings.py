@@ -10,12 +10,11 @@ from urllib.parse import quote
 
 from laxity.api.client import home_folder as default_home
 from laxity.worker.mlflow_tracking import TRAINING_VIEW
+from laxity_scheduler.model.job import HOUR_S
 
 PORT: Final = 8642
 MAX_SLOTS: Final = 4096  # each is a worker process of this machine
 NO_TRACKING: Final = "none"
-HOUR_S: Final = 3_600.0
-DAY_S: Final = 86_400.0
 POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 

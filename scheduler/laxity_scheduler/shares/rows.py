@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor, Workload
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.kernels import MOST_OF_AN_EPOCH
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.promising.claims import deadline_in_force
@@ -23,7 +24,6 @@ from laxity_scheduler.shares.arrays import TINY, JobArrays
 FIXED: Final = 11
 LEFT, HARD, ASKS = 2, 9, 10  # columns
 NOBODY: Final = 1 << 40  # GPUs of a level that there is not
-MOST_OF_AN_EPOCH: Final = 0.99
 LEAST_S: Final = 1e-3  # of a job whose epochs are all done and that has yet to end
 
 KindArrays = tuple[Floats, Ints, Floats, Floats, Ints]

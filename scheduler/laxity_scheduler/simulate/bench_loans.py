@@ -18,6 +18,7 @@ from laxity.bench_results import Metric, figure
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
+from laxity_scheduler.model.job import DAY_S
 from laxity_scheduler.policies.aryl import decide
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
@@ -33,7 +34,6 @@ from laxity_scheduler.simulate.trace_lookup import SAMPLES
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld
 
-DAY_S: Final = 86_400.0
 WINDOW_S, COMPRESSION = 30 * DAY_S, 2.0
 GPUS_PER_NODE: Final = 8
 SMALL_LOAD: Final = 12.0  # the sample is of one day, and its longest jobs last a week

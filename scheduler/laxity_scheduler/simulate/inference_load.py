@@ -17,6 +17,7 @@ import numpy as np
 
 from laxity.human_time import count_noun
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.model.job import DAY_S
 from laxity_scheduler.simulate.trace_fields import read_number, read_text
 from laxity_scheduler.simulate.traces import TraceError, open_text
 
@@ -24,7 +25,7 @@ TROUGH, MEAN, PEAK = 0.42, 0.65, 0.95
 COLUMNS: Final = ("model", "start_s", "requests_per_s")
 SHORTEST_SLOT_S, LONGEST_SLOT_S = 1.0, 86_400.0
 MOST_REQUESTS_PER_S: Final = 1e12
-HISTORY_S: Final = 8 * 86_400.0  # of load that is known when a simulation begins
+HISTORY_S: Final = 8 * DAY_S  # of load that is known when a simulation begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from laxity_scheduler.model.job import HOUR_S
 from laxity_scheduler.simulate.outcome import FIELDS, Run
 from laxity_scheduler.simulate.report import Figures, finite_figures
 from laxity_scheduler.simulate.run import Setting, simulate
@@ -25,8 +26,6 @@ from laxity_scheduler.simulate.sweep import Source
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-HOUR_S = 3600.0
 
 
 def write(

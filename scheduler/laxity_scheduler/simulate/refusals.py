@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import Costs
-from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
+from laxity_scheduler.simulate.ground_truth import GroundTruth
 from laxity_scheduler.simulate.outcome import Run
-from laxity_scheduler.simulate.run import Setting
+from laxity_scheduler.simulate.run import Setting, truths_of
 from laxity_scheduler.simulate.traces import Trace
 
 
@@ -29,15 +28,7 @@ def false_refusals(run: Run, trace: Trace, setting: Setting) -> int:
     """How many of the refused jobs with a deadline would have been in time."""
     if not run.refused:
         return 0
-    policy = find(setting.policy)
-    jobs = ground_truths(
-        trace,
-        elastic=policy.elastic,
-        gpus_per_node=setting.gpus_per_node,
-        pooled=setting.pooled,
-        epoch_s=setting.epoch_s,
-    )
-    return sum(wrongly_refused(run, jobs, setting.costs))
+    return sum(wrongly_refused(run, truths_of(trace, setting), setting.costs))
 
 
 def wrongly_refused(run: Run, jobs: Sequence[GroundTruth], costs: Costs) -> list[bool]:

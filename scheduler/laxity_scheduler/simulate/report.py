@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.model.job import HOUR_S
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.traces import TraceJob
 
@@ -186,8 +187,8 @@ def _use(run: Run, finished: NDArray[np.bool_]) -> Figures:
     return {
         "gpu_utilisation": held / whole if whole else None,
         "gpu_busy": (held - lost) / whole if whole else None,
-        "gpu_hours": held / 3600.0,
-        "lost_gpu_hours": lost / 3600.0,
+        "gpu_hours": held / HOUR_S,
+        "lost_gpu_hours": lost / HOUR_S,
         "lost_share": lost / held if held else None,
         "preemptions": int(stops.sum()),
         "preemptions_per_job": float(stops.mean()) if len(stops) else None,
@@ -206,14 +207,14 @@ def _loans(run: Run, finished: NDArray[np.bool_]) -> Figures:
     back = loans.reclaimed_servers
     return {
         "inference_gpus": loans.fleet_gpus,
-        "lent_gpu_hours": loans.lent_gpu_s / 3600.0,
+        "lent_gpu_hours": loans.lent_gpu_s / HOUR_S,
         "lent_gpus_mean": loans.lent_gpu_s / span_s,
         "usage_all_gpus": held / ((run.gpus + loans.fleet_gpus) * span_s),
         "lent_servers": loans.lent_servers,
         "reclaimed_servers": back,
         "reclaim_preemptions": loans.preemptions,
         "preempted_per_reclaimed_server": loans.preemptions / back if back else None,
-        "inference_short_gpu_hours": loans.short_gpu_s / 3600.0,
+        "inference_short_gpu_hours": loans.short_gpu_s / HOUR_S,
         "inference_short_max_s": loans.longest_short_s,
         "inference_forecast_coverage": loans.forecast_coverage,
     }

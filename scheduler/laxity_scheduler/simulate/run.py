@@ -150,15 +150,7 @@ def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Ru
             ),
             ended=ended,
         )
-    jobs = ground_truths(
-        trace,
-        elastic=policy.elastic,
-        gpus_per_node=setting.gpus_per_node,
-        pooled=setting.pooled,
-        epoch_s=setting.epoch_s,
-    )
-    if setting.wall_limit_s:
-        jobs = [replace(job, wall_limit_s=setting.wall_limit_s) for job in jobs]
+    jobs = truths_of(trace, setting)
     exact = setting.pooled or all(job.gpus_per_worker == 1 for job in jobs)
     if policy.kind == "rule" and not cycles and exact and runs_without_rows(jobs, setting.costs):
         rule = policy.rule(setting.admission)
@@ -173,6 +165,20 @@ def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Ru
             ended=ended,
         )
     return _cycles(trace.name, setting, jobs, ended)
+
+
+def truths_of(trace: Trace, setting: Setting) -> list[GroundTruth]:
+    """The jobs of a trace as they really are in this setting."""
+    jobs = ground_truths(
+        trace,
+        elastic=find(setting.policy).elastic,
+        gpus_per_node=setting.gpus_per_node,
+        pooled=setting.pooled,
+        epoch_s=setting.epoch_s,
+    )
+    if setting.wall_limit_s:
+        jobs = [replace(job, wall_limit_s=setting.wall_limit_s) for job in jobs]
+    return jobs
 
 
 def _by_cycles(setting: Setting, policy: Registered) -> bool:

@@ -21,6 +21,7 @@ from typing import Final
 
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
+from laxity_scheduler.policy_models import TEACHER
 from laxity_scheduler.policy_training.evolution import evolve
 from laxity_scheduler.policy_training.reinforcement import DL2, OURS, GradientParts, reinforce
 from laxity_scheduler.policy_training.training_worlds import WorldKinds, validate
@@ -31,7 +32,6 @@ from laxity_scheduler.studies.trial import Row, Trial
 
 TRAINING: Final = ("01", "02", "03", "04", "05")
 VALIDATION: Final = ("10",)
-TEACHER: Final = "optimus"
 UPDATES, WORLDS = 300, 1  # of imitation
 JOBS, TEACHER_JOBS = 20, 50  # of a world
 ROUNDS: Final = 60

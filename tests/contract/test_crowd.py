@@ -17,7 +17,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.bench_decisions import crowd as newcomers
 from laxity_scheduler.simulate.bench_decisions import later, underway
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.store import codec
 from tests.support.random_states import restricted_cases

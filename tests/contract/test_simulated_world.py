@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
-from laxity_scheduler.simulate.costs import Costs
+from laxity_scheduler.simulate.change_costs import Costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth
 from laxity_scheduler.simulate.world import SimWorld
 from tests.contract.world_exam import EXAM, Question, named

@@ -12,7 +12,7 @@ from laxity_scheduler.policy_training.training_worlds import (
     validate,
     vary_curve,
 )
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 
 TABLE = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))
 

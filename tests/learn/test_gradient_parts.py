@@ -21,7 +21,7 @@ from laxity_scheduler.policy_training.slot_credit import (
 )
 from laxity_scheduler.policy_training.slot_environment import SlotCluster
 from laxity_scheduler.policy_training.step_sampler import DrawnStep, StepSampler
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 from tests.learn.test_reinforcement import scored, small, training
 

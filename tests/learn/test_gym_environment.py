@@ -8,7 +8,7 @@ import pytest
 from laxity_scheduler.learned.job_features import FEATURES, STOP
 from laxity_scheduler.policy_training.slot_environment import SLOT_S, SlotCluster
 from laxity_scheduler.policy_training.training_worlds import World, WorldKinds
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 
 pytest.importorskip("gymnasium")

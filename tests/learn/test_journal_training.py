@@ -22,7 +22,7 @@ from laxity_scheduler.policy_training.journal_command import read_journal_tables
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.slot_environment import choose_slot_s
 from laxity_scheduler.policy_training.teacher_samples import Choice
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import FallbackRow

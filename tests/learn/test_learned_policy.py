@@ -27,14 +27,14 @@ from laxity_scheduler.policies.learned import find_late_promises
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.shares.admission import with_admission
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.commands import register
-from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.ground_truth import ground_truths
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.world import SimWorld
 from laxity_scheduler.store import codec
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised

@@ -6,9 +6,9 @@ import pytest
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix
 from laxity_scheduler.policy_training.real_arrivals import borrow_arrivals
 from laxity_scheduler.simulate.generate import compute_load
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
-from laxity_scheduler.studies import learned
+from laxity_scheduler.studies import learned_study
 from laxity_scheduler.studies.datasets import open_datasets
 
 TABLES = {("m", 1): ThroughputTable((1, 2, 4), (1.0, 1.8, 3.0))}
@@ -44,24 +44,24 @@ def test_a_window_of_a_trace_is_drawn_by_the_seed() -> None:
 def test_a_curve_of_the_fitted_form_is_found_again_beyond_its_five_points() -> None:
     widths = [1, 2, 4, 8, 16, 32]
     took_s = [3.0 + 50.0 / width + 0.1 * width for width in widths]
-    assert learned.fit_curve(widths, took_s) == pytest.approx(took_s)
+    assert learned_study.fit_curve(widths, took_s) == pytest.approx(took_s)
 
 
 def test_a_curve_of_another_form_is_believed_wrong() -> None:
     widths = [1, 2, 4, 8, 16, 32]
     took_s = [10.0, 9.9, 4.0, 3.9, 3.0, 20.0]
-    assert learned.fit_curve(widths, took_s) != pytest.approx(took_s, rel=0.1)
+    assert learned_study.fit_curve(widths, took_s) != pytest.approx(took_s, rel=0.1)
 
 
 @pytest.mark.slow
 def test_rows_on_samples_tell_policies_and_errors_apart() -> None:
-    trials = learned.trials(open_datasets(samples=True), range(1))
+    trials = learned_study.trials(open_datasets(samples=True), range(1))
     assert {trial.labels["trace"] for trial in trials} == {"A100, generated", "A100, philly"}
     rows = {
         (row["policy"], row["error"]): row["avg_jct_s"]
         for row in (trial.row() for trial in trials if "generated" in str(trial.labels["trace"]))
     }
-    assert set(rows) == {(policy, error) for policy in learned.POLICIES for error in (0.0, 0.2)} | {
-        (learned.FITTED, 0.0)
-    }
+    assert set(rows) == {
+        (policy, error) for policy in learned_study.POLICIES for error in (0.0, 0.2)
+    } | {(learned_study.FITTED, 0.0)}
     assert len(set(rows.values())) > 4

@@ -15,7 +15,7 @@ from laxity_scheduler.policy_training.slot_environment import (
 )
 from laxity_scheduler.policy_training.step_sampler import StepSampler
 from laxity_scheduler.policy_training.training_worlds import WorldKinds, validate
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 
 TABLE = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))

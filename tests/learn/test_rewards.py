@@ -11,7 +11,7 @@ from laxity_scheduler.policy_training.slot_environment import (
     run_in_slots,
 )
 from laxity_scheduler.policy_training.training_worlds import compute_gain, draw_world, mean_cost
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 from tests.learn.test_reinforcement import scored
 

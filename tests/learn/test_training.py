@@ -13,18 +13,18 @@ from laxity_scheduler.chains import train_command
 from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
 from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.policy_training import (
-    bench,
     bench_command,
     evolution,
     imitation,
+    policy_bench,
     reinforcement,
 )
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices, walk_to
-from laxity_scheduler.policy_training.train_command import TEACHER_NAMES
+from laxity_scheduler.policy_training.train_policy_command import TEACHER_NAMES
 from laxity_scheduler.policy_training.training_worlds import WorldKinds
 from laxity_scheduler.simulate.generate import compute_load
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 
 TABLES = {
     ("scales", 64): ThroughputTable((1, 2, 4, 8), (1.0, 1.9, 3.6, 6.5)),
@@ -134,8 +134,8 @@ def test_a_policy_that_the_command_has_trained_can_be_measured(
     monkeypatch.setattr(evolution, "evolve", partial(evolution.evolve, kinds=FEW))
     monkeypatch.setattr(evolution, "PAIRS", 4)
     monkeypatch.setattr(evolution, "WORLDS", 1)
-    monkeypatch.setattr(bench, "TIMES", 3)
-    monkeypatch.setattr(bench, "MANY_JOBS", 100)
+    monkeypatch.setattr(policy_bench, "TIMES", 3)
+    monkeypatch.setattr(policy_bench, "MANY_JOBS", 100)
     out = tmp_path / "policy.npz"
     words = ("--tables", str(tables), "--out", str(out), "--updates", "30", "--json")
     code, told, error = run_command("train", "policy", *words, "--worlds", "1", "--rounds", "10")

@@ -8,7 +8,7 @@ from laxity_scheduler.policy_training.training_worlds import (
     draw_world,
     make_validation_worlds,
 )
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 TABLES = {("m", 1): ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))}

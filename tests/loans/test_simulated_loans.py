@@ -10,7 +10,7 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.loans.demand_forecast import SeasonalForecast
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.inference_fleet import RECLAIM_S, InferenceFleet
 from laxity_scheduler.simulate.inference_load import (

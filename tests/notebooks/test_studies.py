@@ -9,13 +9,11 @@ from typer.testing import CliRunner
 
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.traces import TraceError
-from laxity_scheduler.studies import qos
+from laxity_scheduler.studies import qos_study
 from laxity_scheduler.studies.cases import Made
 from laxity_scheduler.studies.command import register
 from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets, open_datasets
-from laxity_scheduler.studies.results import mean_rows, read_rows, write_rows
-from laxity_scheduler.studies.study import STUDIES, Study, run_study
-from laxity_scheduler.studies.tables import (
+from laxity_scheduler.studies.notebook_tables import (
     change,
     gain,
     having,
@@ -24,6 +22,8 @@ from laxity_scheduler.studies.tables import (
     values,
     with_interval,
 )
+from laxity_scheduler.studies.results import mean_rows, read_rows, write_rows
+from laxity_scheduler.studies.study import STUDIES, Study, run_study
 from laxity_scheduler.studies.trial import LABELS, Cell, Row, Trial, cell_text, row_key
 
 KEPT = Path(__file__).parents[2] / "notebooks/figures"
@@ -119,15 +119,15 @@ def test_no_two_trials_of_a_study_have_the_same_labels(name: str) -> None:
 
 @pytest.mark.slow
 def test_on_the_ample_cluster_nobody_waits_for_a_gpu_and_on_a_smaller_one_somebody_does() -> None:
-    case_of = [Made(qos.mix(qos.LOADS["ample"], jobs=40), seed) for seed in range(10)]
+    case_of = [Made(qos_study.mix(qos_study.LOADS["ample"], jobs=40), seed) for seed in range(10)]
 
     def waited_s(nodes: int) -> float:
-        settings = Setting("fifo", nodes, qos.GPUS_PER_NODE)
+        settings = Setting("fifo", nodes, qos_study.GPUS_PER_NODE)
         runs = [simulate(case.load(), settings) for case in case_of]
         return sum(job.first_start_at - job.submitted_at for run in runs for job in run.outcomes)
 
-    assert waited_s(qos.AMPLE_NODES) == 0.0
-    assert waited_s(qos.AMPLE_NODES - 1) > 0.0
+    assert waited_s(qos_study.AMPLE_NODES) == 0.0
+    assert waited_s(qos_study.AMPLE_NODES - 1) > 0.0
 
 
 @pytest.mark.parametrize("name", sorted(STUDIES))

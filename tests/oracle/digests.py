@@ -16,7 +16,7 @@ import numpy as np
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.simulate.bench_decisions import crowd, later, underway
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.outcome import Run

@@ -24,7 +24,7 @@ from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import pickyman
 from laxity_scheduler.policies.pickyman import PickyMan
-from laxity_scheduler.studies.pickyman import least_cost_s
+from laxity_scheduler.studies.pickyman_study import least_cost_s
 from tests.support.builders import Curve, cluster, job, promise
 from tests.support.victims import NOW, runs
 

@@ -15,7 +15,7 @@ from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.ground_truth import ground_truths
 from laxity_scheduler.simulate.inference_fleet import InferenceFleet
 from laxity_scheduler.simulate.inference_load import InferenceLoad
@@ -23,7 +23,7 @@ from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 from laxity_scheduler.simulate.world import SimWorld
 from tests.support.builders import MINUTE_EPOCHS, job, node, promised

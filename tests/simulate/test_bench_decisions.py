@@ -17,7 +17,7 @@ from laxity_scheduler.simulate.bench_decisions import (
     later,
     underway,
 )
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 
 

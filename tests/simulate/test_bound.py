@@ -18,7 +18,7 @@ from laxity_scheduler.simulate.bound import (
     lowest,
     work_bound,
 )
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import TraceJob
 from tests.support.simulated import job, trace
 

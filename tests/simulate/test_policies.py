@@ -9,12 +9,12 @@ from laxity_scheduler.allocation.victims import Need, Victim, cheapest_victims
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.policies.registry import REGISTRY, find
-from laxity_scheduler.simulate.costs import CostName, costs
+from laxity_scheduler.simulate.change_costs import CostName, costs
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import ThroughputTable
-from laxity_scheduler.studies.pickyman import greedy_cost_s, least_cost_s
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
+from laxity_scheduler.studies.pickyman_study import greedy_cost_s, least_cost_s
 from tests.support.simulated import job, trace
 
 

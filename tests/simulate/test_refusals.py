@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.commands import register
-from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.ground_truth import ground_truths
 from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
 from laxity_scheduler.simulate.refusals import false_refusals, longest_s, wrongly_refused

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from laxity_scheduler.simulate.costs import CostName
+from laxity_scheduler.simulate.change_costs import CostName
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.outcome import FIELDS, Run, columns_with_defaults
 from laxity_scheduler.simulate.pages import _from_jobs, page

@@ -18,7 +18,7 @@ from laxity_scheduler.frame import compiled, loops
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.promising import planning
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace
 from tests.support.simulated import job, trace
 

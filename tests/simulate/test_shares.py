@@ -9,7 +9,7 @@ from laxity_scheduler.frame import compiled
 from laxity_scheduler.policies import elasticflow
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import load_tables
+from laxity_scheduler.simulate.throughput_tables import load_tables
 from laxity_scheduler.simulate.traces import Format, Trace, load
 from tests.support.simulated import LINEAR, SAMPLES, TRACES, job, trace
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.simulate.costs import CostName
+from laxity_scheduler.simulate.change_costs import CostName
 from laxity_scheduler.simulate.report import Figures, report
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import load_tables
+from laxity_scheduler.simulate.throughput_tables import load_tables
 from laxity_scheduler.simulate.traces import load
 
 WORLDS = Path(__file__).parent / "worlds"

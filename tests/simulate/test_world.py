@@ -14,7 +14,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate.costs import CostName, costs
+from laxity_scheduler.simulate.change_costs import CostName, costs
 from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.ground_truth import error_factor, ground_truths

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from laxity_scheduler.simulate.costs import CostName, costs
+from laxity_scheduler.simulate.change_costs import CostName, costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.run import nodes_of
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 from laxity_scheduler.simulate.world import SimWorld
 

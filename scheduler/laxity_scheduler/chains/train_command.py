@@ -31,7 +31,7 @@ from laxity_scheduler.policy_training.registry_commands import (
     tracking_store,
     versions,
 )
-from laxity_scheduler.policy_training.train_command import policy
+from laxity_scheduler.policy_training.train_policy_command import policy
 
 ModelOption = Annotated[
     str,

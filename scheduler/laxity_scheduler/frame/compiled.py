@@ -31,9 +31,9 @@ BITS: Final = 60  # of a mask
 NUMBERS: Final = (bool, int, float, None)
 COMPILES: Final = find_spec("numba") is not None
 PAGES: Final = (
-    "shares/arrays.py",
+    "shares/share_arrays.py",
     "shares/plans.py",
-    "shares/surplus.py",
+    "shares/share_surplus.py",
     "shares/epoch_end_plans.py",
     "capacity/placement.py",
     "capacity/growing.py",
@@ -42,7 +42,7 @@ PAGES: Final = (
     "promising/planning.py",
     "promising/reserve.py",
     "frame/fields.py",
-    "shares/loop.py",
+    "shares/share_loop.py",
     "simulate/elastic_loop.py",
     "chains/cluster_loop.py",
     "chains/snapshot_loop.py",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from laxity.cli.exit_codes import USAGE, CommandError
-from laxity_scheduler.policy_training.train_command import JsonOption, read_tables
+from laxity_scheduler.policy_training.train_policy_command import JsonOption, read_tables
 
 TablesOption = Annotated[
     Path,
@@ -48,7 +48,7 @@ def learned(
     json_: JsonOption = False,
 ) -> None:
     """Mean completion times under the learned policy, relative to others on the same jobs."""
-    from laxity_scheduler.policy_training import bench
+    from laxity_scheduler.policy_training import policy_bench
     from laxity_scheduler.policy_training.made_jobs import ArrivalMix
 
     measured_tables, name = read_tables(tables), "learned"
@@ -57,17 +57,19 @@ def learned(
             check_weights(weights)
             name = f"learned:{weights}"
         if trace is None:
-            mix = ArrivalMix(jobs, nodes * bench.GPUS_PER_NODE, load)
-            traces = bench.make_traces(measured_tables, mix, range(seed, seed + seeds))
+            mix = ArrivalMix(jobs, nodes * policy_bench.GPUS_PER_NODE, load)
+            traces = policy_bench.make_traces(measured_tables, mix, range(seed, seed + seeds))
         else:
             traces = [read_trace(trace, measured_tables)]
-        runs = len(traces) * (1 + len(bench.RIVALS))
+        runs = len(traces) * (1 + len(policy_bench.RIVALS))
         with typer.progressbar(length=runs, label=f"{runs} runs", file=sys.stderr) as bar:
-            setting = bench.BenchSetting(traces, nodes)
-            figures = bench.compare_policies(setting, name, tell=bar.update)
+            setting = policy_bench.BenchSetting(traces, nodes)
+            figures = policy_bench.compare_policies(setting, name, tell=bar.update)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
-    show({**figures, "decision_ms": bench.time_decision(measured_tables, name)}, as_json=json_)
+    show(
+        {**figures, "decision_ms": policy_bench.time_decision(measured_tables, name)}, as_json=json_
+    )
 
 
 def check_weights(path: Path) -> None:

@@ -26,7 +26,7 @@ from laxity_scheduler.policy_training.training_worlds import (
     draw_world,
     validate,
 )
-from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.throughput_tables import Tables
 
 PAIRS: Final = 12
 WORLDS: Final = 3

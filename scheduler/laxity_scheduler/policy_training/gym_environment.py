@@ -23,7 +23,7 @@ from laxity_scheduler.learned.job_features import FEATURES, free_level, stop_row
 from laxity_scheduler.policy_training.slot_environment import MOST_SLOTS, SlotCluster
 from laxity_scheduler.policy_training.step_walk import StepWalk
 from laxity_scheduler.policy_training.training_worlds import World, draw_world
-from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.throughput_tables import Tables
 
 JOBS: Final = 20  # DL2's J for clusters of up to 96 nodes
 

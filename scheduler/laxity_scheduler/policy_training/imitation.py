@@ -7,7 +7,7 @@ from typing import Final
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices
-from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.throughput_tables import Tables
 
 NODES: Final = (1, 2, 4, 8)  # of 8 GPUs
 GPUS_PER_NODE: Final = 8

@@ -29,7 +29,7 @@ from laxity_scheduler.policies.learned import decide_by
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
 from laxity_scheduler.policy_training.teacher_samples import Choice, choices_of_widths
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.store.journal import LoadPredictor, iter_decided
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels

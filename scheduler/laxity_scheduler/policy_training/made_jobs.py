@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity_scheduler.simulate.tables import Tables, ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import Tables, ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 MOST_ASKED: Final = 8

@@ -12,7 +12,7 @@ from sb3_contrib import MaskablePPO
 from laxity_scheduler.policy_training.gym_environment import AllocationEnv
 from laxity_scheduler.policy_training.slot_environment import WorldOutcome
 from laxity_scheduler.policy_training.training_worlds import USUAL, WorldKinds, mean_cost
-from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.throughput_tables import Tables
 from laxity_scheduler.simulate.traces import TraceJob
 
 STEPS_PER_UPDATE: Final = 2_048

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from laxity_scheduler.policy_training.made_jobs import LONGEST_S, ArrivalMix
-from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.throughput_tables import Tables
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 SHORTEST_S = 60.0

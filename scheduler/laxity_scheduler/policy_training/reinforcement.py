@@ -35,7 +35,7 @@ from laxity_scheduler.policy_training.training_worlds import (
     draw_world,
     validate,
 )
-from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.throughput_tables import Tables
 
 ROUNDS_BETWEEN_TRIALS: Final = 10
 BATCH: Final = 256

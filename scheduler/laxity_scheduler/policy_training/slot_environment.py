@@ -22,7 +22,7 @@ from laxity_scheduler.learned.allocation_loop import (
 from laxity_scheduler.learned.job_features import JobNumbers, describe_steps
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.step_walk import StepWalk
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.traces import TraceJob
 
 Reward = Literal["jct", "deadlines"]

@@ -14,7 +14,7 @@ from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.real_arrivals import borrow_arrivals
 from laxity_scheduler.policy_training.slot_environment import Reward, WorldOutcome, run_in_slots
-from laxity_scheduler.simulate.tables import Tables, ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import Tables, ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 JOBS: Final = 40

@@ -53,7 +53,7 @@ def plan_promised_widths(
 ) -> PromiseFloors:
     """Plans in order of deadline; `held` (n,) are the levels of the GPUs that each job holds."""
     from laxity_scheduler.shares.epoch_end_plans import EpochEndPlans
-    from laxity_scheduler.shares.loop import least_levels
+    from laxity_scheduler.shares.share_loop import least_levels
 
     table = columns.table(np.where(columns.promised, columns.due, FOREVER))
     least = least_levels(table, 1.0)

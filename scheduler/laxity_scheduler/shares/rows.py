@@ -19,7 +19,7 @@ from laxity_scheduler.frame.kernels import MOST_OF_AN_EPOCH
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.promising.claims import deadline_in_force
-from laxity_scheduler.shares.arrays import TINY, JobArrays
+from laxity_scheduler.shares.share_arrays import TINY, JobArrays
 
 FIXED: Final = 11
 LEFT, HARD, ASKS = 2, 9, 10  # columns

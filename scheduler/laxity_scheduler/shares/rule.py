@@ -1,7 +1,7 @@
 """A deadline-elastic policy as a value: in which order shares are given, and who is promised one.
 
 `policy_of(rule)` is the policy. The simulator keeps its columns between events and calls the same
-loop (`shares.loop.allocate`), so that the code that is simulated is the code that runs.
+loop (`shares.share_loop.allocate`), so that the code that is simulated is the code that runs.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,15 +23,15 @@ from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.shares.arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
+from laxity_scheduler.shares.gpu_waits import with_waits
 from laxity_scheduler.shares.promised_widths import (
     NO_PROMISES,
     PromiseFloors,
     plan_promised_widths,
 )
 from laxity_scheduler.shares.rows import Columns, ShareRows
+from laxity_scheduler.shares.share_arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
 from laxity_scheduler.shares.share_decisions import promise_jobs, start_jobs
-from laxity_scheduler.shares.waits import with_waits
 
 Admission = Literal["none", "greedy", "priced"]
 
@@ -164,7 +164,7 @@ class _Decision:
         return float(sum(job.gpus for job in self.jobs) + self.ledger.total_free + leaving)
 
     def _allocate(self, columns: Columns) -> tuple[Ints, Ints]:
-        from laxity_scheduler.shares.loop import allocate
+        from laxity_scheduler.shares.share_loop import allocate
 
         rule, many = self.rule, len(self.jobs)
         gpus = self._count_gpus()

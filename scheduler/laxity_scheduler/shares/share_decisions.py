@@ -16,8 +16,8 @@ from laxity_scheduler.model.decision import Admit, Promised, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.shares.arrays import TINY
 from laxity_scheduler.shares.rows import Columns
+from laxity_scheduler.shares.share_arrays import TINY
 
 
 def promise_jobs(jobs: Sequence[Job], rests: Floats, levels: Ints, now: float) -> list[Promised]:

@@ -22,7 +22,7 @@ from laxity_scheduler.simulate.bench_decisions import decision_figures
 from laxity_scheduler.simulate.bench_scaling import SIZES, growth_figures
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import load_tables
+from laxity_scheduler.simulate.throughput_tables import load_tables
 from laxity_scheduler.simulate.traces import Trace, load
 
 KINDS: Final = ("simulator", "decision")

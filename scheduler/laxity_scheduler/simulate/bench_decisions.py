@@ -24,7 +24,7 @@ from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate.costs import Costs, costs
+from laxity_scheduler.simulate.change_costs import Costs, costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 

@@ -20,7 +20,7 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.model.job import DAY_S
 from laxity_scheduler.policies.aryl import decide
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.inference_fleet import InferenceFleet
 from laxity_scheduler.simulate.inference_load import InferenceLoad, read_load
@@ -29,7 +29,7 @@ from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.tables import ThroughputTable, load_tables
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable, load_tables
 from laxity_scheduler.simulate.trace_lookup import SAMPLES
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld

@@ -16,7 +16,7 @@ from laxity.cli.job_names import completing
 from laxity.human_time import count_noun
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
 from laxity_scheduler.simulate.bench_commands import benches
-from laxity_scheduler.simulate.costs import COST_NAMES, CostName
+from laxity_scheduler.simulate.change_costs import COST_NAMES, CostName
 from laxity_scheduler.simulate.limits import (
     check_counts,
     failing,
@@ -30,7 +30,7 @@ from laxity_scheduler.simulate.replay import UnsettledError
 from laxity_scheduler.simulate.report import Figures, finite_figures, summary
 from laxity_scheduler.simulate.run import Setting, in_links
 from laxity_scheduler.simulate.sweep import Source, groups, settings, sweep
-from laxity_scheduler.simulate.tables import TableError
+from laxity_scheduler.simulate.throughput_tables import TableError
 from laxity_scheduler.simulate.trace_lookup import (
     TRACES,
     format_of,
@@ -199,7 +199,6 @@ def simulate(
     nodes, errors = nodes or [64], error or [0.0]
     with usage_errors():
         real("--error", errors)
-        real("--epoch-s", [epoch_s])
         failing(fails_s, epoch_s)
         check_counts(nodes, gpus_per_node, seed, seeds, batch, processes=processes)
         inference_load(inference, inference_nodes, pooled=pooled)

@@ -1,6 +1,6 @@
 """A share policy over a trace of elastic jobs, without rows: the arrays are kept between events.
 
-The policy as `decide(state, predictor)` and this loop call the same `shares.loop.allocate`. It stays
+The policy as `decide(state, predictor)` and this loop call the same `shares.share_loop.allocate`. It stays
 beside the literal cycle for speed alone: docs/measurements/speed.md has what one way would cost.
 
 Where it comes apart from the literal cycle, though deadlines met are the same nearly always (a test
@@ -22,10 +22,10 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.shares.arrays import TURNED_AWAY
 from laxity_scheduler.shares.rows import NOBODY
 from laxity_scheduler.shares.rule import ShareRule
-from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
+from laxity_scheduler.shares.share_arrays import TURNED_AWAY
+from laxity_scheduler.simulate.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, error_factor, sigma_of
 from laxity_scheduler.simulate.outcome import RESULTS, Run
 from laxity_scheduler.simulate.progress import Ended, nobody

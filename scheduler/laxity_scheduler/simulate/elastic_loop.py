@@ -1,5 +1,5 @@
 # ruff: noqa: PLR0917 - compiled loops take arrays, by place
-"""Elastic one-GPU workers through time, event by event, with `shares.loop.allocate` deciding.
+"""Elastic one-GPU workers through time, event by event, with `shares.share_loop.allocate` deciding.
 
 One-GPU workers fit wherever a GPU is free, so counting GPUs is exact on named nodes too. Arrays have
 one row per job of the trace; `total` is the seconds of the whole job by level, without any cost.
@@ -12,7 +12,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.shares.arrays import (
+from laxity_scheduler.shares.share_arrays import (
     NEWCOMER,
     PROMISED,
     TINY,
@@ -20,7 +20,7 @@ from laxity_scheduler.shares.arrays import (
     JobArrays,
     RuleParameters,
 )
-from laxity_scheduler.shares.loop import allocate
+from laxity_scheduler.shares.share_loop import allocate
 
 FIRST, END, RAN, HELD, LOST, STOPS, CHANGES, PROMISE = range(8)  # columns of `out`
 MOST_PLANS_REMEMBERED: Final = 32
@@ -58,7 +58,7 @@ class Live(NamedTuple):
     had: Ints  # (n,): levels since the last periodic restart, as bits
     active: Ints  # (n,)
     recent: Floats  # (MOST_PLANS_REMEMBERED,): GPU-seconds of the latest newcomers, each alone
-    state: Ints  # (n,): see `shares.arrays`
+    state: Ints  # (n,): see `shares.share_arrays`
     out: Floats  # (n, 8)
     clock: Floats  # (2,): now, and when to wake
     counts: Ints  # (4,): newcomers planned, arrived, active, and events so far

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
+from laxity_scheduler.simulate.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulate.events import EventQueue
 from laxity_scheduler.simulate.simulated_job import TINY, SimJob, row_of
 from laxity_scheduler.simulate.simulated_nodes import SimNodes

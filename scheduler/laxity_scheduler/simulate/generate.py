@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity_scheduler.simulate.tables import ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 BATCH_S: Final = 3600.0

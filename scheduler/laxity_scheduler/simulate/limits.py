@@ -70,6 +70,7 @@ def real(option: str, values: Iterable[float]) -> None:
 
 def failing(fails_s: float, epoch_s: float) -> None:
     """Nodes that fail sooner than an epoch ends let no job come to its end."""
+    real("--epoch-s", [epoch_s])
     real("--fails-s", [fails_s])
     if 0.0 < fails_s < epoch_s:
         raise ValueError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.simulate.costs import Costs
+from laxity_scheduler.simulate.change_costs import Costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, error_factor, sigma_of
 
 Z90: Final = 1.2815515594457831  # the 90 % quantile of the standard normal distribution

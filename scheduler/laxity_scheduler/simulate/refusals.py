@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.simulate.costs import Costs
+from laxity_scheduler.simulate.change_costs import Costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.run import Setting, truths_of

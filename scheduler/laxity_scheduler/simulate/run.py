@@ -11,7 +11,7 @@ from laxity.durations import parse_duration, positive_duration
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.order import Packing
 from laxity_scheduler.policies.registry import Registered, find
-from laxity_scheduler.simulate.costs import CostName, Costs, costs, scale
+from laxity_scheduler.simulate.change_costs import CostName, Costs, costs, scale
 from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.ground_truth import (

@@ -19,7 +19,7 @@ from laxity_scheduler.simulate.progress import ProgressCounter
 from laxity_scheduler.simulate.refusals import false_refusals
 from laxity_scheduler.simulate.report import Figures, report, soft_value_ratio
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.tables import Tables, load_tables
+from laxity_scheduler.simulate.throughput_tables import Tables, load_tables
 from laxity_scheduler.simulate.traces import Format, Trace, TraceError, load
 
 LOOK_S: Final = 0.2

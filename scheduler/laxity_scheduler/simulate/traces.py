@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
-from laxity_scheduler.simulate.tables import Tables, ThroughputTable
+from laxity_scheduler.simulate.throughput_tables import Tables, ThroughputTable
 from laxity_scheduler.simulate.trace_fields import (
     read_accounting,
     read_instant,

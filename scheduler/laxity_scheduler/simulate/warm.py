@@ -8,7 +8,7 @@ from typing import Final
 
 from laxity_scheduler.policies.registry import REGISTRY
 from laxity_scheduler.simulate.bench_decisions import TIED, warm_up
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 
 CONTENDED: Final = 20  # jobs a node
 

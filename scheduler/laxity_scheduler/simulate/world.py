@@ -11,7 +11,7 @@ from typing import Any
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.simulate.costs import Costs
+from laxity_scheduler.simulate.change_costs import Costs
 from laxity_scheduler.simulate.events import EventQueue, Kind
 from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures

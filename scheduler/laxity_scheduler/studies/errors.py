@@ -9,7 +9,7 @@ their start as all others do.
 from collections.abc import Sequence
 from typing import Final
 
-from laxity_scheduler.simulate.costs import CostName
+from laxity_scheduler.simulate.change_costs import CostName
 from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.studies.cases import Whole
 from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets

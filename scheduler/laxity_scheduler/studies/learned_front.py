@@ -21,7 +21,7 @@ from laxity_scheduler.policy_training.made_jobs import ArrivalMix
 from laxity_scheduler.policy_training.training_worlds import TIGHTNESS, WorldKinds
 from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.studies.datasets import Datasets
-from laxity_scheduler.studies.learned import (
+from laxity_scheduler.studies.learned_study import (
     GPUS_PER_NODE,
     JOBS,
     NODES,

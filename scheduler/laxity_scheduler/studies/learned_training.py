@@ -27,7 +27,7 @@ from laxity_scheduler.policy_training.reinforcement import DL2, OURS, GradientPa
 from laxity_scheduler.policy_training.training_worlds import WorldKinds, validate
 from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.studies.datasets import Datasets
-from laxity_scheduler.studies.learned import read_tables
+from laxity_scheduler.studies.learned_study import read_tables
 from laxity_scheduler.studies.trial import Row, Trial
 
 TRAINING: Final = ("01", "02", "03", "04", "05")

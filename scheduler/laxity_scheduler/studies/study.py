@@ -11,13 +11,13 @@ from laxity_scheduler.simulate.traces import TraceError
 from laxity_scheduler.studies import (
     deadlines,
     errors,
-    learned,
     learned_front,
+    learned_study,
     learned_training,
     loan_ablations,
     loan_ladder,
-    pickyman,
-    qos,
+    pickyman_study,
+    qos_study,
 )
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.results import read_rows, write_rows
@@ -44,13 +44,13 @@ class Study:
 STUDIES: Final = {
     study.name: study
     for study in (
-        Study("pickyman", "waiting and makespan against FIFO, SRTF and LAS", pickyman.trials),
+        Study("pickyman", "waiting and makespan against FIFO, SRTF and LAS", pickyman_study.trials),
         Study(
             "division",
             "PickyMan's greedy choice of victims against the best",
-            pickyman.cover_trials,
+            pickyman_study.cover_trials,
         ),
-        Study("qos", "deadlines met on a scarce and on a sufficient cluster", qos.trials),
+        Study("qos", "deadlines met on a scarce and on a sufficient cluster", qos_study.trials),
         Study(
             "elasticflow", "ElasticFlow's table, under its authors' costs", deadlines.table_trials
         ),
@@ -60,7 +60,9 @@ STUDIES: Final = {
             deadlines.ladder_trials,
         ),
         Study(
-            "learned", "completion times of the learned policy on unseen hardware", learned.trials
+            "learned",
+            "completion times of the learned policy on unseen hardware",
+            learned_study.trials,
         ),
         Study(
             "learned_training",

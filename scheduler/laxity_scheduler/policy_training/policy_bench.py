@@ -15,11 +15,11 @@ from laxity.bench_results import IntervalMetric
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.ground_truth import ground_truths
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
-from laxity_scheduler.simulate.tables import Tables
+from laxity_scheduler.simulate.throughput_tables import Tables
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld
 

@@ -241,7 +241,7 @@ def register_policy(
 
 def read_tables(folder: Path) -> Any:
     """CommandError if it holds none that can be used."""
-    from laxity_scheduler.simulate.tables import TableError, load_tables
+    from laxity_scheduler.simulate.throughput_tables import TableError, load_tables
     from laxity_scheduler.simulate.trace_lookup import resolve
 
     try:

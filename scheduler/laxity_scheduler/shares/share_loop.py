@@ -7,7 +7,7 @@
    nobody is promised, least GPU-time first serves most of a crowd that cannot all be served, and
    the earliest deadline first serves all where all can be: the order with more in time is taken
 4. what is left goes step by step to (job, next level), cheapest GPU-time per GPU first
-   (`shares.surplus`)
+   (`shares.share_surplus`)
 """
 
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.shares.arrays import (
+from laxity_scheduler.shares.plans import base_profile, count_in_time
+from laxity_scheduler.shares.share_arrays import (
     BY_DEADLINE,
     BY_GPU_TIME,
     NEWCOMER,
@@ -27,8 +28,7 @@ from laxity_scheduler.shares.arrays import (
     JobArrays,
     RuleParameters,
 )
-from laxity_scheduler.shares.plans import base_profile, count_in_time
-from laxity_scheduler.shares.surplus import rest_s, surplus
+from laxity_scheduler.shares.share_surplus import rest_s, surplus
 
 SOFT_AFTER = 1e12  # more than any deadline or GPU-time
 

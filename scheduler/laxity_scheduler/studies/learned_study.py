@@ -22,7 +22,7 @@ from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.run import Setting, nodes_of
 from laxity_scheduler.simulate.sweep import Source, load_whole
-from laxity_scheduler.simulate.tables import Tables, load_tables
+from laxity_scheduler.simulate.throughput_tables import Tables, load_tables
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld
 from laxity_scheduler.studies.datasets import Datasets

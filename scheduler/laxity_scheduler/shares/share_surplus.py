@@ -12,7 +12,13 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.shares.arrays import DEAREST, TINY, TURNED_AWAY, JobArrays, RuleParameters
+from laxity_scheduler.shares.share_arrays import (
+    DEAREST,
+    TINY,
+    TURNED_AWAY,
+    JobArrays,
+    RuleParameters,
+)
 
 UNKNOWN_GPU_S = 1e11  # of a job of which nothing is known
 RANK_GPU_S = 1e12

@@ -169,6 +169,16 @@ def test_a_refusal_lapses_with_its_deadline_and_its_offers(
     assert job.has_lapsed(now) is want
 
 
+def test_a_finished_job_that_reports_no_epochs_is_not_shown_as_at_its_beginning() -> None:
+    plain = running(state="finished", workers=0, finished_at=NOW, epochs_done=0)
+    out = io.StringIO()
+    Console(file=out, width=160).print(job_panel(plain, now=NOW))
+
+    assert "0/10" not in shown(plain)[1]
+    assert "0 of 10" not in out.getvalue()
+    assert "0/10" in shown(running(epochs_done=0))[1]
+
+
 def test_a_cancelled_job_no_longer_says_why_it_waited() -> None:
     waited = running(workers=0, state="cancelled", finished_at=NOW, reason="it needs 1 GPU; 0 free")
 

@@ -17,6 +17,7 @@ from laxity.api.status_text import ending_text
 from laxity.cli.render.job_table import (
     VERDICT_STYLES,
     console,
+    epochs_text,
     fact_table,
     format_expected_end,
     short_id,
@@ -176,7 +177,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("P50 finish", _expected_text(job, job.p50_at, now)),
         ("P90 finish", _expected_text(job, job.p90_at, now)),
         ("laxity", "" if job.ended or job.laxity_s is None else format_seconds(job.laxity_s)),
-        ("epochs", f"{job.epochs_done} of {job.epochs}"),
+        ("epochs", epochs_text(job).replace("/", " of ")),
         ("workers", f"{width_text(job)}; may have {on_widths(job.widths)}"),
         ("workers so far", history),
         ("borrowed", format_borrowing(job)),

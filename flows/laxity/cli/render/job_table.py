@@ -118,7 +118,7 @@ def job_cells(job: JobView, now: float) -> list[Text]:
         Text(format_expected_end(job, job.p90_at, now)),
         _slack_text(job),
         Text(width_text(job)),
-        Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
+        Text(epochs_text(job)),
         Text(_reason_text(job, now), no_wrap=True, overflow="ellipsis"),
     ]
 
@@ -141,6 +141,13 @@ def width_text(job: JobView) -> str:
     if job.state != "running" or not job.formed or job.formed == job.workers:
         return str(job.workers) if job.workers else NONE
     return f"{job.formed}->{job.workers}"
+
+
+def epochs_text(job: JobView) -> str:
+    """Epochs done of all; "-" for a finished Job whose container reports none."""
+    if job.state == "finished" and not job.epochs_done:
+        return NONE
+    return f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)
 
 
 def short_id(job_id: str) -> str:

@@ -1,6 +1,6 @@
 """The digits again, with PyTorch: DDP averages the gradients at each step, on CPUs or GPUs.
 
-Needs `pip install 'laxity[torch]'`. A language model of one epoch would say
+Needs the extra: `pip install '.[torch]'` in laxity's clone. A language model of one epoch would say
 `training.epochs(unit=500)`, so that 500 steps are an epoch for laxity.
 """
 

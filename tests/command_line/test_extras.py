@@ -33,7 +33,9 @@ def test_a_command_that_lacks_a_package_says_which_extra_brings_it(
     )
 
     assert ended.returncode == 1
-    told = f"this needs {missing}, which is not installed: pip install 'laxity[{extra}]'"
+    told = (
+        f"this needs {missing}, which is not installed: pip install '.[{extra}]' in laxity's clone"
+    )
     assert ended.stderr == f"error: {told}\n"
 
 

@@ -127,7 +127,7 @@ def test_without_prefect_a_call_says_how_to_get_it() -> None:
 
     said = python(code)
 
-    assert "laxity[flow]" in said
+    assert "'.[flow]'" in said
     assert "LAXITY_ALONE=1" in said
 
 

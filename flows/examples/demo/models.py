@@ -36,7 +36,7 @@ def load_digits() -> Floats:
     """
     sklearn = find_spec("sklearn")
     if sklearn is None or not sklearn.submodule_search_locations:
-        message = "the demo's data comes with scikit-learn: pip install 'laxity[all]'"
+        message = "the demo's data comes with scikit-learn: pip install '.[all]' in laxity's clone"
         raise ModuleNotFoundError(message)
     path = Path(sklearn.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
     with gzip.open(path, "rt", encoding="ascii") as file:

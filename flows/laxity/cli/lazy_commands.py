@@ -122,12 +122,14 @@ def load_command(command: FloorCommand) -> TyperCommand | TyperGroup:
         entry for entry in entry_points(group="laxity.commands") if entry.name == command.entry
     ]
     if not entries:
-        message = f"{command.name} is not installed here: pip install 'laxity[all]'"
+        message = f"{command.name} is not installed here: pip install '.[all]' in laxity's clone"
         raise CommandError(message, code=FAILED)
     try:
         register = entries[0].load()
     except ImportError as error:
-        message = f"{command.name} cannot be loaded ({error}): pip install 'laxity[all]'"
+        message = (
+            f"{command.name} cannot be loaded ({error}): pip install '.[all]' in laxity's clone"
+        )
         raise CommandError(message, code=FAILED) from error
     app = typer.Typer(rich_markup_mode=None)
     app.callback()(lambda: None)  # with a callback it stays a group, however few its commands

@@ -39,4 +39,6 @@ def install_advice(error: ModuleNotFoundError) -> str | None:
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     if extra is None:
         return None
-    return f"this needs {module}, which is not installed: pip install 'laxity[{extra}]'"
+    return (
+        f"this needs {module}, which is not installed: pip install '.[{extra}]' in laxity's clone"
+    )

@@ -163,7 +163,7 @@ class PlainFlow(Generic[P, R]):
             return self.alone(*args, **kwargs)
         raise ModuleNotFoundError(
             f"{self.name} is a Prefect flow and Prefect is not installed: "
-            f"pip install 'laxity[flow]', or train in this process with {ENV_ALONE}=1",
+            f"pip install '.[flow]' in laxity's clone, or train in this process with {ENV_ALONE}=1",
             name="prefect",
         )
 

@@ -179,7 +179,9 @@ def job_queue_opener() -> "OpenQueue":
 
     entries = entry_points(group="laxity.link_queues", name="kubernetes")
     if not entries:
-        raise ValueError("chains of Jobs are not installed here: pip install 'laxity[all]'")
+        raise ValueError(
+            "chains of Jobs are not installed here: pip install '.[all]' in laxity's clone"
+        )
     opener: OpenQueue = next(iter(entries)).load()
     return opener
 

@@ -4,8 +4,13 @@ The finish that the service expects moves with each epoch, and at the end it is 
 first prediction says how good predictions are.
 """
 
+from typing import Final
+
 from laxity.api.job_view import JobView
-from laxity.human_time import format_seconds
+from laxity.human_time import count_noun, format_seconds
+
+DOUBTED: Final = 2.0  # times as long, or as short, as declared
+STARTUP_S: Final = 60.0  # of a run that an estimate of its epochs does not hold
 
 
 def run_time_s(job: JobView) -> float:
@@ -33,3 +38,33 @@ def comparison_text(job: JobView) -> str:
         return ""
     predicted, took = format_seconds(job.first_run_s), format_seconds(run_time_s(job))
     return f"predicted {predicted} of run time, took {took} ({error_pct:.0f} % off)"
+
+
+def history_doubt(job: JobView, epoch_estimate_s: float | None) -> str:
+    """Whether the verdict rests on a history that contradicts the declared epoch time, in words.
+
+    A model that nobody named is called as its function, and two projects may each have a `train`:
+    the second is then predicted by the runs of the first. Empty if nothing is to be doubted.
+    """
+    predicted_s = _first_predicted_s(job)
+    if predicted_s is None or epoch_estimate_s is None or not job.epochs:
+        return ""
+    declared_s = epoch_estimate_s * job.epochs
+    least_s = declared_s / max(job.widths, default=1) / DOUBTED
+    if least_s <= predicted_s <= declared_s * DOUBTED + STARTUP_S:
+        return ""
+    return (
+        f"the history of model {job.model!r} says {format_seconds(predicted_s)} for "
+        f"{count_noun(job.epochs, 'epoch')}, the declared epoch_estimate "
+        f"{format_seconds(declared_s)} on one worker; if these are runs of another training, give "
+        "this one a model of its own (model=..., --model)"
+    )
+
+
+def _first_predicted_s(job: JobView) -> float | None:
+    """Seconds of run time that the verdict rests on; None where it says nothing about a whole run."""
+    if job.epochs_done or job.attempt > 1:
+        return None
+    if job.reason_code == "deadline_before_fastest_finish" and job.p90_at and job.submitted_at:
+        return job.p90_at - job.submitted_at
+    return job.first_run_s

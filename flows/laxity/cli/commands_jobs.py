@@ -114,6 +114,8 @@ def submit(
     )  # fmt: skip
     job_ids = [client.submit(manifest).id for manifest in manifests]  # all, before one is followed
     verdicts = [_await_verdict(client, job_id) for job_id in job_ids]
+    for manifest, verdict in zip(manifests, verdicts, strict=True):
+        _tell_doubt(manifest, verdict)
     until, code = time.monotonic() + timeout_s, OK
     for verdict in verdicts:
         left_s = max(0.0, until - time.monotonic())
@@ -122,6 +124,17 @@ def submit(
         report_job(job)
         code = max(code, _exit_code(job), OK if _is_settled(job, follow=follow) else UNFINISHED)
     raise typer.Exit(code)
+
+
+def _tell_doubt(manifest: Mapping[str, Any], verdict: "JobView") -> None:
+    """Warn of a verdict that may rest on the runs of another training."""
+    from laxity.api.prediction import history_doubt
+    from laxity.durations import parse_duration
+
+    estimate = (manifest["metadata"].get("annotations") or {}).get(names.EPOCH_ESTIMATE)
+    estimate_s = parse_duration(estimate).total_seconds() if estimate else None
+    if doubt := history_doubt(verdict, estimate_s):
+        typer.echo(f"{verdict.id}: {doubt}", err=True)
 
 
 def _is_settled(job: "JobView", *, follow: bool) -> bool:

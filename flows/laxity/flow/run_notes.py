@@ -26,7 +26,7 @@ from prefect.runtime import flow_run as runtime
 from laxity.api.client import Client, ServiceError, service_address
 from laxity.api.job_follower import ASKED_AGAIN, submit_patience_s
 from laxity.api.job_view import JobView
-from laxity.api.prediction import comparison_text
+from laxity.api.prediction import comparison_text, history_doubt
 from laxity.api.status_text import (
     ENDANGERED,
     PROGRESS_KEY,
@@ -166,6 +166,9 @@ class RunNotes:
             )
             text = "; ".join(filter(None, (standing_text(job), expected)))
             self._log.log(level, "%s: %s", job.id, text)
+        doubt = history_doubt(job, self._spec.qos.epoch_estimate_s)
+        if doubt and self._is_news("doubt", doubt):
+            self._log.warning("%s: %s", job.id, doubt)
         if self._is_news("standing", (status, job.deadline_at)):
             with _passing_over(self._log):
                 emit_event(

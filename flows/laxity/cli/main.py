@@ -6,6 +6,7 @@ needs it runs, and the commands of other floors are only names until they are ca
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -88,7 +89,7 @@ for floor in FLOOR_COMMANDS:
 
 def main() -> NoReturn:
     """The console script."""
-    run_app(app)
+    run_app(partial(app, prog_name="laxity"))  # its name also where `python -m` started it
 
 
 if __name__ == "__main__":

@@ -64,8 +64,7 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Say how long a model will train, and how sure."""
-    from rich.console import Console
-
+    from laxity.cli.render.job_table import console
     from laxity_profiler.cli.predict_source import unknown_model_text, workload_and_widths
 
     options = {"epochs": epochs, "samples": samples, "batch_size": batch_size}
@@ -78,7 +77,7 @@ def predict(
         named = {"model": workload.model, "version": predictor.version}
         typer.echo(json.dumps({**named, "widths": rows}))
         return
-    Console().print(_rich_table(workload, rows))
+    console().print(_rich_table(workload, rows))
     known_models = [fit.model for fit in predictor.models]
     if workload.model not in known_models:
         typer.echo(unknown_model_text(workload.model, known_models))

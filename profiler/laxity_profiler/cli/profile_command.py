@@ -134,9 +134,9 @@ def _json_document(model: str, version: str, fitted: "ProfileFit") -> dict[str, 
 
 
 def _print_table(model: str, fitted: "ProfileFit") -> None:
-    from rich.console import Console
     from rich.table import Table
 
+    from laxity.cli.render.job_table import console
     from laxity_profiler.cli.format import draw_bar, format_duration
 
     table = Table(title=model, title_justify="left")
@@ -157,7 +157,7 @@ def _print_table(model: str, fitted: "ProfileFit") -> None:
             draw_bar(fastest / point.p50_s),
             "profiled" if point.is_profiled else "curve",
         )
-    Console().print(table)
+    console().print(table)
     if fitted.left_out_error is not None:
         off = f"{100 * fitted.left_out_error:.0f} %"
         typer.echo(f"each run predicted from the others is off by {off} (median)")

@@ -57,7 +57,7 @@ class EpochMetrics:
         values = {
             **line.get("metrics", {}),
             names.WORKERS_SERIES: float(line["width"]),
-            names.BYTES_SERIES: float(line["bytes"]),
+            **({names.BYTES_SERIES: float(line["bytes"])} if line["bytes"] else {}),
             **({names.NODES_SERIES: float(line["nodes"])} if line.get("nodes") else {}),
             names.EPOCH_ACTUAL: float(line["epoch_s"]),  # last: it says that the epoch is complete
         }

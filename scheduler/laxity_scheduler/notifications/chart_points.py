@@ -25,7 +25,10 @@ def epoch_points(lines: Iterable[object]) -> tuple[ChartPoint, ...]:
         if isinstance(line, dict) and line.get("kind") == "epoch":
             with suppress(ArithmeticError, KeyError, TypeError, ValueError):
                 point = mlflow_tracking.EpochMetrics.of(line)
-                values = {str(name): float(value) for name, value in point.values.items()}
+                values = {
+                    mlflow_tracking.series_name(str(name)): float(value)
+                    for name, value in point.values.items()
+                }
                 if 1 <= point.epoch <= MOST_EPOCHS and calendar_instant(point.at) is not None:
                     points.append(ChartPoint(point.epoch, point.at, values))
     return tuple(points)

@@ -41,6 +41,12 @@ def test_reported_epochs_become_the_series_that_a_worker_would_log() -> None:
     }
 
 
+def test_reported_epochs_have_names_that_mlflow_takes_and_no_bytes_that_nobody_read() -> None:
+    (point,) = epoch_points([line(metrics={"acc@1": 0.5}, bytes=0)])
+
+    assert set(point.values) == {"acc_1", names.WORKERS_SERIES, names.EPOCH_ACTUAL}
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [

@@ -15,6 +15,7 @@ from laxity.api.client import Client
 from laxity_profiler.registry.registered_files import ModelFile, register_file
 from laxity_scheduler.process.daemon import is_ready
 from tests.learn.test_policy_in_force import save
+from tests.support.mlflow_store import copy_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -93,11 +94,12 @@ def decides(client: Client) -> str:
 
 
 def test_a_service_learns_from_its_journal_catches_a_bad_model_and_is_rolled_back(
-    tmp_path: Path,
+    blank_mlflow: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("torch")
     home = tmp_path / "home"
     home.mkdir()
+    copy_store(blank_mlflow, home)
     with serving(home, "--policy", "optimus") as client:
         for number in range(4):
             function = "train_scaling" if number % 2 else "train_stalling"

@@ -29,7 +29,7 @@ from laxity_scheduler.width_comparison import DecidedCycle
 from tests.learn.test_policy_in_force import save
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
 
-pytestmark = pytest.mark.slow  # each MLflow store takes seconds to make
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mlflow_uri")]
 ADDRESS = "models:/widths@champion"
 
 

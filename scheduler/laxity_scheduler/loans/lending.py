@@ -8,6 +8,7 @@ free there goes to who gains by it (`lent_growth`).
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
@@ -120,7 +121,7 @@ def _lend(
         return ()
     cause = reason(
         "lend_idle",
-        needed_gpus=round(demand.peak_gpus, 1),
+        needed_gpus=ceil(demand.peak_gpus),
         pool_gpus=pool_gpus,
         horizon_at=demand.horizon_at,
         nodes=len(nodes),

@@ -246,7 +246,8 @@ def _all_released(answer: Mapping[str, Any]) -> str:
     if not waiting:
         return message
     start = """kubectl patch job NAME --type merge -p '{"spec": {"suspend": false}}'"""
-    stay = f"{len(waiting)} of them stay suspended; on a cluster, start one with: {start}"
+    verb = "stays" if len(waiting) == 1 else "stay"
+    stay = f"{len(waiting)} of them {verb} suspended; on a cluster, start one with: {start}"
     return "\n".join([f"{message}; {stay}", *(f"  {name}" for name in _first_names(waiting))])
 
 

@@ -27,9 +27,8 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import preempted_for
 from laxity_k8s.objects.accelerator_nodes import machine_name, machine_names
 from laxity_k8s.objects.affinity import find_roomy
-from laxity_k8s.objects.pool_label import FLEET_POOLS
 from laxity_k8s.observe.snapshot import Snapshot
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import FLEET_POOLS, ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Loan, Promised, Reclaim, Resize, Wait
 from laxity_scheduler.model.job import Job
 

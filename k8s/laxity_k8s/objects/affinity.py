@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.pool_label import FLEET_POOLS, POOL
-from laxity_scheduler.model.cluster import Node
+from laxity_k8s.objects.pool_label import POOL
+from laxity_scheduler.model.cluster import FLEET_POOLS, Node
 from laxity_scheduler.model.decision import Admit, Decision
 from laxity_scheduler.model.job import Job
 

@@ -5,4 +5,3 @@ from typing import Final
 from laxity import names
 
 POOL: Final = f"{names.DOMAIN}/pool"  # training, inference or loaned
-FLEET_POOLS: Final = ("inference", "loaned")  # of nodes that are inference's own, lent or not

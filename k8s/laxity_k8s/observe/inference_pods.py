@@ -16,11 +16,11 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.jobs import is_managed
 from laxity_k8s.objects.node_constraints import Asks, asks_of, is_suited
-from laxity_k8s.objects.pool_label import FLEET_POOLS, POOL
+from laxity_k8s.objects.pool_label import POOL
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferencePod, InferenceWaits
-from laxity_scheduler.model.cluster import Node
+from laxity_scheduler.model.cluster import FLEET_POOLS, Node
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER
 

@@ -3,15 +3,12 @@
     forecast(u) = q95 of the demand in the slots around u, a day and a week ago, x (1 + head-room)
     lendable(t) = fleet - max of the forecast over [t, t + horizon]        (Aryl, 4.2; reconstructed)
 
-A day without history is forecast by what is needed now. `coverage` is how often the need stayed
-below its forecast, counted all along.
+A day without history is forecast by what is needed now.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 from laxity_profiler.estimate import Floats
 
@@ -61,15 +58,3 @@ def interpolate_quantile(values: Sequence[float], share: float) -> float:
     low, high, part = ranked[below], ranked[min(below + 1, len(ranked) - 1)], place - below
     span = high - low
     return low + span * part if part < 0.5 else high - span * (1.0 - part)
-
-
-def measure_coverage(
-    needs: Sequence[float] | Floats, method: SeasonalForecast, *, first: int
-) -> float:
-    """Share of the slots from `first` on in which the need stayed within its forecast."""
-    values = np.asarray(needs, dtype=np.float64)
-    slots = range(max(1, first), len(values))
-    if not slots:
-        return float("nan")
-    within = [float(values[slot]) <= method.peak(values[:slot]) + 1e-9 for slot in slots]
-    return float(sum(within)) / len(within)

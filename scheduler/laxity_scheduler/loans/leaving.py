@@ -39,7 +39,7 @@ def width_without(job: Job, nodes: Collection[str]) -> int:
 
 def servers_of(state: ClusterState) -> list[LentServer]:
     """The lent servers that can go back, with who is on them; those that leave already are gone."""
-    base: dict[str, set[str]] = {node.id: set() for node in state.nodes if node.pool == "loaned"}
+    base: dict[str, set[str]] = {name: set() for name in state.node_pools.lent}
     flexible = dict.fromkeys(base, 0)
     pinned: set[str] = set()
     for job in state.running:
@@ -86,8 +86,7 @@ def choose_nodes(
 
 
 def _stop_cost(state: ClusterState, forecasts: Forecasts) -> StopCost:
-    lent = {node.id for node in state.nodes if node.pool == "loaned"}
-    jobs = [job for job in state.running if not lent.isdisjoint(job.nodes)]
+    jobs = [job for job in state.running if not state.node_pools.lent.isdisjoint(job.nodes)]
     return StopCost(
         {job.id: PROTECTED_WEIGHT for job in jobs if job.promise or not job.preemptible},
         {job.id: _measure_lost_gpu_s(job, forecasts) for job in jobs},

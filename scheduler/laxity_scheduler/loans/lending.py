@@ -23,7 +23,7 @@ from laxity_scheduler.loans.leaving import (
 from laxity_scheduler.loans.lent_offers import offer_lent_gpus
 from laxity_scheduler.loans.own_nodes import hide_nodes, keep_promises_off_loans
 from laxity_scheduler.loans.server_choice import ServerChoice, choose_servers
-from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -82,15 +82,11 @@ def plan_loans(
     choose: ServerChoice = choose_servers,
 ) -> LoanStep:
     """Lend idle nodes as long as the forecast allows, or take lent ones back."""
-    pooled = list(zip(state.node_pools.pools, state.nodes, strict=True))
-    lent = [node for pool, node in pooled if pool == "loaned"]
-    fleet = [node for pool, node in pooled if pool == "inference"]
-    lent_gpus = _count_gpus(lent)
-    pool_gpus = lent_gpus + _count_gpus(fleet)
+    pool_gpus, lent_gpus = state.count_gpus(FLEET_POOLS), state.count_gpus(LENT_POOLS)
     more_gpus = demand.lendable_gpus(pool_gpus) - lent_gpus
     visible = keep_promises_off_loans(state)
     if more_gpus >= 0:
-        return LoanStep(visible, moves=_lend(fleet, more_gpus, pool_gpus, state))
+        return LoanStep(visible, moves=_lend(state, demand, more_gpus, pool_gpus))
     order = ReclaimOrder(-more_gpus, demand.due_at(state.now))
     nodes = choose_nodes(state, order, forecasts, choose)
     leave = tuple(leave_nodes(state, nodes, order, forecasts))
@@ -107,14 +103,13 @@ def plan_loans(
 
 
 def _lend(
-    fleet: Iterable[Node], gpus: float, pool_gpus: int, state: ClusterState
+    state: ClusterState, demand: InferenceDemand, gpus: float, pool_gpus: int
 ) -> tuple[Loan, ...]:
-    demand = state.inference
-    if demand is None or demand.horizon_at <= state.now:
+    if demand.horizon_at <= state.now:
         return ()
     nodes = []
-    for node in fleet:
-        if node.free_gpus == node.gpus <= gpus:
+    for node in state.nodes:
+        if node.pool == "inference" and node.free_gpus == node.gpus <= gpus:
             nodes.append(node.id)
             gpus -= node.gpus
     if not nodes:
@@ -147,7 +142,3 @@ def _hand_back(
         return ()
     cause = reason("hand_back", gpus=int(order.gpus), due_at=order.due_at, nodes=len(empty))
     return (Reclaim(tuple(empty), cause),)
-
-
-def _count_gpus(nodes: Iterable[Node]) -> int:
-    return sum(node.gpus for node in nodes)

@@ -16,13 +16,12 @@ from laxity_scheduler.frame.curve import Curve, Quantile
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.loans.knapsack import NOTHING, Item, solve_knapsack
 from laxity_scheduler.loans.leaving import was_changed_now, width_without
-from laxity_scheduler.model.cluster import ClusterState, Pool
+from laxity_scheduler.model.cluster import LENT_POOLS, ClusterState
 from laxity_scheduler.model.decision import Admit, Continue, Decision, Preempt, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 
-LENT: Final[tuple[Pool, ...]] = ("loaned",)
 ACTS: Final = (Admit, Continue, Preempt, Refuse, Resize)
 ChangeCost = Callable[[Curve, int, Quantile], float]  # seconds that a change to this width costs
 
@@ -37,10 +36,10 @@ def use_lent_nodes(
 
     `change_s` is what the policy itself counts for a change of width.
     """
-    if not any(node.pool == "loaned" and node.free_gpus > 0 for node in state.nodes):
+    if not any(node.pool in LENT_POOLS and node.free_gpus > 0 for node in state.nodes):
         return ()
     acted = {decision.job for decision in decisions if isinstance(decision, ACTS)}
-    ledger = Ledger.of(state, pools=LENT)
+    ledger = Ledger.of(state, pools=LENT_POOLS)
     starts = _start_waiting(state, acted, ledger)
     return (*starts, *_widen_running(state, acted, ledger, forecasts, change_s))
 

@@ -13,14 +13,13 @@ from typing import Final
 from laxity_scheduler.capacity.ledger import Among, Ledger
 from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.cluster import ClusterState, Pool
+from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Decision, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Offer
 from laxity_scheduler.plan_application import apply_decisions
 
 OWN: Final[tuple[Pool, ...]] = ("training",)
-LENT: Final[tuple[Pool, ...]] = ("loaned",)
 QUANTILES: Final[tuple[Quantile, Quantile]] = ("p50", "p90")
 AFTER_START_S: Final = 1.0  # asked to widen so soon after its start, it does after an epoch
 
@@ -37,7 +36,7 @@ def offer_lent_gpus(
     if not askers or not visible.node_pools.lent:
         return tuple(decisions)
     after = apply_decisions(visible, decisions)
-    own, lent = Ledger.of(after, pools=OWN), Ledger.of(after, pools=LENT)
+    own, lent = Ledger.of(after, pools=OWN), Ledger.of(after, pools=LENT_POOLS)
     borrowers = [job for job in askers if not _has_room(own, job, state.eligible_nodes(job))]
     offers = {
         job.id: offer
@@ -99,6 +98,6 @@ def _idle_until_at(after: ClusterState, nodes: Iterable[str]) -> float:
     if demand is None:
         return 0.0
     users = {name for job in after.running for name in job.nodes}.union(nodes)
-    fleet = [node for node in after.nodes if node.pool in ("inference", "loaned")]
-    in_use = sum(node.gpus for node in fleet if node.pool == "loaned" and node.id in users)
-    return demand.idle_until_at(in_use, sum(node.gpus for node in fleet))
+    lent_users = users & after.node_pools.lent
+    in_use = sum(node.gpus for node in after.nodes if node.id in lent_users)
+    return demand.idle_until_at(in_use, after.count_gpus(FLEET_POOLS))

@@ -1,7 +1,7 @@
 """The cluster at one instant: what policies see, and all that they see."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter, gt
@@ -12,6 +12,8 @@ from laxity_scheduler.model.job import FOREVER, Job
 
 Pool = Literal["training", "inference", "loaned", "cordoned"]
 CLOSED_POOLS: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
+LENT_POOLS: tuple[Pool, ...] = ("loaned",)  # of inference's nodes that training may use
+FLEET_POOLS: tuple[Pool, ...] = ("inference", "loaned")  # of inference's nodes, lent or not
 HOLD_S = 600.0  # so long GPUs are kept for the job that they were freed for
 NO_NODES: frozenset[str] = frozenset()
 
@@ -196,6 +198,10 @@ class ClusterState:
     @cached_property
     def running(self) -> tuple[Job, ...]:
         return tuple([job for job in self.jobs if job.workers])
+
+    def count_gpus(self, pools: Collection[Pool]) -> int:
+        """GPUs of all nodes of these pools, free or not."""
+        return sum(node.gpus for node in self.nodes if node.pool in pools)
 
     @cached_property
     def total_gpus(self) -> int:

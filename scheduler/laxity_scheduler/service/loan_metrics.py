@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferenceWaits
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState
 from laxity_scheduler.model.decision import Preempt, Reclaim
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.view_fields import finite_or_none
@@ -20,11 +20,11 @@ def loan_view(state: ClusterState, history: DemandHistory) -> dict[str, Any] | N
     demand = state.inference
     if demand is None:
         return None
-    own = sum(node.gpus for node in state.nodes if node.pool == "inference")
-    lent = sum(node.gpus for node in state.nodes if node.pool == "loaned")
+    fleet, lent = state.count_gpus(FLEET_POOLS), state.count_gpus(LENT_POOLS)
+    own = fleet - lent
     coverage, slots = history.coverage()
     return {
-        "fleet_gpus": own + lent,
+        "fleet_gpus": fleet,
         "lent_gpus": lent,
         "needed_gpus": demand.needed_gpus,
         "forecast_gpus": demand.peak_gpus,
@@ -35,7 +35,7 @@ def loan_view(state: ClusterState, history: DemandHistory) -> dict[str, Any] | N
         "forecast_coverage": coverage if slots else None,
         "forecast_slots": slots,
         "forecast_slot_s": history.method.slot_s,
-        "problems": demand.find_problems(own + lent, state.now),
+        "problems": demand.find_problems(fleet, state.now),
     }
 
 

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from laxity.durations import parse_deadline
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.store.tables import LoanOrderRow
 
@@ -108,8 +108,7 @@ class LoanOrders:
 
 def _count_fleet(state: ClusterState) -> tuple[int, int]:
     """GPUs of inference in all, and those of them that are lent."""
-    fleet = sum(node.gpus for node in state.nodes if node.pool in ("inference", "loaned"))
-    return fleet, sum(node.gpus for node in state.nodes if node.pool == "loaned")
+    return state.count_gpus(FLEET_POOLS), state.count_gpus(LENT_POOLS)
 
 
 def _read_gpus(verb: str, value: object) -> int:

@@ -50,9 +50,19 @@ class SimNodes:
         self, pools: Mapping[str, Pool], used: Mapping[str, int], reclaim_at: float
     ) -> None:
         """Which nodes are lent or inference's, what inference uses there, and until when it lends."""
+        moved = reclaim_at != self._reclaim_at
+        before, used_before = self._pools, self._used_by_inference
+        self._stale.update(
+            [
+                name
+                for name, pool in pools.items()
+                if before.get(name) != pool
+                or used_before.get(name) != used.get(name)
+                or (moved and pool == "loaned")
+            ]
+        )
         self._pools, self._used_by_inference = dict(pools), used
         self._reclaim_at = reclaim_at
-        self._stale.update(pools)
 
     def take(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
         """One worker more on each of these nodes."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
@@ -20,8 +20,12 @@ def save_arrays(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
 def load_arrays(path: Path, kind: str, version: int) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays. ValueError if there is no such file, or of another format or version."""
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with path.open("rb") as opened:
+            if not is_zipfile(opened):
+                raise ValueError("it holds no arrays")
+            opened.seek(0)
+            with np.load(opened, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
         return read_header(str(arrays.pop("header")), kind, version), arrays
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error

@@ -118,6 +118,12 @@ def test_a_manifest_that_cannot_be_a_link_is_refused_with_what_to_write(
         read_manifest(json.dumps(manifest))
 
 
+def test_what_is_no_yaml_is_refused_in_one_line() -> None:
+    with pytest.raises(ValueError, match="not YAML: while parsing") as refusal:
+        read_manifest("{{{")
+    assert len(str(refusal.value).splitlines()) == 1
+
+
 def test_a_chain_without_a_limit_is_refused_and_an_option_goes_before_the_manifest() -> None:
     with pytest.raises(ValueError, match="--wall-limit 24h"):
         read_limit_s(job(["train"]), 0.0)

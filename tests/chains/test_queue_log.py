@@ -48,6 +48,12 @@ def test_swf_processors_become_nodes(tmp_path: Path) -> None:
         assert log.jobs == (BatchJob("1", 150.0, 160.0, 760.0, 900.0, 3),)
 
 
+def test_swf_job_that_requested_no_time_has_its_run_time_as_limit(tmp_path: Path) -> None:
+    log = load_queue_log(write(tmp_path, SWF.replace(" 900 ", " -1 ")), "swf")
+    assert log.jobs == (BatchJob("1", 150.0, 160.0, 760.0, 600.0, 3),)
+    assert (log.assumed_limits, log.bad_lines) == (1, ())
+
+
 def test_sacct_steps_are_no_jobs(tmp_path: Path) -> None:
     log = load_queue_log(write(tmp_path, SACCT), "sacct")
     assert (log.jobs, log.bad_lines) == ((SEVEN,), ())

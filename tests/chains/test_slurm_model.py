@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from laxity.cli.exit_codes import USAGE, CommandError
 from laxity_scheduler.chains import model_file
 from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.features import WINDOW, Windows
@@ -107,6 +108,54 @@ def test_a_model_for_other_jobs_is_refused_before_anything_is_submitted(
     assert words in str(answer.exception)
     assert not calls.exists()
     assert not script.with_suffix(".chain").exists()
+
+
+def test_without_a_cluster_it_is_said_first_what_to_do_and_then_what_slurm_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for program in ("sbatch", "squeue", "sacct"):
+        (tmp_path / program).write_text(
+            "#!/bin/sh\necho 'squeue: fatal: Could not establish a configuration source' >&2\nexit 1\n"
+        )
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    script, app = tmp_path / "a.sbatch", typer.Typer()
+    script.write_text("#!/bin/sh\n#SBATCH --time=1\ntrue\n")
+    register(app)
+
+    error = CliRunner().invoke(app, [str(script)]).exception
+
+    assert isinstance(error, CommandError)
+    assert error.code == USAGE
+    assert str(error) == (
+        "no Slurm cluster is configured here: run this on a login node of the cluster, or name its "
+        "slurm.conf in SLURM_CONF (squeue: Could not establish a configuration source)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        pytest.param(b"\x1f\x8b\x00\xff", [], "a.sbatch: not a text file", id="no text"),
+        pytest.param(b"#!/bin/sh\n", ["--prices", "4:1"], "give one with --model", id="no model"),
+        pytest.param(b"#!/bin/sh\n", ["--prices", "4"], "--prices '4'", id="no prices"),
+        pytest.param(
+            b"#!/bin/sh\n", ["--model", __file__], "it holds no arrays", id="no model file"
+        ),
+    ],
+)
+def test_what_cannot_be_a_chain_is_one_sentence(
+    tmp_path: Path, content: bytes, options: list[str], words: str
+) -> None:
+    script, app = tmp_path / "a.sbatch", typer.Typer()
+    script.write_bytes(content)
+    register(app)
+
+    error = CliRunner().invoke(app, [str(script), *options]).exception
+
+    assert isinstance(error, CommandError)
+    assert words in str(error)
+    assert (error.code, len(str(error).splitlines())) == (USAGE, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from laxity_scheduler.following.successor_timing import should_submit_successor
 from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.slurm_tables import (
     is_away,
+    is_unconfigured,
     parse_controller_time,
     parse_exit_code,
     parse_job_exit_code,
@@ -108,6 +109,30 @@ def test_a_controller_that_is_away_is_told_from_one_that_refuses() -> None:
         "QOSMaxSubmitJobPerUserLimit; "
         "Batch job submission failed: Job violates accounting/QOS policy"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "unconfigured"),
+    [
+        pytest.param(
+            "squeue: error: fetch_config: DNS SRV lookup failed\n"
+            "squeue: fatal: Could not establish a configuration source",
+            True,
+            id="nothing is configured",
+        ),
+        pytest.param(
+            "squeue: fatal: s_p_parse_file: unable to status file /etc/slurm.conf: No such file or directory",
+            True,
+            id="no file where SLURM_CONF says",
+        ),
+        pytest.param("Unable to contact slurm controller", False, id="away"),
+        pytest.param("Invalid job id specified", False, id="refused"),
+    ],
+)
+def test_a_machine_without_a_cluster_is_told_from_a_controller_that_is_away(
+    text: str, *, unconfigured: bool
+) -> None:
+    assert is_unconfigured(text) == unconfigured
 
 
 def row(state: str, *, started: bool = True) -> QueueRow:

@@ -40,7 +40,7 @@ def read_manifest(text: str) -> Json:
     try:
         documents = load_documents(text)
     except yaml.YAMLError as error:
-        raise ValueError(f"not YAML: {error}") from error
+        raise ValueError(f"not YAML: {' '.join(str(error).split())}") from error
     if len(documents) != 1 or json_tree.get_in(documents[0], "kind") != "Job":
         raise ValueError("one batch/v1 Job is wanted, which each link runs")
     job: Json = documents[0]

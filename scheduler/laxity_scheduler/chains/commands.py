@@ -235,6 +235,9 @@ def say_log(log: Any, settings: Any) -> None:
     if log.bad_lines:
         first = "; ".join(str(line) for line in log.bad_lines[:SHOWN_BAD_LINES])
         typer.echo(f"{count_noun(len(log.bad_lines), 'line')} set aside: {first}", err=True)
+    if log.assumed_limits:
+        jobs = count_noun(log.assumed_limits, "job")
+        typer.echo(f"{jobs} without a time limit: the run time counts as one", err=True)
     large = int((log.columns.nodes > settings.rules.nodes).sum())
     if large:
         text = f"{count_noun(large, 'job')} larger than {settings.rules.nodes} nodes left out"

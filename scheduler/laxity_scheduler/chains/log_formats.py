@@ -27,6 +27,9 @@ LogFormat = Literal["mirage", "swf", "sacct"]
 LOG_FORMATS: Final[tuple[LogFormat, ...]] = ("mirage", "swf", "sacct")
 UNLIMITED_S: Final = 365 * 86_400.0
 SWF_FIELDS: Final = 18
+UNKNOWN: Final = -1.0  # in any field of SWF
+ASSUMED_LIMITS: Final = "jobs without a time limit"  # in what is known of the file
+MINUTE_S: Final = 60.0
 MOST_NODES: Final = 1_000_000
 LATEST_S: Final = 1e11  # instants beyond the year 5000 are mistakes
 SACCT_COLUMNS: Final = ("Submit", "Start", "End", "NNodes")
@@ -61,7 +64,8 @@ def load_queue_log(path: Path, log_format: str) -> QueueLog:
         raise TraceError(message)
     jobs.sort(key=lambda job: job.submitted_at)  # stable: equal instants keep the file's order
     stated_nodes = int(header.get("MaxNodes", 0))
-    return QueueLog(path.name, tuple(jobs), tuple(bad), stated_nodes=stated_nodes)
+    assumed = int(header.get(ASSUMED_LIMITS, 0))
+    return QueueLog(path.name, tuple(jobs), tuple(bad), stated_nodes, assumed)
 
 
 def guess_log_format(path: Path) -> LogFormat:
@@ -99,7 +103,10 @@ def read_mirage(lines: Iterator[str], _header: Header) -> Lines:
 
 
 def read_swf(lines: Iterator[str], header: Header) -> Lines:
-    """Standard Workload Format, version 2: processors become nodes by the header's two sizes."""
+    """Standard Workload Format, version 2: processors become nodes by the header's two sizes.
+
+    Where no time was requested, the run time counts as the limit.
+    """
 
     def build(line: str) -> BatchJob:
         fields = line.split()
@@ -109,6 +116,9 @@ def read_swf(lines: Iterator[str], header: Header) -> Lines:
         row = dict(zip(("job", "submit", "wait", "run time"), fields, strict=False))
         row |= {"processors": fields[7] if float_of(fields[7]) > 0 else fields[4]}
         row |= {"requested time": fields[8]}
+        if float_of(fields[8]) == UNKNOWN:
+            header[ASSUMED_LIMITS] = header.get(ASSUMED_LIMITS, 0) + 1
+            row |= {"requested time": str(max(MINUTE_S, read_not_negative(row, "run time")))}
         per_node = max(1.0, header.get("MaxProcs", 0) / header.get("MaxNodes", math.inf))
         submitted_at = header.get("UnixStartTime", 0.0) + read_number(row, "submit")
         started_at = submitted_at + read_not_negative(row, "wait")

@@ -55,13 +55,18 @@ def start_instants(
         message = f"{count:,} starts: at most {MOST_STARTS:,}; choose a larger --starts"
         raise ValueError(message)
     if count < 1:
-        left_s = max(0.0, last_at + span_s(settings) - first_at)
-        message = (
-            f"no start fits: each needs {span_s(settings) / DAY_S:.1f} days of the log, and "
-            f"{left_s / DAY_S:.1f} are left after --from; choose an earlier one"
-        )
-        raise ValueError(message)
+        raise ValueError(_no_start_words(log, settings, first_at, last_at + span_s(settings)))
     return [first_at + every_s * number for number in range(count)]
+
+
+def _no_start_words(log: QueueLog, settings: PairSettings, first_at: float, end_at: float) -> str:
+    submitted_at, span_days = log.columns.submitted_at, span_s(settings) / DAY_S
+    words = f"no start fits: each needs {span_days:.1f} days of the log"
+    log_days = float(submitted_at[-1] - submitted_at[0]) / DAY_S
+    if log_days < span_days:
+        return f"{words}, which spans {log_days:.1f} in all; shorten --limit or --warm-up"
+    left_days = max(0.0, end_at - first_at) / DAY_S
+    return f"{words}, and {left_days:.1f} are left; choose an earlier --from"
 
 
 def last_quarter_at(log: QueueLog, until_at: float) -> float:

@@ -37,13 +37,15 @@ class LogColumns(NamedTuple):
 class QueueLog:
     """Jobs in order of submission, and the lines that could not be used.
 
-    `stated_nodes` is the size of the cluster by the file's header, 0 without one.
+    `stated_nodes` is the size of the cluster by the file's header, 0 without one. Of
+    `assumed_limits` jobs the file names no time limit: their run time counts as one.
     """
 
     name: str
     jobs: tuple[BatchJob, ...]
     bad_lines: tuple[BadLine, ...] = field(default=())
     stated_nodes: int = 0
+    assumed_limits: int = 0
 
     @cached_property
     def columns(self) -> LogColumns:

@@ -105,6 +105,7 @@ def provisioner(
 
     try:
         check_kind(model)
+        check_place(out)
         pricing = Pricing.of(model, base, prices)
         log = read_log(trace, format_)
         first_at, last_at = window(from_at, until)
@@ -132,6 +133,12 @@ def provisioner(
 def check_kind(kind: str) -> None:
     if kind not in LEARNED_NAMES:
         raise ValueError(f"unknown model {kind!r}: one of {', '.join(LEARNED_NAMES)}")
+
+
+def check_place(out: Path) -> None:
+    """Before hours of work whose result could not be written."""
+    if not out.absolute().parent.is_dir():
+        raise ValueError(f"--out {out}: there is no folder {out.parent}")
 
 
 @dataclass(frozen=True, slots=True)

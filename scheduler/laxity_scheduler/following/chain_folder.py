@@ -26,17 +26,14 @@ def open_chain(script: Path, folder: Path, check: Callable[[str], object]) -> Ch
     ValueError if the script cannot be a link (`check` says why), or the chain was begun with another
     one.
     """
+    text = read_script(script)
     try:
-        content = script.read_bytes()
-        text = content.decode()
         check(text)
-    except OSError as error:
-        raise ValueError(f"{script}: {error.strerror}") from error
     except ValueError as error:
         raise ValueError(f"{script}: {error}") from error
     (folder / "links").mkdir(parents=True, exist_ok=True)
     state, script_copy = load_chain(folder), folder / "script"
-    if state is not None and script_copy.read_bytes() != content:
+    if state is not None and script_copy.read_bytes() != text.encode():
         raise ValueError(f"the chain in {folder} has another script: name another --folder")
     if state is None:
         replace_file(script_copy, text)
@@ -44,6 +41,16 @@ def open_chain(script: Path, folder: Path, check: Callable[[str], object]) -> Ch
         state = ChainState(secrets.token_hex(4), str(Path.cwd()))
         save_chain(state, folder)
     return state
+
+
+def read_script(script: Path) -> str:
+    """ValueError if there is no such file, or if it is no text."""
+    try:
+        return script.read_bytes().decode()
+    except OSError as error:
+        raise ValueError(f"{script}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{script}: not a text file") from error
 
 
 @contextmanager

@@ -37,6 +37,10 @@ class QueueAwayError(QueueError):
     """The queue does not answer: nothing is known, ask again later."""
 
 
+class NoQueueError(QueueError):
+    """There is no such queue here: the sentence says what the user can do."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueRow:
     """One job as the queue tells it; states are spelled as Slurm spells them.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         [Path, Path, float, int], AbstractContextManager[tuple[ChainState, LinkQueue]]
     ]
 
+EQUAL: Final = "1:1"  # prices
 METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
 SHOWN_EVENTS: Final = 10
 MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -66,7 +67,7 @@ def chain(
     wall_limit: LimitOption = "",
     interval: IntervalOption = "10m",
     model: ModelOption = None,
-    prices: PricesOption = "1:1",
+    prices: PricesOption = EQUAL,
     status: StatusOption = False,
 ) -> None:
     """Run a batch script on Slurm, or a Job, again and again, each before the last has ended.
@@ -121,11 +122,14 @@ def load_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedT
     from laxity_scheduler.chains.provisioning import Prices
     from laxity_scheduler.following.successor_timing import LearnedTiming
 
+    chosen = Prices.parse(prices)
     if model is None:
+        if prices != EQUAL:
+            raise ValueError("--prices is for a learned model: give one with --model")
         return None
     if interval_s != EVERY_S:
         raise ValueError(f"--model decides every {EVERY_S / 60:g}m: leave --interval away")
-    return LearnedTiming(load_provisioner(model), Prices.parse(prices))
+    return LearnedTiming(load_provisioner(model), chosen)
 
 
 def check_pair(script: Path, options: "ChainOptions") -> None:
@@ -133,6 +137,7 @@ def check_pair(script: Path, options: "ChainOptions") -> None:
 
     What the script leaves open is known once its first link is in the queue, and checked there.
     """
+    from laxity_scheduler.following.chain_folder import read_script
     from laxity_scheduler.slurm.link_script import read_directives
     from laxity_scheduler.slurm.script_shape import read_shape
     from laxity_scheduler.slurm.slurm_queue import whole_minutes
@@ -143,7 +148,7 @@ def check_pair(script: Path, options: "ChainOptions") -> None:
         return
     if options.learned is None or not script.is_file():
         return
-    shape = read_shape(read_directives(script.read_text(encoding="utf-8")), os.environ)
+    shape = read_shape(read_directives(read_script(script)), os.environ)
     model = options.learned.provisioner
     limit_s = 60.0 * whole_minutes(options.limit_s) or shape.limit_s or model.limit_s
     model.check_pair(shape.nodes or model.pair_nodes, limit_s, "--model")
@@ -153,7 +158,7 @@ def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainS
     """Follow the chain to its end. ValueError for what the user can mend."""
     from laxity_scheduler.following.chain_folder import hold_chain
     from laxity_scheduler.following.chain_loop import ChainLoop
-    from laxity_scheduler.following.link_queue import QueueError
+    from laxity_scheduler.following.link_queue import NoQueueError, QueueError
 
     open_queue = job_queue_opener() if is_manifest(script) else open_slurm_queue
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,6 +168,8 @@ def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainS
     ):
         try:
             ChainLoop(state, folder, queue, options, typer.echo).run()
+        except NoQueueError as error:
+            raise ValueError(str(error)) from error
         except QueueError as error:
             raise CommandError(str(error), code=FAILED) from error
         return state

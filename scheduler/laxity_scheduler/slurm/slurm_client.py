@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from laxity_scheduler.following.link_queue import QueueAwayError, QueueError, QueueRow
+from laxity_scheduler.following.link_queue import (
+    NoQueueError,
+    QueueAwayError,
+    QueueError,
+    QueueRow,
+)
 from laxity_scheduler.slurm.slurm_tables import (
     SACCT_FIELDS,
     SQUEUE_FORMAT,
     is_away,
+    is_unconfigured,
     parse_controller_time,
     parse_job_exit_code,
     parse_job_id,
@@ -20,6 +26,11 @@ from laxity_scheduler.slurm.slurm_tables import (
     slurm_words,
 )
 
+AWAY: Final = "the Slurm controller does not answer"
+UNCONFIGURED: Final = (
+    "no Slurm cluster is configured here: run this on a login node of the cluster, or name its "
+    "slurm.conf in SLURM_CONF"
+)
 PATIENCE_S: Final = 120.0  # Slurm's own messages time out after at most 100 s
 
 
@@ -29,6 +40,10 @@ class SlurmError(QueueError):
 
 class SlurmAwayError(SlurmError, QueueAwayError):
     """The controller does not answer: nothing is known, ask again later."""
+
+
+class NoSlurmError(SlurmError, NoQueueError):
+    """The commands are here, and know of no cluster."""
 
 
 class SlurmClient:
@@ -112,12 +127,19 @@ class SlurmClient:
         except FileNotFoundError as error:
             raise SlurmError(f"{command[0]}: there is no {error.filename} here") from error
         except subprocess.TimeoutExpired as error:
-            raise SlurmAwayError(f"{command[0]} took longer than {PATIENCE_S:.0f} s") from error
+            message = f"{AWAY}: {command[0]} took longer than {PATIENCE_S:.0f} s"
+            raise SlurmAwayError(message) from error
         if answer.returncode != 0:
             message = slurm_words(answer.stderr or answer.stdout) or f"exit {answer.returncode}"
-            kind = SlurmAwayError if is_away(message) else SlurmError
-            raise kind(f"{command[0]}: {message}")
+            raise _error_of(f"{command[0]}: {message}")
         return answer
+
+
+def _error_of(words: str) -> SlurmError:
+    """What a command said, after what it means where that is known."""
+    if is_unconfigured(words):
+        return NoSlurmError(f"{UNCONFIGURED} ({words})")
+    return SlurmAwayError(f"{AWAY} ({words})") if is_away(words) else SlurmError(words)
 
 
 def _read(parse: Callable[[str], list[QueueRow]], text: str) -> list[QueueRow]:

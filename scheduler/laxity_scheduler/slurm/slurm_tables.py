@@ -26,6 +26,11 @@ _AWAY: Final = re.compile(
     "|connect failure|standby mode|unable to connect|transport endpoint|unexpected message",
     re.IGNORECASE,
 )
+_UNCONFIGURED: Final = re.compile(
+    "establish a configuration source|failed to fetch config|could not read slurm.conf"
+    "|slurm.conf.*no such file|unable to process configuration",
+    re.IGNORECASE,
+)
 
 
 def parse_squeue(text: str) -> list[QueueRow]:
@@ -127,6 +132,11 @@ def parse_controller_time(text: str) -> float | None:
 def is_away(text: str) -> bool:
     """Whether an error message says that the controller does not answer, not that it refuses."""
     return bool(_AWAY.search(text))
+
+
+def is_unconfigured(text: str) -> bool:
+    """Whether an error message says that the command knows of no cluster."""
+    return bool(_UNCONFIGURED.search(text))
 
 
 def slurm_words(text: str) -> str:

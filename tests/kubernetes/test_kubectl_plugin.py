@@ -52,6 +52,10 @@ def test_kubectl_laxity_gets_explains_and_offers_without_the_service(
     _, shown = laxity(there, plugin, "get")
     rows = {line.split()[0]: line.split()[1] for line in shown.splitlines()[1:]}
     assert rows == {"kept": "promised", "late": "refused"}
+    header = shown.splitlines()[0].split()
+    late = next(line.split() for line in shown.splitlines() if line.startswith("late"))
+    assert late[header.index("DEADLINE")] == HARD["deadline"]
+    assert late[header.index("PROMISED")] == "<none>"
     _, why = laxity(there, plugin, "explain", "late")
     assert "verdict:    refused" in why
     assert "after the deadline" in why

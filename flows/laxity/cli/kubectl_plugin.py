@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def get(name: str, flags: Sequence[str]) -> int:
-    """Jobs of laxity with verdict, deadline and P90 finish."""
+    """Jobs of laxity with verdict, the deadlines asked for and promised, and P90 finish."""
     which = [name] if name else ["-l", f"{names.MANAGED}=true"]
     where = ["NAMESPACE:.metadata.namespace"] if {"-A", "--all-namespaces"} & set(flags) else []
     columns = [
@@ -61,7 +61,8 @@ def get(name: str, flags: Sequence[str]) -> int:
         f"CLASS:{_column_path('labels', names.CLASS_LABEL)}",
         "SUSPENDED:.spec.suspend",
         "WORKERS:.spec.parallelism",
-        f"DEADLINE:{_column_path('annotations', names.PROMISED_DEADLINE)}",
+        f"DEADLINE:{_column_path('annotations', names.DEADLINE)}",
+        f"PROMISED:{_column_path('annotations', names.PROMISED_DEADLINE)}",
         f"P90:{_column_path('annotations', names.P90_FINISH)}",
     ]
     table = _kubectl_program(

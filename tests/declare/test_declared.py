@@ -111,8 +111,8 @@ def test_what_is_kept_of_a_job_takes_no_more_than_is_counted(said: dict[str, str
     kept = [another(0)]
     gc.collect()
     tracemalloc.start()
-    kept += [another(number) for number in range(1, 60)]
+    kept += [another(number) for number in range(1, 20)]
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert taken / 59 <= 1.3 * size_of(kept[-1])
+    assert taken / 19 <= 1.3 * size_of(kept[-1])

@@ -3,7 +3,10 @@
 import errno
 import json
 import os
+from collections.abc import Iterator
+from functools import partial
 from io import StringIO
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +82,23 @@ def test_a_hard_job_without_a_verdict_is_no_success(
     assert "default/train has no verdict yet: no rights in team" in capsys.readouterr().err
 
 
+def next_view(views: Iterator[dict[str, Any]], _: object) -> tuple[int, dict[str, Any]]:
+    return 200, next(views)
+
+
 def test_all_jobs_of_a_file_are_submitted_with_keys_of_their_own_before_one_is_followed(
-    answering: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answering: Service,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     answering.answers["POST /v1/jobs"] = lambda asked: (
         201, job(asked.body["metadata"]["name"]),
     )  # fmt: skip
     for name in ("one", "two"):
         ended = job(name, state="finished", finished_at=1_999_999_999.0)
-        answering.answers[f"GET /v1/jobs/default/{name}"] = (200, ended)
+        views = chain([job(name)], repeat(ended))
+        answering.answers[f"GET /v1/jobs/default/{name}"] = partial(next_view, views)
     manifests = [
         {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}}
         for name in ("one", "two")
@@ -98,6 +109,9 @@ def test_all_jobs_of_a_file_are_submitted_with_keys_of_their_own_before_one_is_f
 
     assert code == 0
     assert [call.method for call in answering.asked[:3]] == ["POST", "POST", "GET"]
+    told = capsys.readouterr().err
+    assert "default/one: promised" in told
+    assert "default/two: promised" not in told, "it has ended while the first was followed"
     annotations = [call.body["metadata"]["annotations"] for call in answering.asked[:2]]
     assert [each[names.IDEMPOTENCY_KEY] for each in annotations] == ["k/one", "k/two"]
 

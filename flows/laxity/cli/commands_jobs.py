@@ -117,13 +117,24 @@ def submit(
     for manifest, verdict in zip(manifests, verdicts, strict=True):
         _tell_doubt(manifest, verdict)
     until, code = time.monotonic() + timeout_s, OK
-    for verdict in verdicts:
+    for number, verdict in enumerate(verdicts):
         left_s = max(0.0, until - time.monotonic())
-        job = follow_until(client, verdict, left_s) if follow else verdict
+        latest = _latest_view(client, verdict) if follow and number else verdict
+        job = follow_until(client, latest, left_s) if follow else verdict
         print_job(job, as_json=as_json)
         report_job(job)
         code = max(code, _exit_code(job), OK if _is_settled(job, follow=follow) else UNFINISHED)
     raise typer.Exit(code)
+
+
+def _latest_view(client: "Client", job: "JobView") -> "JobView":
+    """The job as it is by now; as it was if the service is away, which following waits for."""
+    from laxity.api.client import ServiceError
+
+    try:
+        return client.job(job.id)
+    except ServiceError:
+        return job
 
 
 def _tell_doubt(manifest: Mapping[str, Any], verdict: "JobView") -> None:

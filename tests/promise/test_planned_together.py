@@ -10,10 +10,10 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import compiled, fields, kernels, loops
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.promising.claimants import hold_nothing
 from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, ClaimOrder, Terms
 from laxity_scheduler.promising.kept_claims import KeptClaims
 from laxity_scheduler.promising.planner import Plans
-from laxity_scheduler.promising.planning import hold_nothing
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
 from laxity_scheduler.promising.room import Room
 from tests.support.crowded import crowded

@@ -238,6 +238,21 @@ def keeps_to_sets(seed: int) -> None:
     assert set(world.finished) | refused | never == {one.id for one in world.arrivals}
 
 
+def test_who_can_leave_a_node_stays_on_it_once_it_runs() -> None:
+    """j4 needs n0 beside another node; j5, which can use n0 only, is promised to start after it."""
+    keeps_to_sets(330)
+
+
+def test_nobody_makes_way_for_one_that_then_sits_on_its_only_node() -> None:
+    """j2 could wait for some seconds; j7 would be on n0 for a minute."""
+    keeps_to_sets(1_563)
+
+
+def test_who_can_leave_a_node_waits_where_that_helps_one_who_cannot() -> None:
+    """j5 could start half a second sooner on the node that j6 needs."""
+    keeps_to_sets(40)
+
+
 def shared_world(seed: int) -> ToyWorld:
     """The same in two namespaces whose quotas are less than the cluster has, and one without."""
     world, rng = tied_world(seed) if seed % 3 == 0 else random_world(seed), random.Random(seed)

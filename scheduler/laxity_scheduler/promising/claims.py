@@ -30,7 +30,6 @@ class Terms:
     offer_margin: float = 0.05  # an offered deadline is later than it need be by this share ...
     offer_margin_s: float = 60.0  # ... and at least so much: there is time to read and accept it
     settle_epochs: float = 2.0  # so long plans leave a resized job its width, if that is in time
-    replans: int = 3  # orders in which all claims are planned anew for one newcomer
     replan_claims: int = 200  # above so many claims, a newcomer is planned behind them only
     grow_anywhere: bool = False  # new workers may start on nodes the job is not on
 
@@ -105,7 +104,12 @@ def _by_due(frame: Frame, rows: Ints, due_s: Floats) -> tuple[Floats, ...]:
     return (due_s,)
 
 
+def _by_nodes(frame: Frame, rows: Ints, due_s: Floats) -> tuple[Floats, ...]:
+    return np.array([not job.eligible for job in frame.at(rows)], dtype=np.float64), due_s
+
+
 AS_PLANNED: Final = ClaimOrder(_by_plan)  # in the order in which promises planned to start
 IN_TURN: Final = ClaimOrder(_by_due)  # the earliest deadline first, but no running job makes way
 BY_DEADLINE: Final = ClaimOrder(_by_due, makes_way=True)
+CONFINED_FIRST: Final = ClaimOrder(_by_nodes)  # who may use some nodes only before all others
 ORDERS: Final = (AS_PLANNED, IN_TURN, BY_DEADLINE)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from laxity_scheduler.promising.claimants import Held
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.planner import Plans
-from laxity_scheduler.promising.planning import Held
 from laxity_scheduler.promising.reserve import Claim, Profile
 from laxity_scheduler.promising.room import Room
 

@@ -117,11 +117,7 @@ class PlacementRules:
             claims=[int(claimed)] * len(jobs),
             limited=[int(limited or not job.preemptible) for job in jobs],
             widest=[job.widths[-1] for job in jobs],
-            awaited=[
-                0 if job.workers else region.awaited.get(job.id, 0)
-                for job in (jobs if regions else ())
-                for region in regions
-            ],
+            awaited=[gpus for job in jobs if regions for gpus in self._count_seats(job)],
             may=[],
             inside=[int(region.whole(job)) for job in kinds.values() for region in regions],
             region=[0 if region.quota else ALL_CELLS for region in regions],
@@ -135,6 +131,16 @@ class PlacementRules:
             slots=slots,
             stride=stride,
         )
+
+    def _count_seats(self, job: Job) -> list[int]:
+        """GPUs of each region with which a claim was counted though it could go elsewhere."""
+        if job.workers:
+            return [0] * len(self.regions)
+        awaited = [region.awaited.get(job.id, 0) for region in self.regions]
+        share = None if self._rest is None else self._reservations.shares.get(job.id)
+        if share is None or not share.seats:
+            return awaited
+        return [max(gpus, int(seats)) for gpus, seats in zip(awaited, share.seats[1:], strict=True)]
 
     def quota_left(self, job: Job) -> float:
         """GPUs that its quota leaves now."""

@@ -15,10 +15,21 @@ from laxity_scheduler.frame.loops import work_of
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising import planning
+from laxity_scheduler.promising.claimants import (
+    IN_TIME,
+    NONE,
+    Claimant,
+    Claimants,
+    Full,
+    Held,
+    How,
+    nothing_known,
+    room_for,
+)
 from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
-from laxity_scheduler.promising.planning import IN_TIME, NONE, Claimant, Claimants, Full, Held, How
 from laxity_scheduler.promising.regions import Region, weigh
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
+from laxity_scheduler.promising.seating import find_its_seats
 
 PlanOne = Callable[[Claimant, float, How, Profile, Full, Floats, Ints], tuple[int, float]]
 Kind = tuple[int, int, str, str]  # a curve, by identity; GPUs per worker, nodes, quota
@@ -31,13 +42,13 @@ class Plans:
         frame = planner.forecasts.frame
         self._levels = frame.levels("p90")
         self.rows, self.made = frame.row_numbers(jobs) if rows is None else rows, 0
-        needs, bounded = weigh(
+        weighs = weigh(
             planner.regions, jobs, self._levels[self.rows, WIDTH], frame.column(SIZE)[self.rows]
         )
         rows, levels = frame.tables_of(self.rows, "p90")
-        self.claimants = Claimants(rows, levels, needs, bounded)
-        self.shares = planning.room_for(len(self.rows), self._levels.shape[2])
-        self.full = planning.nothing_known(self._levels.shape[2])
+        self.claimants = Claimants(rows, levels, *weighs)
+        self.shares = room_for(len(self.rows), self._levels.shape[2], weighs[0].shape[1])
+        self.full = nothing_known(self._levels.shape[2])
         self._outline: tuple[int, Outline, Ints] | None = None
 
     def _outline_so_far(self) -> tuple[Outline, Ints]:
@@ -74,7 +85,8 @@ class Plans:
         count, shares = int(self.shares.many[place]), self.shares
         widths = self._outline_so_far()[1][place, :count].tolist()
         steps = zip(shares.from_s[place, :count].tolist(), widths, strict=True)
-        return Share(tuple(steps), float(shares.finish_s[place]))
+        seats = tuple(shares.seats[place].tolist())
+        return Share(tuple(steps), float(shares.finish_s[place]), seats)
 
 
 @dataclass(frozen=True)
@@ -146,14 +158,20 @@ class Planner:
         claimant, how = self.claimant(job), self._how(stay=False)
         depth = claimant.needs.shape[1]
         from_s, level = np.zeros(depth), np.zeros(depth, dtype=np.int64)
-        full = planning.nothing_known(depth)
+        full = nothing_known(depth)
         count, finish_s = self._run(plan)(claimant, due_s, how, profile, full, from_s, level)
         widths = [
             0 if column == NOBODY else int(claimant.levels[WIDTH][column])
             for column in level[:count].tolist()
         ]
         steps = tuple(zip(from_s[:count].tolist(), widths, strict=True))
-        return Share(steps, float(finish_s)) if count else None
+        if not count:
+            return None
+        seats = np.zeros(len(profile.parts))
+        if self.regions:
+            seat = self._run(find_its_seats)
+            seat(claimant, profile, from_s, level, count, finish_s, seats)
+        return Share(steps, float(finish_s), tuple(seats.tolist()))
 
     def claimant(self, job: Job) -> Claimant:
         """A job that may be in no snapshot. Waiting ones of one curve and kind are alike here."""
@@ -167,9 +185,10 @@ class Planner:
 
     def _read(self, job: Job, curve: Curve) -> Claimant:
         row, levels = row_of(job, curve)
-        needs, bounded = weigh(self.regions, [job], levels[WIDTH][None], row[[SIZE]])
+        needs, *bounds = weigh(self.regions, [job], levels[WIDTH][None], row[[SIZE]])
         rows, depths = (row, levels) if self._many else (row.tolist(), levels.tolist())
-        return Claimant(rows, depths, work_of(rows, depths), needs[0], bounded[0])
+        weighs = needs[0], bounds[0][0], bounds[1][0]
+        return Claimant(rows, depths, work_of(rows, depths), *weighs)
 
     def _how(self, *, stay: bool) -> How:
         return How(self.forecasts.now, self.grows, stay, self.settle_epochs)

@@ -11,96 +11,44 @@ These functions run as they stand, or compiled where there is much to plan (`fra
 share's steps are two arrays: when each begins, and on which level (`fields.NOBODY`: no workers).
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame.arrays import Bools, Ints
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import (
     CHANGED_AT,
-    EXTRA,
     LEVELS,
     MEAN_EPOCH_S,
     NOBODY,
     OWN,
     RESUMED_AT,
+    SIZE,
     STAYS,
     STOPPING,
     WORKERS,
 )
-from laxity_scheduler.frame.kernels import TINY_S, Work, time_to_free_s
+from laxity_scheduler.frame.kernels import TINY_S, time_to_free_s
 from laxity_scheduler.frame.loops import NEVER, end_s, rest_s, work_of
+from laxity_scheduler.promising.claimants import (
+    IN_TIME,
+    LATE,
+    NONE,
+    NOWHERE,
+    Claimant,
+    Claimants,
+    Full,
+    Held,
+    How,
+    Shares,
+    claimant_at,
+    forget,
+)
 from laxity_scheduler.promising.reserve import Profile, add_gpus, find_end, take_gpus
+from laxity_scheduler.promising.seating import find_its_seats, find_seats
 
 MOST_EXTENSIONS: Final = 12  # how often a plan's window is widened before the whole one is taken
-IN_TIME, LATE, NONE = 0, 1, 2
-
-
-class How(NamedTuple):
-    """At which instant it is planned, and by which rules (`claims.Terms`)."""
-
-    now: float
-    grows: bool
-    stay: bool  # running jobs keep their width if they are in time with it
-    settle_epochs: float
-
-
-class Claimant(NamedTuple):
-    """One job: its row, and what each level takes and needs, of P parts and K levels."""
-
-    row: Any  # (F,): numbers, nested as `loops` has them
-    levels: Any  # (KINDS, K)
-    work: Work
-    needs: Floats  # (P, K): GPUs
-    bounded: Bools  # (P,): by this part
-
-
-class Claimants(NamedTuple):
-    """n jobs."""
-
-    rows: Any  # (n, F)
-    levels: Any  # (n, KINDS, K)
-    needs: Floats  # (n, P, K)
-    bounded: Bools  # (n, P)
-
-
-class Shares(NamedTuple):
-    """n shares of up to K steps."""
-
-    from_s: Floats  # (n, K)
-    level: Ints  # (n, K)
-    many: Ints  # (n,): steps
-    finish_s: Floats  # (n,)
-    found: Ints  # (n,): IN_TIME, LATE or NONE
-
-    def of(self, places: slice) -> "Shares":
-        """Some of them; what is written to these is written to all."""
-        numbers = self.level[places], self.many[places]
-        return Shares(self.from_s[places], *numbers, self.finish_s[places], self.found[places])
-
-
-class Held(NamedTuple):
-    """What is held for the jobs of m claims until they start."""
-
-    until_s: Floats  # (m,): seconds from now; 0 where nothing is
-    gpus: Floats  # (m, P)
-
-
-class Full(NamedTuple):
-    """From which slot on there is room for a level up to slot `known`, as far as somebody looked."""
-
-    known: Ints  # (K,): 0 where nobody did
-    begins: Ints  # (K,)
-
-
-def nothing_known(levels: int) -> Full:
-    return Full(np.zeros(levels, dtype=np.int64), np.zeros(levels, dtype=np.int64))
-
-
-def forget(full: Full) -> None:
-    for row in range(len(full.known)):
-        full.known[row] = full.begins[row] = 0
 
 
 def find_begin(job: Claimant, at: int, profile: Profile, full: Full, end: int) -> int:
@@ -114,6 +62,11 @@ def find_begin(job: Claimant, at: int, profile: Profile, full: Full, end: int) -
         gpus = job.needs[part, at]
         if part == 0 or (job.bounded[part] and gpus > 0.0):
             begins = max(begins, find_room(profile.parts[part], looked_to, end, gpus))
+    for part in range(1, len(profile.parts)):
+        if job.around[part] != NOWHERE:
+            around, size = profile.parts[job.around[part]], job.row[SIZE]
+            seat = find_seats(profile.parts[part], around, begins, end, job.needs[0, at], size)
+            begins = max(begins, seat)
     full.known[at], full.begins[at] = end, begins
     return int(begins)
 
@@ -210,13 +163,24 @@ def plan_earliest(
 
 
 def reserve_steps(
-    job: Claimant, profile: Profile, from_s: Floats, level: Ints, many: int, finish_s: float
+    job: Claimant,
+    profile: Profile,
+    from_s: Floats,
+    level: Ints,
+    many: int,
+    finish_s: float,
+    seats: Floats,
 ) -> None:
-    """Take a share's GPUs out."""
+    """Take a share's GPUs out, and its seats, which are found."""
+    if len(seats) > 1:
+        find_its_seats(job, profile, from_s, level, many, finish_s, seats)
     for step in range(many):
         until_s = from_s[step + 1] if step + 1 < many else finish_s
         if level[step] != NOBODY and until_s > from_s[step]:
             take_gpus(profile, from_s[step], until_s, job.needs, level[step])
+            if len(seats) > 1 and seats.any():
+                gpus = np.minimum(seats, job.needs[0, level[step]])
+                take_gpus(profile, from_s[step], until_s, gpus.reshape(-1, 1), 0)
 
 
 def keep_width(job: Claimant, due_s: float, how: How, profile: Profile) -> float:
@@ -250,7 +214,14 @@ def is_just_resized(row: Any, how: How) -> bool:
 
 
 def plan_claim(
-    job: Claimant, due_s: float, how: How, profile: Profile, full: Full, from_s: Floats, level: Ints
+    job: Claimant,
+    due_s: float,
+    how: How,
+    profile: Profile,
+    full: Full,
+    from_s: Floats,
+    level: Ints,
+    seats: Floats,
 ) -> tuple[int, float, int]:
     """Plan a claim and take its share out: its steps, its finish, and whether it is in time.
 
@@ -269,7 +240,7 @@ def plan_claim(
         outcome = LATE
         count, finish_s = plan_earliest(job, NEVER, how, profile, full, from_s, level)
     if count:
-        reserve_steps(job, profile, from_s, level, count, finish_s)
+        reserve_steps(job, profile, from_s, level, count, finish_s, seats)
     else:
         outcome = NONE
     if holds:
@@ -307,8 +278,10 @@ def plan_claims(
     for place in range(len(places)):
         row, from_s, level = places[place], shares.from_s[place], shares.level[place]
         work = work_of(jobs.rows[row], jobs.levels[row])
-        job = Claimant(jobs.rows[row], jobs.levels[row], work, jobs.needs[row], jobs.bounded[row])
-        count, finish_s, outcome = plan_claim(job, due_s[place], how, profile, full, from_s, level)
+        job = claimant_at(jobs, row, work)
+        count, finish_s, outcome = plan_claim(
+            job, due_s[place], how, profile, full, from_s, level, shares.seats[place]
+        )
         shares.many[place], shares.finish_s[place], shares.found[place] = count, finish_s, outcome
         if held.until_s[place] > 0.0:
             starts_s = find_start(from_s, level, count)
@@ -344,27 +317,10 @@ def plan_newcomers(
     for place in range(len(places)):
         row, from_s, level = places[place], shares.from_s[place], shares.level[place]
         work = work_of(jobs.rows[row], jobs.levels[row])
-        job = Claimant(jobs.rows[row], jobs.levels[row], work, jobs.needs[row], jobs.bounded[row])
+        job = claimant_at(jobs, row, work)
         count, finish_s = plan_least(job, due_s[place], how, profile, full, from_s, level)
         if not count:
             return place
-        reserve_steps(job, profile, from_s, level, count, finish_s)
+        reserve_steps(job, profile, from_s, level, count, finish_s, shares.seats[place])
         shares.many[place], shares.finish_s[place], shares.found[place] = count, finish_s, IN_TIME
     return len(places)
-
-
-def hold_nothing(many: int, parts: int) -> Held:
-    """Nothing is held for so many jobs, on so many parts of the cluster."""
-    return Held(np.zeros(many), np.zeros((many, parts)))
-
-
-def room_for(many: int, levels: int) -> Shares:
-    """Arrays for so many shares on so many levels."""
-    steps = max(1, levels - EXTRA) + 1
-    return Shares(
-        np.zeros((many, steps)),
-        np.full((many, steps), NOBODY, dtype=np.int64),
-        np.zeros(many, dtype=np.int64),
-        np.full(many, NEVER),
-        np.full(many, NONE, dtype=np.int64),
-    )

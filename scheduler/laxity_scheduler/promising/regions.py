@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame.arrays import Bools
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.cluster import NO_NODES, ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
@@ -212,16 +212,19 @@ class Purse:
 
 def weigh(
     regions: Sequence[Region], jobs: Sequence[Job], widths: Floats, sizes: Floats
-) -> tuple[Floats, Bools]:
+) -> tuple[Floats, Bools, Ints]:
     """GPUs that n jobs need of the cluster and of each region on K widths, (n, 1 + R, K).
 
     And which of these parts bound them, (n, 1 + R). Who runs on a region could perhaps go elsewhere,
-    but only by a stop and a start; who is awaited on one is not bounded by it.
+    but only by a stop and a start; who is awaited on one is not bounded by it. And for who waits and
+    may sit there or elsewhere, the part of both, (n, 1 + R), else -1.
     """
     gpus = widths * sizes[:, None]
     needs = np.zeros((len(jobs), 1 + len(regions), widths.shape[1]))
     bounded = np.ones(needs.shape[:2], dtype=np.bool_)
+    around = np.full(needs.shape[:2], -1)
     needs[:, 0] = gpus
+    known: dict[tuple[int, str], int] = {}
     for part, region in enumerate(regions, 1):
         whole = region.whole_of(jobs)
         needs[whole, part], bounded[:, part] = gpus[whole], whole
@@ -233,7 +236,28 @@ def weigh(
                     region.workers(job, int(min(width, MOST_WORKERS))) * job.gpus_per_worker
                     for width in widths[row].tolist()
                 ]
-    return needs, bounded
+            elif not job.workers:
+                key = part, job.eligible
+                if key not in known:
+                    known[key] = find_around(regions, region, job.eligible)
+                around[row, part] = known[key]
+    return needs, bounded, around
+
+
+def find_around(regions: Sequence[Region], region: Region, eligible: str) -> int:
+    """The part of a region and all that jobs of a set may use besides; -1 if they do not meet.
+
+    The least region that they cannot leave is their set.
+    """
+    if region.quota:
+        return -1
+    own = next((other.nodes for other in regions if eligible in other.inside), None)
+    if own is None:
+        return 0
+    if not own & region.nodes:
+        return -1
+    both = own | region.nodes
+    return next((part for part, other in enumerate(regions, 1) if other.nodes == both), 0)
 
 
 def count_fitting(regions: Sequence[Region], job: Job, free_gpus: Sequence[float]) -> int:

@@ -15,7 +15,6 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import (
     AS_PLANNED,
-    ORDERS,
     Terms,
     find_aged_jobs,
 )
@@ -197,7 +196,7 @@ class Reservations:
         claims = [*self.claims, claim]
         horizon_s = max(self._horizon_s, self.room.rows.horizon_s([claim]))
         base = self.room.empty_profile(horizon_s)
-        for order in ORDERS[: self.terms.replans]:
+        for order in self.room.orders:
             replanned = self.room.in_order(self.room.sort_claims(claims, order), base.copy())
             if self.harms_nobody(replanned):
                 self.claims, self._known_horizon_s = claims, horizon_s

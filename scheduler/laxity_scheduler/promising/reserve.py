@@ -37,6 +37,7 @@ class Share:
 
     steps: Steps
     finish_s: float  # at P90
+    seats: tuple[float, ...] = ()  # GPUs of parts that it could leave, and on which it will sit
 
     @property
     def starts_s(self) -> float:

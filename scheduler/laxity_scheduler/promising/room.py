@@ -18,11 +18,11 @@ from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Hold
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claim_rows import ClaimRows
-from laxity_scheduler.promising.claims import IN_TURN, ORDERS, ClaimOrder, Terms
+from laxity_scheduler.promising.claimants import Held, hold_nothing
+from laxity_scheduler.promising.claims import CONFINED_FIRST, IN_TURN, ORDERS, ClaimOrder, Terms
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner
-from laxity_scheduler.promising.planning import Held, hold_nothing
 from laxity_scheduler.promising.regions import Region, regions_of
 from laxity_scheduler.promising.reserve import Claim, Profile, find_end, slot_edges
 
@@ -241,11 +241,16 @@ class Room:
         """Those in force."""
         return [hold for hold in self.state.holds if hold.until_at > self.state.now]
 
+    @property
+    def orders(self) -> tuple[ClaimOrder, ...]:
+        """In which all claims are planned where one of them would be late."""
+        return (*ORDERS, CONFINED_FIRST) if self.state.sets else ORDERS
+
     def find_best_plan(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
         """The best of a few orders on a time profile. The claims come in the order `as_planned`."""
         base = self.empty_profile(horizon_s)
         best = self.in_order(claims, base.copy(), stay=True)
-        for order in ORDERS:
+        for order in self.orders:
             if not best.late:
                 break
             other = self.in_order(self.sort_claims(claims, order), base.copy())

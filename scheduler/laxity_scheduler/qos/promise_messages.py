@@ -48,7 +48,7 @@ class Outlook(NamedTuple):
     def shares(self, places: Ints, known: LazyShares) -> list[Share]:
         """Of some of them: as planned, or on one width to the end."""
         steps = [((0.0, workers),) for workers in self.workers[places].tolist()]
-        shares = construct_many(Share, steps, self.finish_s[places].tolist())
+        shares = construct_many(Share, steps, self.finish_s[places].tolist(), [()] * len(steps))
         for row in np.flatnonzero(self.planned[places]).tolist():
             shares[row] = known[self.jobs[places[row]].id]
         return shares

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from laxity.api.job_view import TERMINAL_STATES
@@ -22,17 +23,26 @@ LIMIT_S = 12.0
 
 
 class Chain:
-    """One training whose epochs last a second, on a service of its own."""
+    """One training on a service of its own."""
 
-    def __init__(self, there: Stage, epochs: int = EPOCHS, **terms: Any) -> None:
+    def __init__(
+        self,
+        there: Stage,
+        *,
+        epochs: int = EPOCHS,
+        epoch_s: float = 1.0,
+        limit_s: float = LIMIT_S,
+        **terms: Any,
+    ) -> None:
         self.there, self.place = there, there.evidence
-        qos = QoS.of(workers=1, epoch_estimate="1s", wall_limit=f"{LIMIT_S:g}s", **terms)
+        estimate, limit = f"{epoch_s:g}s", f"{limit_s:g}s"
+        qos = QoS.of(workers=1, epoch_estimate=estimate, wall_limit=limit, **terms)
         spec = TrainingSpec(
             name="chain",
             qos=qos,
             epochs=epochs,
             entry=f"{Path(program.__file__)}:linked",
-            parameters={"folder": str(self.place)},
+            parameters={"folder": str(self.place), "epoch_s": epoch_s},
         )
         self.id = str(there.client.submit(spec.to_manifest()).id)
 
@@ -81,6 +91,34 @@ def test_a_worker_that_is_killed_costs_its_epoch_and_no_link(there: Stage) -> No
     assert job.state == "finished"
     assert seen_epochs(there.home) == {job.uid: list(range(1, EPOCHS + 1))}
     assert len(chain.lines("starts")) >= 4, "the killed one, and three links"
+
+
+@pytest.mark.timeout(240)
+def test_a_service_that_is_killed_in_two_links_costs_no_epoch(there: Stage) -> None:
+    rng, chain = np.random.default_rng(0), Chain(there, epochs=20, epoch_s=2.0, limit_s=30.0)
+    for link in (1, 2):
+        until(lambda link=link: len(chain.lines("starts")) >= link, limit_s=90, what=f"link {link}")  # type: ignore[misc]
+        assert there.kill("service", rng)
+
+    job = chain.until_ended()
+
+    assert (job.state, job.result) == ("finished", {"epochs": 20}), job
+    assert chain.lines("epochs") == [str(epoch) for epoch in range(1, 21)]
+    assert len(chain.lines("starts")) >= 2
+    assert seen_epochs(there.home) == {job.uid: list(range(1, 21))}
+
+
+@pytest.mark.timeout(240)
+def test_a_chain_that_is_cancelled_while_its_next_link_starts_starts_no_other(there: Stage) -> None:
+    chain = Chain(there)
+    until(lambda: len(chain.lines("starts")) >= 2, limit_s=60, what="the second link")
+    there.client.cancel(chain.id)
+
+    job = chain.until_ended()
+    until(lambda: not there.workers(), limit_s=30, what="its worker to leave")
+
+    assert job.state == "cancelled"
+    assert len(chain.lines("starts")) == 2
 
 
 @pytest.mark.timeout(240)

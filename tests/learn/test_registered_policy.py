@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 import typer
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import inspect
+from sqlmodel import Session
 from typer.testing import CliRunner
 
 from laxity.cli.exit_codes import AWAY, NOT_FOUND, CommandError
 from laxity.cli.render.top import policy_lines
+from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
 from laxity_scheduler.chains.train_command import register
@@ -23,8 +28,10 @@ from laxity_scheduler.policy_training.journal_command import read_start
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.store.database import MIGRATIONS
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels
+from laxity_scheduler.store.tables import FallbackRow
 from laxity_scheduler.width_comparison import DecidedCycle
 from tests.learn.test_policy_in_force import save
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
@@ -290,3 +297,37 @@ def test_other_policies_are_no_models(tmp_path: Path) -> None:
     policies: PolicyInForce = open_policy(Settings(home=tmp_path, policy="fifo"), store)
     store.close()
     assert (policies.name, policies.model) == ("fifo", None)
+
+
+@pytest.mark.slow
+def test_a_postgresql_store_of_an_older_laxity_keeps_its_rows_and_gets_place_for_versions(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """Written before there were versions; then a version decides, and a new pod without MLflow has it."""
+    old = open_engine(postgres_url)
+    with old.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0005")
+    assert "policy_models" not in inspect(old).get_table_names()
+    with Session(old) as session:
+        session.add(FallbackRow(digest="ab", policy="learned:old.npz", at=1.0, reason="slow"))
+        session.commit()
+    old.dispose()
+    add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
+    here = Settings(home=tmp_path, policy=ADDRESS)
+    store = Store.open(postgres_url)
+    open_policy(here, store)
+    assert store.load_fallback_policies() == {"learned:old.npz"}
+    store.close()
+    pod = Settings(home=tmp_path / "pod", policy=ADDRESS, tracking_uri="http://127.0.0.1:9")
+    again = Store.open(postgres_url)
+    policies = open_policy(pod, again)
+    policies.begin_cycle()
+    body = StoredModels(again).load_model("models:/widths/1")
+    again.close()
+    assert policies.name == "models:/widths/1"
+    assert policies.model is not None
+    assert "it was models:/widths@champion when MLflow last answered" in policies.model.stale
+    assert body == (tmp_path / "one.npz").read_bytes()

@@ -1,7 +1,9 @@
 """Learning from a teacher: which choices are labels, and how well a net that imitates decides."""
 
 import json
+import sys
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 
 from laxity_scheduler.chains import train_command
 from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
+from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.policy_training import (
     bench_command,
@@ -201,3 +204,33 @@ def test_policy_gradients_start_from_random_weights_unless_a_teacher_is_named(
     assert "choices" not in figures
     assert figures["slowdown"] < figures["slowdown_at_first"]
     assert load_policy(out).trained_on["teacher"] == "none"
+
+
+def test_a_net_of_other_layers_is_trained_on_with_its_layers() -> None:
+    pytest.importorskip("torch")
+    from laxity_scheduler.policy_training import torch_net
+
+    draw, sizes = np.random.default_rng(1), (len(FEATURES), 7, 1)
+    start = ScoringNet(
+        tuple([draw.standard_normal(pair) for pair in pairwise(sizes)]),
+        tuple([draw.standard_normal(size) for size in sizes[1:]]),
+    )
+    net, rows = torch_net.write_net(start), draw.random((5, len(FEATURES)))
+    assert torch_net.read_net(net).score(rows).tolist() == start.score(rows).tolist()
+    torch_net.imitate(net, [(rows, np.arange(5) == 2)], updates=20, seed=1)
+    after = torch_net.read_net(net)
+    assert [weight.shape for weight in after.weights] == [(len(FEATURES), 7), (7, 1)]
+    assert after.score(rows).argmax() == 2
+
+
+def test_what_needs_torch_says_so_before_anything_is_read(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "laxity_scheduler.policy_training.torch_net", raising=False)
+    for source in (("--journal", str(tmp_path / "nowhere")), ("--tables", str(tables))):
+        _, _, error = run_command("train", "policy", *source, "--out", str(tmp_path / "a.npz"))
+        assert "torch" in error
+    words = ("--tables", str(tmp_path / "none"), "--start", "learned", "--improve", "evolution")
+    _, _, error = run_command("train", "policy", *words, "--out", str(tmp_path / "a.npz"))
+    assert "no throughput tables" in error

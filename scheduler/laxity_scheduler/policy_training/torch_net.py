@@ -1,10 +1,11 @@
 """Gradients for the scoring net: PyTorch, which this module alone imports, on one thread.
 
-The net has the layers of `ScoringNet` and becomes one when it is trained. Rows of a choice are padded
+The net has the layers of a `ScoringNet` and becomes one when it is trained. Rows of a choice are padded
 to the longest of their batch.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -24,15 +25,8 @@ GRADIENT_RATE: Final = 0.0003  # at 0.001 nets were best after 40 episodes, then
 
 def make_net(seed: int, inputs: int = len(FEATURES)) -> Any:
     """Layers of random weights, in double precision."""
-    torch.set_num_threads(1)
     torch.manual_seed(seed)
-    return torch.nn.Sequential(
-        torch.nn.Linear(inputs, HIDDEN),
-        torch.nn.ReLU(),
-        torch.nn.Linear(HIDDEN, HIDDEN),
-        torch.nn.ReLU(),
-        torch.nn.Linear(HIDDEN, 1),
-    ).double()
+    return _stack_layers((inputs, HIDDEN, HIDDEN, 1))
 
 
 def read_net(net: Any) -> ScoringNet:
@@ -45,14 +39,22 @@ def read_net(net: Any) -> ScoringNet:
 
 
 def write_net(policy: ScoringNet) -> Any:
-    """The same layers for training on."""
-    net = make_net(0, policy.weights[0].shape[0])
+    """The same layers for training on, whatever their sizes."""
+    net = _stack_layers([policy.weights[0].shape[0], *map(len, policy.biases)])
     layers = [layer for layer in net if isinstance(layer, torch.nn.Linear)]
     with torch.no_grad():
         for layer, weight, bias in zip(layers, policy.weights, policy.biases, strict=True):
             layer.weight.copy_(torch.from_numpy(weight.T.copy()))
             layer.bias.copy_(torch.from_numpy(bias.copy()))
     return net
+
+
+def _stack_layers(sizes: Sequence[int]) -> Any:
+    torch.set_num_threads(1)
+    layers: list[Any] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1]).double()  # scores may be negative
 
 
 def make_adam(net: Any, rate: float) -> Any:

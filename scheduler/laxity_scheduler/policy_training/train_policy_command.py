@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,6 +110,8 @@ def policy(
     teacher = teacher or ("none" if tables and improve == "gradients" else "optimus")
     check_options(teacher, improve, tables=tables, journal=journal)
     check_name("reward", reward, REWARD_NAMES)
+    if journal or not start or improve == "gradients":
+        import_module("laxity_scheduler.policy_training.torch_net")  # told before anything is read
     throughputs = None if tables is None else read_tables(tables)
     net, start = read_start(start, tracking_uri) if start else (None, "")
     about: dict[str, Any] = {"teacher": teacher, "seed": seed, "improved_by": improve}

@@ -14,7 +14,7 @@ PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 # Files with servers side by side: those with a cluster use a fifth of a core and wait for the rest.
 # Each worker has a cluster of its own: 0.7 GB, and 3 % of a core while nobody asks it anything.
-JOBS ?= $(shell echo $$(($(CORES) + 3)))
+JOBS ?= $(shell echo $$(($(CORES) + 2)))
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.laxity-setup

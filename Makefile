@@ -12,7 +12,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
-# Files with servers side by side: those with a cluster use a fifth of a core and wait for the rest.
+# Files with servers side by side: they wait more than they compute. Five on two busy cores failed.
 # Each worker has a cluster of its own: 0.7 GB, and 3 % of a core while nobody asks it anything.
 JOBS ?= $(shell echo $$(($(CORES) + 2)))
 VENV := .venv

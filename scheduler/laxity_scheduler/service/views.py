@@ -19,11 +19,7 @@ from laxity_scheduler.service.borrowing import NOTHING_BORROWED, borrowing_field
 from laxity_scheduler.service.manifest_view import fields_from_manifest
 from laxity_scheduler.service.promise_outcome import is_over, laxity_s, outcome_of
 from laxity_scheduler.service.verdict_view import verdict_fields
-from laxity_scheduler.service.view_fields import (
-    Json,
-    finite_or_none,
-    mapping_or_empty,
-)
+from laxity_scheduler.service.view_fields import Json, finite_or_none, mapping_or_empty
 
 CONTINUOUS_FIELDS: Final = ("p50_at", "p90_at", "laxity_s", "expected_start_at")  # move with time
 JITTER_S: Final = 1.0

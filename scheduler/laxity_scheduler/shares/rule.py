@@ -24,11 +24,7 @@ from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.gpu_waits import with_waits
-from laxity_scheduler.shares.promised_widths import (
-    NO_PROMISES,
-    PromiseFloors,
-    plan_promised_widths,
-)
+from laxity_scheduler.shares.promised_widths import NO_PROMISES, PromiseFloors, plan_promised_widths
 from laxity_scheduler.shares.rows import Columns, ShareRows
 from laxity_scheduler.shares.share_arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
 from laxity_scheduler.shares.share_decisions import promise_jobs, start_jobs

@@ -17,7 +17,7 @@ w is the number of GPUs that the job holds.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final, Literal
 
 CostName = Literal["live", "flat", "elasticflow", "free"]
@@ -69,14 +69,5 @@ def costs(name: CostName, *, cluster_gpus: int, restart_s: float = 0.0) -> Costs
 
 def scale(model: Costs, factor: float) -> Costs:
     """The same model with all its seconds times `factor`."""
-    if factor == 1.0:
-        return model
-    return replace(
-        model,
-        start_fixed_s=factor * model.start_fixed_s,
-        start_log_s=factor * model.start_log_s,
-        stop_log_s=factor * model.stop_log_s,
-        round_s=factor * model.round_s,
-        restart_s=factor * model.restart_s,
-        gone_s=factor * model.gone_s,
-    )
+    names = [field.name for field in fields(model) if field.name.endswith("_s")]
+    return replace(model, **{name: factor * getattr(model, name) for name in names})

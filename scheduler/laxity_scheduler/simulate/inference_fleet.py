@@ -6,7 +6,6 @@ the forecast was too low, within the reclaim time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
@@ -18,21 +17,6 @@ from laxity_scheduler.simulate.inference_load import InferenceLoad
 from laxity_scheduler.simulate.outcome import LoanTotals
 
 RECLAIM_S: Final = 300.0  # how long inference can wait for GPUs that it did not foresee
-
-
-@dataclass(slots=True)
-class LoanMeter:
-    """Sums over the time of a simulation."""
-
-    lent_gpu_s: float = 0.0
-    inference_gpu_s: float = 0.0  # that inference used
-    short_gpu_s: float = 0.0  # that it needed and did not have
-    longest_short_s: float = 0.0
-    loans: int = 0
-    reclaims: int = 0
-    preemptions: int = 0  # jobs stopped for nodes that went back
-    slots: int = 0
-    covered_slots: int = 0  # in which the need stayed within its forecast
 
 
 class InferenceFleet:
@@ -49,7 +33,7 @@ class InferenceFleet:
     ) -> None:
         self.names, self.gpus_per_node, self.load, self.lends = names, gpus_per_node, load, lends
         self.method = forecast or SeasonalForecast(slot_s=load.slot_s)
-        self.meter = LoanMeter()
+        self.meter = LoanTotals(self.gpus)
         self.lent: set[str] = set()
         self.slot_at = 0.0
         self._slot = -1
@@ -99,10 +83,10 @@ class InferenceFleet:
         self.measure(now)
         if lent:
             self.lent.update(names)
-            self.meter.loans += len(names)
+            self.meter.lent_servers += len(names)
         else:
             self.lent.difference_update(names)
-            self.meter.reclaims += len(names)
+            self.meter.reclaimed_servers += len(names)
         self._note_shortage(now)
 
     def demand(self) -> InferenceDemand | None:
@@ -150,19 +134,8 @@ class InferenceFleet:
     def totals(self, now: float) -> LoanTotals:
         """All that was counted up to now."""
         self.measure(now)
-        meter = self.meter
-        return LoanTotals(
-            fleet_gpus=self.gpus,
-            lent_gpu_s=meter.lent_gpu_s,
-            inference_gpu_s=meter.inference_gpu_s,
-            inference_gpus_mean=meter.inference_gpu_s / max(1e-9, now - self._began_at),
-            short_gpu_s=meter.short_gpu_s,
-            longest_short_s=meter.longest_short_s,
-            lent_servers=meter.loans,
-            reclaimed_servers=meter.reclaims,
-            preemptions=meter.preemptions,
-            forecast_coverage=meter.covered_slots / meter.slots if meter.slots else float("nan"),
-        )
+        self.meter.span_s = now - self._began_at
+        return self.meter
 
     def _note_shortage(self, now: float) -> None:
         if self._needed <= self._own_gpus:

@@ -49,15 +49,14 @@ class NoisyPredictor:
 
     def table(self, asks: Sequence[Ask]) -> Estimates:
         rows = [self.remaining(ask.workload, ask.progress, ask.workers) for ask in asks]
-        p10, p50, mean, p90 = (
-            np.array(
-                [(row.p10_s, row.p50_s, row.mean_s, row.p90_s) for row in rows], dtype=np.float64
-            )
-            .reshape(len(rows), 4)
-            .T
+        return Estimates(
+            np.array([row.p10_s for row in rows], np.float64),
+            np.array([row.p50_s for row in rows], np.float64),
+            np.array([row.mean_s for row in rows], np.float64),
+            np.array([row.p90_s for row in rows], np.float64),
+            tuple([row.source for row in rows]),
+            np.array([row.n_points for row in rows], np.int64),
         )
-        points = np.array([row.n_points for row in rows], np.int64)
-        return Estimates(p10, p50, mean, p90, tuple([row.source for row in rows]), points)
 
     def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
         return certain(self.costs.stop_s(self._gpus(workload, workers)))

@@ -52,20 +52,29 @@ class Outcome:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LoanTotals:
-    """What an inference fleet of so many GPUs lent, used, lacked and took back in a run."""
+    """What an inference fleet of so many GPUs lent, used, lacked and took back in `span_s`."""
 
     fleet_gpus: int
-    lent_gpu_s: float
-    inference_gpu_s: float
-    inference_gpus_mean: float
-    short_gpu_s: float
-    longest_short_s: float
-    lent_servers: int
-    reclaimed_servers: int
-    preemptions: int
-    forecast_coverage: float
+    span_s: float = 0.0
+    lent_gpu_s: float = 0.0
+    inference_gpu_s: float = 0.0  # that inference used
+    short_gpu_s: float = 0.0  # that it needed and did not have
+    longest_short_s: float = 0.0
+    lent_servers: int = 0
+    reclaimed_servers: int = 0
+    preemptions: int = 0  # jobs stopped for nodes that went back
+    slots: int = 0
+    covered_slots: int = 0  # in which the need stayed within its forecast
+
+    @property
+    def inference_gpus_mean(self) -> float:
+        return self.inference_gpu_s / max(1e-9, self.span_s)
+
+    @property
+    def forecast_coverage(self) -> float:
+        return self.covered_slots / self.slots if self.slots else math.nan
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from laxity_scheduler.simulate.bench_loans import (
     busiest_jobs,
     make_world,
     mean_usage,
+    measure_loans,
     run_world,
 )
 from laxity_scheduler.simulate.trace_lookup import SAMPLES
@@ -57,6 +58,22 @@ def test_usage_counts_training_and_inference_while_jobs_are_submitted() -> None:
     world = make_world(sample(), LoanBench(40, load=8.0))
     run = run_world(world, lends=True, scales=True)
     assert 0.42 * 520 / 963 < mean_usage(run) < 1.0
+
+
+def test_a_trace_with_fewer_jobs_than_asked_for_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SimulatedError(Exception):
+        pass
+
+    def stop(*_: object, **__: object) -> None:
+        raise SimulatedError
+
+    monkeypatch.setattr("laxity_scheduler.simulate.bench_loans.run_world", stop)
+    told: list[str] = []
+    for jobs in (10, 5_000):
+        with pytest.raises(SimulatedError):
+            measure_loans(sample(), LoanBench(jobs, load=8.0), told.append)
+    assert len(told) == 1
+    assert "jobs in its busiest 30 days: all are taken" in told[0]
 
 
 @pytest.mark.slow

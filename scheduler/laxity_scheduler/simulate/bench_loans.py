@@ -77,6 +77,8 @@ class LoanWorld:
 def measure_loans(trace: Trace, bench: LoanBench, told: Told) -> dict[str, Metric]:
     """All figures. `told` hears of each simulation."""
     world = make_world(trace, bench)
+    if len(world.jobs) < bench.jobs:
+        told(f"{trace.name} has {len(world.jobs):,} jobs in its busiest 30 days: all are taken")
     runs: dict[str, Run] = {}
     for name, (lends, scales) in MOVES.items():
         runs[name] = run_world(world, lends=lends, scales=scales)

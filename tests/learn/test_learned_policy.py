@@ -229,6 +229,18 @@ def test_gpus_that_a_promise_awaits_go_only_to_who_ends_an_epoch_before(name: st
     assert [each.job for each in plan.decisions if isinstance(each, Admit)] == ["team/quick"]
 
 
+@KEEPERS
+def test_a_promised_job_that_runs_as_planned_is_not_stopped_for_who_is_planned_after_it(
+    name: str,
+) -> None:
+    """Both need all GPUs, one after the other, within the seconds that its last save takes."""
+    curve = Curve(epoch_s=400.0, speedup={1: 1.0, 2: 2.0, 4: 4.0}, start_s=1.0, stop_s=5.0)
+    runs = promised("runs", 235.0, running=4, epochs=2, workers=(1, 2, 4), epoch_started_at=0.0)
+    follows = promised("follows", 375.0, epochs=1, workers=(4,))
+    plan = find(name).policy()(cluster(gpus=[4], jobs=[runs, follows], now=1.0), curve)
+    assert plan.decisions == ()
+
+
 def test_a_promise_that_waits_for_the_end_of_an_epoch_is_given_only_where_it_can_be_kept() -> None:
     """All GPUs come back in 600 s, and the newcomer then trains for 150 s."""
     runs = job("runs", running=4, workers=(4,), model="long", epochs=9)

@@ -37,18 +37,25 @@ class GuardedPurse:
         """So many workers instead of `before`, if there is room; a floor has been taken already."""
         if not before and self._floors.get(job.id) == workers:
             return True
-        if not self._plans.fits(job, workers) or not self._purse.take(job, before, workers):
-            return False
-        self._plans.take(job, workers)
-        return True
+        return self._plans.fits(job, workers) and self._spend(job, before, workers)
 
     def take_floor(self, job: Job, widths: Sequence[int], floor: int) -> int:
-        """The width of these that is wide enough, or the widest below it that fits; 0 if none does."""
+        """The width of these that is wide enough, or the widest below it that fits; 0 if none does.
+
+        The plan has reserved the floor itself, up to its last epoch's end; its last save may overlap.
+        """
         for width in reversed(widths[: _place_of(floor, widths) + 1]):
-            if self.take(job, 0, width):
+            is_planned = width == floor or self._plans.fits(job, width)
+            if is_planned and self._spend(job, 0, width):
                 self._floors[job.id] = width
                 return width
         return 0
+
+    def _spend(self, job: Job, before: int, workers: int) -> bool:
+        if not self._purse.take(job, before, workers):
+            return False
+        self._plans.take(job, workers)
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
+from math import inf, nan
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -131,15 +132,10 @@ def parse_admission(text: str) -> tuple[Admission, float | None]:
     kinds = {name: name for name in ADMISSIONS}
     if kind not in kinds or (value and kind != "priced"):
         raise ValueError(f"admission is none, greedy, priced or priced:KAPPA, not {text!r}")
-    kappa = _number(value) if value else None
-    if kappa is not None and not 0 < kappa < float("inf"):
+    try:
+        kappa = float(value) if value else None
+    except ValueError:
+        kappa = nan
+    if kappa is not None and not 0 < kappa < inf:
         raise ValueError(f"kappa of priced:KAPPA is a positive number, not {value!r}")
     return kinds[kind], kappa
-
-
-def _number(text: str) -> float:
-    """Not a number: nan."""
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")

@@ -58,13 +58,16 @@ def load_tables(folder: Path) -> dict[tuple[str, int], ThroughputTable]:
         rows = _rows(path)
         counts = _counts(path, rows[0][1] if rows else [""])
         for number, row in rows[1:]:
-            key = path.stem, _batch(path, number, row)
-            table = _table(path, number, counts, row)
-            if key in tables:
-                message = f"{path.name}, line {number}: batch size {key[1]} stands there twice"
-                raise TableError(message)
+            try:
+                batch, table = _batch(row), _table(counts, row)
+            except ValueError as error:
+                raise TableError(f"{path.name}, line {number}: {error}") from error
+            if (path.stem, batch) in tables:
+                raise TableError(
+                    f"{path.name}, line {number}: batch size {batch} stands there twice"
+                )
             if table.gpus:
-                tables[key] = table
+                tables[path.stem, batch] = table
     return tables
 
 
@@ -91,10 +94,10 @@ def _counts(path: Path, heads: list[str]) -> tuple[int, ...]:
     return tuple(count for count in counts if count is not None)
 
 
-def _batch(path: Path, number: int, row: list[str]) -> int:
+def _batch(row: list[str]) -> int:
     batch = _whole(row[0])
     if batch is None:
-        raise TableError(f"{path.name}, line {number}: batch size {row[0]!r} is no whole number")
+        raise ValueError(f"batch size {row[0]!r} is no whole number")
     return batch
 
 
@@ -107,16 +110,15 @@ def _whole(text: str) -> int | None:
     return int(value) if 0 < value < math.inf and value == int(value) else None
 
 
-def _table(path: Path, number: int, counts: tuple[int, ...], row: list[str]) -> ThroughputTable:
+def _table(counts: tuple[int, ...], row: list[str]) -> ThroughputTable:
     measured: dict[int, float] = {}
     for gpus, cell in zip(counts, row[1:], strict=False):
         try:
             speed = float(cell) if cell.strip() else 0.0
         except ValueError as error:
-            message = f"{path.name}, line {number}: {cell!r} for {gpus} GPUs is no number"
-            raise TableError(message) from error
+            raise ValueError(f"{cell!r} for {gpus} GPUs is no number") from error
         if speed < 0 or speed == math.inf:
-            raise TableError(f"{path.name}, line {number}: {cell!r} for {gpus} GPUs is no speed")
+            raise ValueError(f"{cell!r} for {gpus} GPUs is no speed")
         if speed > 0:
             measured[gpus] = speed
     ordered = sorted(measured)

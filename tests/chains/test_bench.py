@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from laxity_scheduler.chains.baselines import METHODS
 from laxity_scheduler.chains.batch_cluster import ClusterRules, open_cluster
-from laxity_scheduler.chains.commands import FORMATS, METHOD_NAMES, benches
+from laxity_scheduler.chains.commands import FORMATS, METHOD_NAMES, benches, number_text
 from laxity_scheduler.chains.intervals import draw_blocks, interval
 from laxity_scheduler.chains.log_formats import LOG_FORMATS
 from laxity_scheduler.chains.pair_bench import ChainsResult, method_figures, run_figures
@@ -73,6 +73,20 @@ def test_lines_for_people_name_the_unit_and_the_baseline(log_file: Path) -> None
     assert "average_now\n  interruption_h" in out
     assert "baseline" in out
     assert "starts" in progress
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.00"),
+        (14.0 / 3_600, "0.0039"),
+        (-0.05, "-0.05"),
+        (2.125, "2.12"),
+        (1234.5, "1,234.50"),
+    ],
+)
+def test_seconds_are_no_zero_hours(value: float, text: str) -> None:
+    assert number_text(value) == text
 
 
 def test_lines_that_were_set_aside_are_named(log_file: Path) -> None:

@@ -18,6 +18,7 @@ LEARNED_NAMES: Final = (  # with --model
     *("dqn", "transformer_pg", "mixture_pg", "calibrated"),
 )
 SHOWN_BAD_LINES: Final = 3
+SMALL: Final = 0.1
 
 TraceOption = Annotated[
     Path, typer.Option(help="A queue log; also looked for under $LAXITY_TRACES.")
@@ -252,11 +253,17 @@ def show(figures: Mapping[str, Mapping[str, Any]], *, as_json: bool) -> None:
     for name, group in figures.items():
         typer.echo(name)
         for figure, value in group.items():
-            typer.echo(f"  {figure:<24} {value['value']:>10,.2f} {value['unit']}{beside(value)}")
+            text = number_text(value["value"])
+            typer.echo(f"  {figure:<24} {text:>10} {value['unit']}{beside(value)}")
 
 
 def beside(figure: Mapping[str, Any]) -> str:
     """The interval and the baseline, where there are any."""
     low, high, baseline = figure["low"], figure["high"], figure["baseline"]
-    interval = "" if low is None else f"  [{low:,.2f} .. {high:,.2f}]"
-    return interval + ("" if baseline is None else f"  baseline {baseline:,.2f}")
+    interval = "" if low is None else f"  [{number_text(low)} .. {number_text(high)}]"
+    return interval + ("" if baseline is None else f"  baseline {number_text(baseline)}")
+
+
+def number_text(value: float) -> str:
+    """With two decimals, or two digits where that would leave nothing: seconds are parts of hours."""
+    return f"{value:,.2f}" if value == 0 or abs(value) >= SMALL else f"{value:.2g}"

@@ -4,12 +4,11 @@ A model decides once there is a day of snapshots.
 """
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Final
 
 import numpy as np
 
-from laxity.durations import format_duration
+from laxity.human_time import format_seconds
 from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.features import EVERY_S, WINDOW, Windows
 from laxity_scheduler.chains.model_file import Provisioner
@@ -83,4 +82,4 @@ def should_submit_successor(
 
 
 def _text(seconds: float) -> str:
-    return format_duration(timedelta(seconds=max(0, round(seconds))))
+    return format_seconds(max(0.0, seconds))

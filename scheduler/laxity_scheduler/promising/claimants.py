@@ -1,17 +1,17 @@
 """What the loops that plan claims work on: who claims, by which rules, and the shares that they find."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame.arrays import Bools, Ints
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import EXTRA, NOBODY
 from laxity_scheduler.frame.kernels import Work
 from laxity_scheduler.frame.loops import NEVER
 
 IN_TIME, LATE, NONE = 0, 1, 2
-NOWHERE: Final = -1  # there is no such part
+BOUNDED, FREE = -1, -2  # whether a part bounds a job; else the number of a part
 
 
 class How(NamedTuple):
@@ -30,8 +30,7 @@ class Claimant(NamedTuple):
     levels: Any  # (KINDS, K)
     work: Work
     needs: Floats  # (P, K): GPUs
-    bounded: Bools  # (P,): by this part
-    around: Ints  # (P,): who may sit there or elsewhere: the part of both (`regions.find_around`)
+    bound: Ints  # (P,): whether this part bounds it (`regions.weigh`)
 
 
 class Claimants(NamedTuple):
@@ -40,8 +39,7 @@ class Claimants(NamedTuple):
     rows: Any  # (n, F)
     levels: Any  # (n, KINDS, K)
     needs: Floats  # (n, P, K)
-    bounded: Bools  # (n, P)
-    around: Ints  # (n, P)
+    bound: Ints  # (n, P)
 
 
 class Shares(NamedTuple):
@@ -83,8 +81,7 @@ def forget(full: Full) -> None:
 
 
 def claimant_at(jobs: Claimants, row: int, work: Work) -> Claimant:
-    needs, bounded, around = jobs.needs[row], jobs.bounded[row], jobs.around[row]
-    return Claimant(jobs.rows[row], jobs.levels[row], work, needs, bounded, around)
+    return Claimant(jobs.rows[row], jobs.levels[row], work, jobs.needs[row], jobs.bound[row])
 
 
 def hold_nothing(many: int, parts: int) -> Held:

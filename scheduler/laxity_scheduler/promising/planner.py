@@ -185,10 +185,9 @@ class Planner:
 
     def _read(self, job: Job, curve: Curve) -> Claimant:
         row, levels = row_of(job, curve)
-        needs, *bounds = weigh(self.regions, [job], levels[WIDTH][None], row[[SIZE]])
+        needs, bound = weigh(self.regions, [job], levels[WIDTH][None], row[[SIZE]])
         rows, depths = (row, levels) if self._many else (row.tolist(), levels.tolist())
-        weighs = needs[0], bounds[0][0], bounds[1][0]
-        return Claimant(rows, depths, work_of(rows, depths), *weighs)
+        return Claimant(rows, depths, work_of(rows, depths), needs[0], bound[0])
 
     def _how(self, *, stay: bool) -> How:
         return How(self.forecasts.now, self.grows, stay, self.settle_epochs)

@@ -32,10 +32,10 @@ from laxity_scheduler.frame.fields import (
 from laxity_scheduler.frame.kernels import TINY_S, time_to_free_s
 from laxity_scheduler.frame.loops import NEVER, end_s, rest_s, work_of
 from laxity_scheduler.promising.claimants import (
+    BOUNDED,
     IN_TIME,
     LATE,
     NONE,
-    NOWHERE,
     Claimant,
     Claimants,
     Full,
@@ -60,11 +60,11 @@ def find_begin(job: Claimant, at: int, profile: Profile, full: Full, end: int) -
         looked_to = begins = 0
     for part in range(len(profile.parts)):
         gpus = job.needs[part, at]
-        if part == 0 or (job.bounded[part] and gpus > 0.0):
+        if part == 0 or (job.bound[part] == BOUNDED and gpus > 0.0):
             begins = max(begins, find_room(profile.parts[part], looked_to, end, gpus))
     for part in range(1, len(profile.parts)):
-        if job.around[part] != NOWHERE:
-            around, size = profile.parts[job.around[part]], job.row[SIZE]
+        if job.bound[part] >= 0:
+            around, size = profile.parts[job.bound[part]], job.row[SIZE]
             seat = find_seats(profile.parts[part], around, begins, end, job.needs[0, at], size)
             begins = max(begins, seat)
     full.known[at], full.begins[at] = end, begins
@@ -197,7 +197,7 @@ def keep_width(job: Claimant, due_s: float, how: How, profile: Profile) -> float
     end = min(find_end(profile, finish_s), profile.parts.shape[1] - 1)
     for part in range(len(profile.parts)):
         gpus = job.needs[part, OWN]
-        if part and (not job.bounded[part] or gpus == 0.0):
+        if part and (job.bound[part] != BOUNDED or gpus == 0.0):
             continue
         if not (profile.parts[part, :end] >= gpus).all():
             return -1.0

@@ -29,6 +29,7 @@ from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.cluster import NO_NODES, ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.promising.claimants import BOUNDED, FREE
 
 MOST_REGIONS: Final = 32
 MOST_WORKERS: Final = 1 << 20
@@ -212,26 +213,25 @@ class Purse:
 
 def weigh(
     regions: Sequence[Region], jobs: Sequence[Job], widths: Floats, sizes: Floats
-) -> tuple[Floats, Bools, Ints]:
+) -> tuple[Floats, Ints]:
     """GPUs that n jobs need of the cluster and of each region on K widths, (n, 1 + R, K).
 
     And which of these parts bound them, (n, 1 + R). Who runs on a region could perhaps go elsewhere,
-    but only by a stop and a start; who is awaited on one is not bounded by it. And for who waits and
-    may sit there or elsewhere, the part of both, (n, 1 + R), else -1.
+    but only by a stop and a start; who is awaited on one is not bounded by it. For who waits and may
+    sit there or elsewhere it is the part of both.
     """
     gpus = widths * sizes[:, None]
     needs = np.zeros((len(jobs), 1 + len(regions), widths.shape[1]))
-    bounded = np.ones(needs.shape[:2], dtype=np.bool_)
-    around = np.full(needs.shape[:2], -1)
+    bound = np.full(needs.shape[:2], BOUNDED)
     needs[:, 0] = gpus
     known: dict[tuple[int, str], int] = {}
     for part, region in enumerate(regions, 1):
         whole = region.whole_of(jobs)
-        needs[whole, part], bounded[:, part] = gpus[whole], whole
+        needs[whole, part], bound[:, part] = gpus[whole], np.where(whole, BOUNDED, FREE)
         for row in np.flatnonzero(~whole).tolist():
             job = jobs[row]
             if region.touches(job):
-                bounded[row, part] = job.workers > 0
+                bound[row, part] = BOUNDED if job.workers else FREE
                 needs[row, part] = [
                     region.workers(job, int(min(width, MOST_WORKERS))) * job.gpus_per_worker
                     for width in widths[row].tolist()
@@ -240,22 +240,22 @@ def weigh(
                 key = part, job.eligible
                 if key not in known:
                     known[key] = find_around(regions, region, job.eligible)
-                around[row, part] = known[key]
-    return needs, bounded, around
+                bound[row, part] = known[key]
+    return needs, bound
 
 
 def find_around(regions: Sequence[Region], region: Region, eligible: str) -> int:
-    """The part of a region and all that jobs of a set may use besides; -1 if they do not meet.
+    """The part of a region and all that jobs of a set may use besides; FREE if they do not meet.
 
     The least region that they cannot leave is their set.
     """
     if region.quota:
-        return -1
+        return FREE
     own = next((other.nodes for other in regions if eligible in other.inside), None)
     if own is None:
         return 0
     if not own & region.nodes:
-        return -1
+        return FREE
     both = own | region.nodes
     return next((part for part, other in enumerate(regions, 1) if other.nodes == both), 0)
 

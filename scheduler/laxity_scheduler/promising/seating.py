@@ -16,7 +16,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import NOBODY, SIZE
-from laxity_scheduler.promising.claimants import NOWHERE, Claimant
+from laxity_scheduler.promising.claimants import Claimant
 from laxity_scheduler.promising.reserve import Profile, find_end, find_slot
 
 
@@ -73,9 +73,9 @@ def find_its_seats(
     seats[:] = 0.0
     end = min(find_end(profile, finish_s), profile.parts.shape[1] - 1)
     for part in range(1, len(profile.parts)):
-        if job.around[part] == NOWHERE:
+        if job.bound[part] < 0:
             continue
-        inside, around = profile.parts[part], profile.parts[job.around[part]]
+        inside, around = profile.parts[part], profile.parts[job.bound[part]]
         for step in range(many):
             if level[step] != NOBODY:
                 first, gpus = find_slot(profile, from_s[step]), job.needs[0, level[step]]

@@ -173,6 +173,15 @@ def test_a_bench_of_a_refused_file_and_of_no_tables_ends_with_the_cause(
     assert "no throughput tables" in error
 
 
+def test_a_bench_of_jobs_that_are_wider_than_the_cluster_says_so_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "wide.csv").write_text("global_batch_size,16,32\n64,1.0,1.9\n")
+    words = ("--tables", str(tmp_path), "--jobs", "4", "--seeds", "1")
+    code, _, error = run_command("bench", "learned", *words, "--nodes", "1")
+    assert code == 2
+    assert "never end on 8 GPUs" in error
+    assert "give more --nodes" in error
+
+
 def test_an_unknown_teacher_is_told_the_known_ones(tables: Path, tmp_path: Path) -> None:
     code, _, error = run_command(
         "train", "policy", "--tables", str(tables), "--out", str(tmp_path / "a"), "--teacher", "me"

@@ -61,7 +61,11 @@ def mean_jct_s(trace: Trace, policy: str, setting: BenchSetting) -> float:
     run = simulate(trace, Setting(policy, setting.nodes, GPUS_PER_NODE, cost_model="live"))
     mean_s = float((run.column("finished_at") - run.column("submitted_at")).mean())
     if not np.isfinite(mean_s):
-        raise ValueError(f"{trace.name}: under {policy} some jobs never end on {run.gpus} GPUs")
+        message = (
+            f"{trace.name}: under {policy} some jobs never end on {run.gpus} GPUs, as where the least "
+            "width of a table is wider: give more --nodes"
+        )
+        raise ValueError(message)
     return mean_s
 
 

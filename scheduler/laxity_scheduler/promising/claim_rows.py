@@ -12,7 +12,7 @@ from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.frame import Frame
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.claims import ClaimOrder
-from laxity_scheduler.promising.reserve import Claim
+from laxity_scheduler.promising.reserve import Claim, deadlines_s
 
 
 class ClaimRows:
@@ -83,7 +83,7 @@ class ClaimRows:
 
     def horizon_s(self, claims: Sequence[Claim]) -> float:
         """How far plans of these claims look, in seconds from now."""
-        due_s, ends_s = _due_s(claims), self._times_s[0][self._claim_row_numbers(claims)]
+        due_s, ends_s = deadlines_s(claims), self._times_s[0][self._claim_row_numbers(claims)]
         last_s = max(due_s[due_s < FOREVER].max(initial=1.0), 1.0)
         return float(max(last_s, (2.0 * ends_s[ends_s < FOREVER]).max(initial=0.0)))
 
@@ -96,7 +96,7 @@ class ClaimRows:
         seconds GPUs are free for these is said in `awaited`.
         """
         names = [claim.job.id for claim in claims]
-        rows, due_s = self._claim_row_numbers(claims), _due_s(claims)
+        rows, due_s = self._claim_row_numbers(claims), deadlines_s(claims)
         keys = order.keys(self._frame, rows, due_s)
         places = self.order_places(rows, names, keys, awaited, makes_way=order.makes_way)
         return [claims[place] for place in places.tolist()]
@@ -122,7 +122,3 @@ class ClaimRows:
                 if name in awaited and not goes_on[place]:
                     first[place], ready_s[place] = 1.0, awaited[name]
         return np.lexsort((self._frame.ranks[rows], *reversed(keys), ready_s, first))
-
-
-def _due_s(claims: Sequence[Claim]) -> Floats:
-    return np.array([claim.deadline_s for claim in claims], dtype=np.float64)

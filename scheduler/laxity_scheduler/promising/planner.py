@@ -28,7 +28,7 @@ from laxity_scheduler.promising.claimants import (
 )
 from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
 from laxity_scheduler.promising.regions import Region, weigh
-from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
+from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus, deadlines_s
 from laxity_scheduler.promising.seating import find_its_seats
 
 PlanOne = Callable[[Claimant, float, How, Profile, Full, Floats, Ints], tuple[int, float]]
@@ -106,7 +106,7 @@ class Planner:
 
         `stay`: a running job keeps its width if it is in time with it.
         """
-        plans, due_s = Plans(self, [claim.job for claim in claims]), _due_s(claims)
+        plans, due_s = Plans(self, [claim.job for claim in claims]), deadlines_s(claims)
         self.plan_in_order(plans, np.arange(len(claims)), due_s, held, profile, stay=stay)
         plans.made = len(claims)
         names, outcomes = [claim.job.id for claim in claims], plans.shares.found
@@ -198,7 +198,3 @@ class Planner:
 
     def _run(self, loop: Loop) -> Loop:
         return compile_loop(loop) if self._many else loop
-
-
-def _due_s(claims: Sequence[Claim]) -> Floats:
-    return np.array([claim.deadline_s for claim in claims], dtype=np.float64)

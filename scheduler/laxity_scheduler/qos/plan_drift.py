@@ -12,6 +12,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import fields
 from laxity_scheduler.frame.arrays import Bools
+from laxity_scheduler.frame.kernels import MOST_OF_AN_EPOCH
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.qos.context import DecisionContext
 
@@ -73,5 +74,5 @@ def _last_epoch_s(table: Floats, levels: Floats) -> Floats:
     """From when on a running epoch that takes longer makes a job late (`sizing._wake_when_late`)."""
     left = table[:, fields.LEFT]
     epoch_s = levels[:, fields.TOTAL, fields.FORMED] / np.maximum(1.0, left)
-    after_s: Floats = (left - 0.99) * epoch_s
+    after_s: Floats = (left - MOST_OF_AN_EPOCH) * epoch_s
     return after_s

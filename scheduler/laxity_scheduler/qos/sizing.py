@@ -21,7 +21,7 @@ from laxity_scheduler.frame.fields import (
     STARTING,
     WORKERS,
 )
-from laxity_scheduler.frame.kernels import TINY_S
+from laxity_scheduler.frame.kernels import MOST_OF_AN_EPOCH, TINY_S
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
@@ -87,7 +87,7 @@ def _plainly_in_time(context: DecisionContext) -> frozenset[str]:
     if skipped:
         quiet &= np.array([job.id not in skipped for job in frame.jobs], dtype=np.bool_)
     rows = np.flatnonzero(quiet & (frame.column(STARTING) == 0.0))
-    after_s = (left[rows] - 0.99) * frame.epoch_s[rows]
+    after_s = (left[rows] - MOST_OF_AN_EPOCH) * frame.epoch_s[rows]
     context.wake_first(due_at[rows] - after_s + 1e-3)
     return frozenset([job.id for job in frame.where(quiet)])
 
@@ -175,7 +175,9 @@ def _wake_when_late(context: DecisionContext, job: Job) -> None:
     if job.epoch_started_at is None:
         return
     curve = context.forecasts.curve(job)
-    after_s = (curve.epochs_left - 0.99) * curve.epoch_s(job.formed or job.workers, "p90")
+    after_s = (curve.epochs_left - MOST_OF_AN_EPOCH) * curve.epoch_s(
+        job.formed or job.workers, "p90"
+    )
     context.wake(context.deadline_at(job) - after_s + 1e-3)
 
 

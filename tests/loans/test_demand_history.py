@@ -2,8 +2,8 @@
 
 import pytest
 
-from laxity_scheduler.loans.demand_forecast import DAY_S
 from laxity_scheduler.loans.demand_history import DemandHistory
+from laxity_scheduler.model.job import DAY_S
 
 SLOT_S = 600.0
 BEGAN = 1_000 * SLOT_S

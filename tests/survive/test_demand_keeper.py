@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.loans.demand_forecast import DAY_S
 from laxity_scheduler.loans.demand_history import DemandHistory
+from laxity_scheduler.model.job import DAY_S
 from laxity_scheduler.service.demand_keeper import DemandKeeper
 from laxity_scheduler.store.store import StaleServiceError, Store
 from tests.support.memory_world import MemoryWorld

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.snapshot_loop import COLUMNS, MIRAGE_COLUMNS
-from laxity_scheduler.chains.successor import HISTORY_S, HOUR_S, Pair
+from laxity_scheduler.chains.successor import HISTORY_S, Pair
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.model.job import HOUR_S
 
 EVERY_S: Final = 600.0
 WINDOW: Final = round(HISTORY_S / EVERY_S)

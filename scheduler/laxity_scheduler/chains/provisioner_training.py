@@ -16,7 +16,6 @@ from laxity_scheduler.chains.features import EVERY_S, Windows
 from laxity_scheduler.chains.model_kinds import Model
 from laxity_scheduler.chains.network_models import NetworkModel, PolicyModel
 from laxity_scheduler.chains.samples import FOLDS, Samples, week_folds
-from laxity_scheduler.chains.successor import HOUR_S
 from laxity_scheduler.chains.trees import Trees
 from laxity_scheduler.chains.value_models import (
     CalibratedModel,
@@ -32,6 +31,7 @@ from laxity_scheduler.chains.wait_distribution import (
     read_levels,
 )
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.model.job import HOUR_S
 
 MEDIAN: Final = int(np.flatnonzero(LEVELS == 0.5)[0])
 Advance = Callable[[int], object]  # told of each step of `steps_of`

@@ -20,9 +20,10 @@ from laxity_scheduler.chains.features import EVERY_S, WINDOW, Windows, watch_que
 from laxity_scheduler.chains.model_file import Provisioner
 from laxity_scheduler.chains.model_kinds import Model
 from laxity_scheduler.chains.network_models import PolicyModel
-from laxity_scheduler.chains.successor import HOUR_S, Pair
+from laxity_scheduler.chains.successor import Pair
 from laxity_scheduler.chains.value_models import CalibratedModel
 from laxity_scheduler.frame.arrays import Bools
+from laxity_scheduler.model.job import HOUR_S
 
 MOST_OVERLAP_H: Final = 0.5
 TIMED: Final = 3  # decisions of a start that are made one by one, to see how long they take

@@ -19,8 +19,9 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.features import WINDOW, Windows, watch_queue
 from laxity_scheduler.chains.queue_log import QueueLog
-from laxity_scheduler.chains.successor import DAY_S, HOUR_S, Pair, PairSettings
+from laxity_scheduler.chains.successor import Pair, PairSettings
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.model.job import DAY_S, HOUR_S
 
 PROBES: Final = 7
 FOLDS: Final = 5

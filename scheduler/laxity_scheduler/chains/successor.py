@@ -20,9 +20,8 @@ from laxity_scheduler.chains.batch_cluster import (
     open_cluster,
 )
 from laxity_scheduler.chains.queue_log import QueueLog
+from laxity_scheduler.model.job import DAY_S, HOUR_S
 
-HOUR_S: Final = 3_600.0
-DAY_S: Final = 86_400.0
 HISTORY_S: Final = DAY_S  # watched before the predecessor's submission
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.model.job import DAY_S
 
-DAY_S: Final = 86_400.0
 WEEK_S: Final = 7 * DAY_S
 
 

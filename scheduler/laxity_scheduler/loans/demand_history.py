@@ -11,7 +11,8 @@ from itertools import accumulate, islice
 from math import inf, isnan, nan
 from typing import Final, NamedTuple
 
-from laxity_scheduler.loans.demand_forecast import DAY_S, WEEK_S, SeasonalForecast
+from laxity_scheduler.loans.demand_forecast import WEEK_S, SeasonalForecast
+from laxity_scheduler.model.job import DAY_S
 
 FIRST_HEADROOM: Final = 0.25  # of the need, while no day of history is there
 RECENT_SLOTS: Final = 2  # a need that fell a moment ago may be back in the next

@@ -25,6 +25,8 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
 from laxity_scheduler.policy_training.journal_command import read_start
+from laxity_scheduler.policy_training.registry_texts import describe_version
+from laxity_scheduler.policy_training.train_policy_command import register_policy
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
@@ -281,6 +283,58 @@ def test_the_page_of_a_version_says_what_it_was_trained_on_and_its_figures(
     assert version.description == "Trained: teacher drf."
     assert version.tags["slowdown"] == "0.9123"
     assert set(version.tags) == {"slowdown", "laxity.digest"}
+
+
+def test_the_page_of_a_version_from_a_journal_says_in_words_data_figures_and_how_to_promote(
+    tmp_path: Path,
+) -> None:
+    file = save(tmp_path / "one.npz", lazy=True)
+    about = {"teacher": "optimus", "seed": 4, "improved_by": "none", "journal": "cycles 1 to 80"}
+    figures = {"held_out_cycles": 20.0, "held_out_differing": 3.0, "held_out_choices": 40.0}
+    figures |= {"held_out_right": 0.9, "held_out_gain": -0.25}
+    place = ("challenger", store_of(tmp_path))
+    register_policy("widths", file, about, figures, place)
+    client = Registry(store_of(tmp_path)).client
+    text = client.get_model_version("widths", "1").description or ""
+    assert text.split("\n\n") == [
+        (
+            "Trained from random weights. It imitated what decided in a service's journal, cycles 1 to 80. "
+            "Seed 4. Its teacher, who decides where it is caught: optimus."
+        ),
+        (
+            "On the journal's last 20 cycles, held out, it wants other widths in 3, and chooses as was "
+            "decided in 90.0% of 40 choices; its widths would have trained 0.75 times as much (predicted)."
+        ),
+        "To promote it: `laxity train promote widths VERSION`, with the number of this version.",
+    ]
+    assert "laxity train versions widths" in client.get_registered_model("widths").description
+
+
+def test_the_page_of_a_version_from_tables_names_teacher_improvement_and_both_figures() -> None:
+    about = {"teacher": "drf", "seed": 1, "improved_by": "evolution", "tables": "mine"}
+    figures = {"choices": 900, "right_on_worlds_held_out": 0.98, "rounds": 60}
+    figures |= {"slowdown_at_first": 0.91, "slowdown": 0.86}
+    text = describe_version("widths", about | {"reward": "jct"}, figures)
+    assert "It imitated drf in clusters simulated from the tables mine." in text
+    assert "evolution improved it for completion times, 60 rounds on the tables mine." in text
+    assert "it chose as its teacher in 98.0% of the choices" in text
+    assert "0.86 on validation worlds, 0.91 before improvement" in text
+
+
+def test_a_net_that_starts_from_other_weights_names_them_and_whom_it_is_compared_with() -> None:
+    about = {"teacher": "none", "seed": 1, "start": "models:/widths/1", "journal": "cycles 1 to 9"}
+    text = describe_version("widths", about, {})
+    assert text.startswith("Trained on from models:/widths/1.")
+    assert "Its teacher, who decides where it is caught: optimus." in text
+
+
+def test_the_cluster_says_what_a_policy_with_promises_is() -> None:
+    learned = {"learned": "models:/widths/2", "fallback": "too slow", "teacher": "drf"}
+    lines = policy_lines({"policy": "drf_with_promises", "learned": learned})
+    assert [line.plain for line in lines] == [
+        "models:/widths/2 does not decide: too slow",
+        "drf_with_promises decides: promises first, drf's rule for the rest",
+    ]
 
 
 def test_training_on_from_an_alias_names_the_version_that_it_was(tmp_path: Path) -> None:

@@ -27,7 +27,10 @@ FOLDER: Final = "file"  # of a run's artifacts
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """One file for the registry. `about` is said of the registered model."""
+    """One file for the registry. `about` is said of the registered model, `description` of the version.
+
+    Without a description the version's page says what it was trained on (`params`).
+    """
 
     name: str
     path: Path
@@ -35,6 +38,7 @@ class ModelFile:
     params: Mapping[str, object] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     alias: str = ALIAS
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +81,9 @@ def create_version(registry: Registry, file: ModelFile, digest: str) -> str:
     source = f"{run.info.artifact_uri}/{FOLDER}"
     figures = {name: f"{value:.4g}" for name, value in file.metrics.items()}
     tags = {**figures, TAG_DIGEST: digest}  # the page of a model shows them in this order
+    description = file.description or describe_origin(file.params)
     made = client.create_model_version(
-        file.name, source, run_id, tags=tags, description=describe_origin(file.params)
+        file.name, source, run_id, tags=tags, description=description
     )
     return str(made.version)
 

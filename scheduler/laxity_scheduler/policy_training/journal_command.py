@@ -52,6 +52,7 @@ def measure_on_journal(source: str, net: Any, *, seed: int, tracking_uri: str) -
     figures: dict[str, float] = {
         "held_out_cycles": totals.cycles,
         "held_out_differing": totals.differing,
+        "held_out_choices": held_out.choices,
     }
     if held_out.choices:
         figures["held_out_right"] = held_out.right

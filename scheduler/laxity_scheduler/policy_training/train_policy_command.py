@@ -227,15 +227,11 @@ def register_policy(
     """The version in MLflow; `place` is the alias and the store. CommandError if MLflow fails."""
     from laxity_profiler.registry.mlflow_errors import MlflowAwayError
     from laxity_profiler.registry.registered_files import ModelFile, register_file
+    from laxity_scheduler.policy_training.registry_texts import describe_model, describe_version
 
     alias, uri = place
-    text = (
-        "A scheduling policy of laxity: how many workers each job gets.\n\n"
-        f"- decide by it: `laxity up --policy models:/{name}@champion`\n"
-        f"- watch the newest one: `--shadow models:/{name}@challenger`\n"
-        f"- promote a version, or roll back: `laxity train promote {name} VERSION`"
-    )
-    file = ModelFile(name, out, text, about, figures, alias)
+    description = describe_version(name, about, figures)
+    file = ModelFile(name, out, describe_model(name), about, figures, alias, description)
     try:
         return register_file(tracking_store(uri), file).version
     except MlflowAwayError as error:

@@ -73,6 +73,9 @@ def policy_lines(answer: Mapping[str, Any]) -> list[Text]:
     learned, shadow = answer.get("learned") or {}, answer.get("shadow")
     if learned.get("fallback"):
         lines.append(Text(f"{learned['learned']} does not decide: {learned['fallback']}"))
+        if str(answer.get("policy", "")).endswith("_with_promises"):
+            text = f"{answer['policy']} decides: promises first, {learned['teacher']}'s rule for the rest"
+            lines.append(Text(text))
     elif learned.get("stale"):
         lines.append(Text(f"{learned['learned']} decides: {learned['stale']}"))
     if shadow and not shadow["decides"]:

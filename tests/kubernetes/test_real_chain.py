@@ -105,7 +105,7 @@ def test_real_links_beside_pods_of_others_train_each_epoch_once_though_laxity_is
     links = chain.state["links"]
     assert len({link for _, link, _, _ in epochs}) >= 3
     assert len(links) >= 4
-    assert sorted(chain.jobs()) == [str(link["seq"]) for link in links], "one Job of each link"
+    assert sorted(map(int, chain.jobs())) == [link["seq"] for link in links], "one Job of each link"
     ended_at = {link: end for _, link, _, end in epochs}
     early = [link for link in links[1:] if link["started_at"] < ended_at.get(link["seq"] - 1, 0.0)]
     assert early, "a successor had its GPU before the predecessor ended, and waited for the lock"

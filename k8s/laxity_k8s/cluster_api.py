@@ -138,8 +138,8 @@ class ClusterApi(Protocol):
         """Where a worker's output is kept on this machine, if it is."""
         ...
 
-    def expect(self, patches: int) -> None:
-        """So many patches are about to come: get ready. Returns at once."""
+    def expect(self, patches: int, *, decided: bool = True) -> None:
+        """So many patches will come, if not `decided` perhaps: get ready. Returns at once."""
         ...
 
     def settle(self) -> None:

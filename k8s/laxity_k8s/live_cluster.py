@@ -124,6 +124,10 @@ class LiveCluster:
         with self._mirror.lock:
             return {job_id: bad.refusal.reason for job_id, bad in self._snapshot.bad.items()}
 
+    def expect_answers(self, jobs: int) -> None:
+        if jobs:
+            self.api.expect(jobs, decided=False)
+
     def expect(self, plan: Plan) -> None:
         silent = Loan | Reclaim | Wait  # that it still waits is said to few, if any
         news = {decision.job for decision in plan.decisions if not isinstance(decision, silent)}

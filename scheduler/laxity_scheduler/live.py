@@ -112,8 +112,11 @@ class LiveWorld(World, Protocol):
     def find_left_out(self) -> Mapping[str, Reason]:
         """Why Jobs are left out of what was observed last, by their ids."""
 
+    def expect_answers(self, jobs: int) -> None:
+        """The verdicts of this many jobs are being decided: open connections, as for `expect`."""
+
     def expect(self, plan: Plan) -> None:
-        """This plan will be carried out in a moment: get ready, change nothing. Returns at once."""
+        """This plan will be carried out in a moment: open connections, change nothing. Returns at once."""
 
     def submit(self, manifest: Manifest) -> dict[str, Any]:
         """Create the Job, suspended and labelled; the same idempotency key attaches to it."""

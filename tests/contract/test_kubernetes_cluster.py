@@ -109,6 +109,27 @@ def test_a_patch_that_cannot_be_made_raises_when_those_before_it_are_through(
     assert json_tree.annotations_of(bench.api.get("jobs", job_id))[NOTE] == "sent"
 
 
+def test_connections_for_patches_go_on_from_the_tls_session_of_a_watch(cluster: Cluster) -> None:
+    async def opened(wire: Wire) -> list[bool]:
+        wire._lines._free.clear()
+        wire.expect(3, in_flight=32)
+        lines = [await coming for coming in wire._lines._coming]
+        wire._lines._coming.clear()
+        return [line._transport.get_extra_info("ssl_object").session_reused for line in lines]
+
+    async def watched(wire: Wire) -> None:
+        reply = await wire.open_stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
+        reply.close()
+
+    api = KubernetesApi(cluster.kubeconfig)
+    try:
+        before = api.run_call(opened)
+        api.run_call(watched)
+        assert (before, api.run_call(opened)) == ([False] * 3, [True] * 3)
+    finally:
+        api.close()
+
+
 def test_a_watch_whose_peer_is_gone_without_a_word_ends_within_a_minute(cluster: Cluster) -> None:
     async def silence_s(wire: Wire) -> int:
         reply = await wire.open_stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)

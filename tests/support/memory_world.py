@@ -41,6 +41,7 @@ class MemoryWorld:
         self.inference_waits = InferenceWaits()
         self.sees_inference = True
         self.carried_out: list[Plan] = []
+        self.asked: list[int] = []
         self.expected: list[Plan] = []
         self.rejected: dict[str, str] = {}
         self.warned: list[tuple[str, str]] = []
@@ -86,6 +87,9 @@ class MemoryWorld:
 
     def find_left_out(self) -> Mapping[str, Reason]:
         return {}
+
+    def expect_answers(self, jobs: int) -> None:
+        self.asked.append(jobs)
 
     def expect(self, plan: Plan) -> None:
         self.expected.append(plan)

@@ -97,6 +97,22 @@ def test_the_world_hears_of_a_checked_plan_before_it_is_written_down(
     assert not [one for one in expected if isinstance(one, Loan)]
 
 
+def test_the_world_hears_how_many_jobs_ask_before_their_verdicts_are_decided(
+    tmp_path: Path,
+) -> None:
+    class Asked(Moody):
+        def __call__(self, state: Any, predictor: Any) -> Plan:
+            heard.append((sum(job.asked for job in state.jobs), world.asked[-1]))
+            return super().__call__(state, predictor)
+
+    heard: list[tuple[int, int]] = []
+    with staged(tmp_path, world := MemoryWorld(1), policy=Asked()) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    assert (1, 1) in heard
+    assert all(asked == told for asked, told in heard)
+
+
 def test_a_cluster_that_cannot_be_seen_is_waited_for(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
         stage.world.broken = ConnectionError("the API server is away")

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
@@ -130,9 +131,10 @@ class KubernetesApi:
         """Patches that are still being made go out one by one; answers are read when asked for."""
         return map(_outcome_of, self._wait_for(self._patch_all(iter(patches))))
 
-    def expect(self, patches: int) -> None:
-        """While many are on their way, watches leave changes unread."""
-        self._loop.call_soon_threadsafe(setattr, self._wire, "awaited", patches)
+    def expect(self, patches: int, *, decided: bool = True) -> None:
+        """Open connections for so many patches: the first few while those are being decided on."""
+        expect = partial(self._wire.expect, patches, in_flight=self._in_flight, decided=decided)
+        self._loop.call_soon_threadsafe(expect)
 
     def settle(self) -> None:
         """Return when the watches follow again that left changes unread while patches went out."""

@@ -2,8 +2,8 @@
 
 A learned policy decides until its measured reward stays below its teacher's (`reward_guard`), or until
 it cannot be read. Then its teacher's rule decides, behind the same promises and by a name of its own
-(`optimus_with_promises`), so that the journal is decided again as it was. That it fell back is kept in the store under the digest of its weights: it lasts over
-restarts until other weights are put in force.
+(`optimus_with_promises`), so that the journal is decided again as it was. That it fell back is kept in
+the store under the digest of its weights: it lasts over restarts until other weights are put in force.
 """
 
 import logging

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,15 @@ from laxity_scheduler.chains.samples import Samples
 from tests.chains.busy_log import DAY_S, as_swf
 from tests.chains.test_provisioner import run_laxity, waves
 
-pytest.importorskip("torch")
-import torch
-
-from laxity_scheduler.chains import torch_fitting, torch_policies
-from laxity_scheduler.chains.torch_loop import Recipe, fresh, predict, train
-from laxity_scheduler.chains.torch_modules import (
-    EncoderNetwork,
-    MixtureNetwork,
-    Size,
-    encoder_of,
-    gate_of,
-)
-
-TINY = Size(width=8, hidden=4, layers=1, heads=2, experts=2, gate=4)
+# PyTorch takes seconds to import, in each process that collects tests: whoever needs it imports it.
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 STEPS = 13
+
+
+def tiny() -> Any:
+    from laxity_scheduler.chains.torch_modules import Size
+
+    return Size(width=8, hidden=4, layers=1, heads=2, experts=2, gate=4)
 
 
 @cache
@@ -56,6 +51,10 @@ def episodes(seed: int = 0) -> Episodes:
 
 def shaken(make: Any) -> Any:
     """A network whose biases and norms are no longer zero and one."""
+    import torch
+
+    from laxity_scheduler.chains.torch_loop import fresh
+
     network = fresh(make, 3)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -64,15 +63,25 @@ def shaken(make: Any) -> Any:
 
 
 def test_a_decision_in_numpy_is_what_pytorch_would_decide() -> None:
+    import torch
+
+    from laxity_scheduler.chains.torch_loop import predict
+    from laxity_scheduler.chains.torch_modules import (
+        EncoderNetwork,
+        MixtureNetwork,
+        encoder_of,
+        gate_of,
+    )
+
     windows = lives().windows.rows(np.arange(20))
     scaling = scale_of(windows)
     tokens = scaling.tokens(windows)
-    network = shaken(lambda: EncoderNetwork(TINY, layers=2, heads=2, values=2))
+    network = shaken(lambda: EncoderNetwork(tiny(), layers=2, heads=2, values=2))
     expected = predict(network, torch.as_tensor(tokens)).numpy()
     assert encoder_of(network).values(tokens) == pytest.approx(expected, abs=1e-4)
     in_hours = encoder_of(network, mean=3.0, deviation=5.0).values(tokens)
     assert in_hours == pytest.approx(5 * expected + 3, abs=1e-3)
-    mixture = shaken(lambda: MixtureNetwork(TINY))
+    mixture = shaken(lambda: MixtureNetwork(tiny()))
     expected = predict(mixture, torch.as_tensor(tokens)).numpy()
     experts = Experts(scaling, tuple(encoder_of(expert) for expert in mixture.experts))
     model = NetworkModel(experts, gate_of(mixture))
@@ -91,12 +100,17 @@ def test_what_a_network_sees_is_standardised_and_a_constant_column_is_zero() -> 
 
 @cache
 def fitted(kind: str) -> NetworkModel:
+    from laxity_scheduler.chains import torch_fitting
+    from laxity_scheduler.chains.torch_loop import Recipe
+
     lesson = torch_fitting.Lesson(lives(), lives(10, 1))
     recipe = Recipe(passes=8, batch=16, rate=1e-2)
     if kind == "transformer":
-        return torch_fitting.fit_transformer(lesson, 1, int, size=TINY, recipe=recipe)[0]
+        return torch_fitting.fit_transformer(lesson, 1, int, size=tiny(), recipe=recipe)[0]
     few = replace(recipe, passes=2)
-    return torch_fitting.fit_mixture(lesson, 1, int, size=TINY, expert_recipe=few, recipe=recipe)[0]
+    return torch_fitting.fit_mixture(lesson, 1, int, size=tiny(), expert_recipe=few, recipe=recipe)[
+        0
+    ]
 
 
 @pytest.mark.parametrize("kind", ["transformer", "mixture"])
@@ -108,10 +122,13 @@ def test_a_network_learns_the_hours_of_difference(kind: str) -> None:
 
 
 def test_the_same_seed_trains_the_same_network() -> None:
+    from laxity_scheduler.chains import torch_fitting
+    from laxity_scheduler.chains.torch_loop import Recipe
+
     lesson = torch_fitting.Lesson(lives(10), lives(10, 1))
     recipe = Recipe(passes=1, batch=32, rate=1e-3)
     first, again, other = (
-        torch_fitting.fit_transformer(lesson, seed, int, size=TINY, recipe=recipe)[0].arrays()
+        torch_fitting.fit_transformer(lesson, seed, int, size=tiny(), recipe=recipe)[0].arrays()
         for seed in (1, 1, 2)
     )
     assert all((first[name] == again[name]).all() for name in first)
@@ -119,6 +136,10 @@ def test_the_same_seed_trains_the_same_network() -> None:
 
 
 def test_training_keeps_the_best_pass_and_ends_without_gain() -> None:
+    import torch
+
+    from laxity_scheduler.chains.torch_loop import Recipe, fresh, train
+
     network = fresh(lambda: torch.nn.Linear(1, 1), 1)
     losses, weights = iter([3.0, 1.0, 2.0, 2.0, 2.0, 0.0]), []
 
@@ -140,9 +161,14 @@ def test_training_keeps_the_best_pass_and_ends_without_gain() -> None:
 
 
 def policy(kind: str) -> PolicyModel:
+    from laxity_scheduler.chains import torch_policies
+    from laxity_scheduler.chains.torch_loop import Recipe
+
     if kind == "dqn":
         recipe = Recipe(passes=24, batch=16, rate=1e-2, patience=24)
-        return torch_policies.fit_dqn(episodes(), episodes(1), 1, int, size=TINY, recipe=recipe)[0]
+        return torch_policies.fit_dqn(episodes(), episodes(1), 1, int, size=tiny(), recipe=recipe)[
+            0
+        ]
     recipe = Recipe(passes=60, batch=8, rate=3e-2)
     experts = fitted(kind).experts
     return torch_policies.fit_policy_gradient(
@@ -178,6 +204,9 @@ def test_an_episode_ends_where_everybody_submits_and_none_is_half() -> None:
 
 
 def test_a_higher_price_of_interruption_lets_a_policy_submit_earlier() -> None:
+    from laxity_scheduler.chains import torch_policies
+    from laxity_scheduler.chains.torch_loop import Recipe
+
     def mean_step(price: float) -> float:
         training, held = (
             as_episodes(lives(seed=seed), lambda h: np.where(h > 0, price * h, -h))

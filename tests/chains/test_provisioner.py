@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
@@ -29,7 +28,6 @@ from laxity_scheduler.chains.samples import (
     week_folds,
 )
 from laxity_scheduler.chains.successor import Pair, PairSettings
-from laxity_scheduler.chains.tree_fitting import BINS, fit_boosting, fit_forest, read_boosted_trees
 from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
 from laxity_scheduler.chains.value_models import CalibratedModel, PointModel
 from laxity_scheduler.chains.wait_distribution import (
@@ -165,6 +163,15 @@ def test_a_week_is_in_one_fold() -> None:
 
 
 def test_plain_arrays_predict_what_scikit_learn_predicts() -> None:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    from laxity_scheduler.chains.tree_fitting import (
+        BINS,
+        fit_boosting,
+        fit_forest,
+        read_boosted_trees,
+    )
+
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(400, 6)).astype(np.float32)
     values = rows[:, 0] * 3 + np.abs(rows[:, 1]) + rng.normal(size=400)

@@ -1,6 +1,7 @@
 """PyTorch models, optimisers and DDP through kills and changes of width; skipped without torch."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from tests.support.crew import Crew
 from tests.support.training_service import Service
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed"),
+]
 FILE = Path(__file__).parents[1] / "support/programs/torch_trainings.py"
 
 

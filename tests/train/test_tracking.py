@@ -9,10 +9,9 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mlflow import MlflowClient
 
 from laxity import names
 from laxity.worker.mlflow_tracking import EpochMetrics, Tracker, series_name
@@ -20,22 +19,31 @@ from tests.support.crew import Crew
 from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
 pytestmark = pytest.mark.slow
+
+
+def client_of(uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+
+    return MlflowClient(uri)
 
 
 @pytest.fixture(scope="module")
 def uri(blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("mlflow")
     found = copy_store(blank_mlflow, folder)
-    MlflowClient(found).create_experiment("laxity", artifact_location=str(folder / "artifacts"))
+    client_of(found).create_experiment("laxity", artifact_location=str(folder / "artifacts"))
     return found
 
 
-def series(client: MlflowClient, run_id: str, key: str) -> list[tuple[int, float]]:
+def series(client: "MlflowClient", run_id: str, key: str) -> list[tuple[int, float]]:
     return [(point.step, point.value) for point in client.get_metric_history(run_id, key)]
 
 
-def run_of(client: MlflowClient, uid: str) -> Any:
+def run_of(client: "MlflowClient", uid: str) -> Any:
     experiment = client.get_experiment_by_name("laxity")
     assert experiment is not None
     (run,) = client.search_runs([experiment.experiment_id], f"tags.`laxity.uid` = '{uid}'")
@@ -45,7 +53,7 @@ def run_of(client: MlflowClient, uid: str) -> Any:
 def test_epochs_are_logged_once_over_kills_and_starts(
     uri: str, tmp_path: Path, service: Service
 ) -> None:
-    client = MlflowClient(uri)
+    client = client_of(uri)
     crew = Crew(tmp_path, url=service.url, epochs=5)
     environ = {"MLFLOW_TRACKING_URI": uri, "LAXITY_JOB_UID": "uid-kills"}
     crew.open_gate(3)
@@ -77,7 +85,7 @@ def test_epochs_are_logged_once_over_kills_and_starts(
 def test_the_services_run_is_used_and_nan_stays_out(
     uri: str, tmp_path: Path, service: Service
 ) -> None:
-    client = MlflowClient(uri)
+    client = client_of(uri)
     experiment = client.get_experiment_by_name("laxity")
     assert experiment is not None
     given = client.create_run(experiment.experiment_id).info.run_id
@@ -99,7 +107,7 @@ ODD_NAMES = ("acc@1", "loss (train)", "/a//b/../c/", ".", "", "mAP%", "x" * 300,
 def test_a_metric_that_mlflow_would_refuse_is_renamed_and_costs_no_other(
     uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    client = MlflowClient(uri)
+    client = client_of(uri)
     experiment = client.get_experiment_by_name("laxity")
     assert experiment is not None
     run_id = client.create_run(experiment.experiment_id).info.run_id
@@ -145,7 +153,7 @@ def test_a_server_that_does_not_answer_costs_one_notice_and_no_time(
 @pytest.fixture
 def given(uri: str, service: Service) -> str:
     """A run that the service made at the verdict."""
-    client = MlflowClient(uri)
+    client = client_of(uri)
     experiment = client.get_experiment_by_name("laxity")
     assert experiment is not None
     run_id = client.create_run(experiment.experiment_id).info.run_id
@@ -156,7 +164,7 @@ def given(uri: str, service: Service) -> str:
 def test_the_codes_own_runs_are_the_trainings_run(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
-    client = MlflowClient(uri)
+    client = client_of(uri)
     crew = Crew(tmp_path, url=service.url, epochs=3)
 
     code = crew.run("own_logging", environ={"MLFLOW_TRACKING_URI": uri})
@@ -173,7 +181,7 @@ def test_the_codes_own_runs_are_the_trainings_run(
 def test_nested_runs_stay_in_the_experiment_of_the_trainings_run(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
-    client = MlflowClient(uri)
+    client = client_of(uri)
     crew = Crew(tmp_path, url=service.url, epochs=2)
 
     code = crew.run("nested", environ={"MLFLOW_TRACKING_URI": uri})
@@ -188,7 +196,7 @@ def test_nested_runs_stay_in_the_experiment_of_the_trainings_run(
 def test_autolog_writes_to_the_trainings_run(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
-    client = MlflowClient(uri)
+    client = client_of(uri)
     crew = Crew(tmp_path, url=service.url, epochs=2)
 
     code = crew.run("autologged", environ={"MLFLOW_TRACKING_URI": uri})
@@ -208,7 +216,7 @@ def test_autolog_writes_to_the_trainings_run(
 def test_code_that_chooses_an_experiment_logs_there(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
-    client = MlflowClient(uri)
+    client = client_of(uri)
     crew = Crew(tmp_path, url=service.url, epochs=2)
 
     code = crew.run("own_experiment", environ={"MLFLOW_TRACKING_URI": uri})
@@ -249,7 +257,7 @@ def test_a_store_that_cannot_be_opened_costs_one_notice(tmp_path: Path, service:
 def test_a_script_that_nobody_schedules_has_one_run_over_its_starts(
     uri: str, tmp_path: Path
 ) -> None:
-    client = MlflowClient(uri)
+    client = client_of(uri)
     script = tmp_path / "alone.py"
     script.write_text(
         "import sys\n"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from laxity_profiler.history.history import History
+from laxity_scheduler.notifications.message import Message
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import Stage, staged, wait_until
@@ -72,6 +73,47 @@ def test_nonsense_among_the_reports_harms_no_other_line(tmp_path: Path) -> None:
     assert answer.status_code == 200
     assert answer.json()["acked"] == 2
     assert done["verdict"] == "promised"
+
+
+class Charts:
+    """Plays MLflow: keeps the points that it is sent."""
+
+    name = "mlflow"
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, dict[str, float]]] = []
+
+    def deliver(self, message: Message) -> None:
+        self.points += [(point.epoch, dict(point.values)) for point in message.points]
+
+    def losses(self) -> list[tuple[int, float]]:
+        return [(epoch, values["loss"]) for epoch, values in self.points if "loss" in values]
+
+
+def test_points_of_a_worker_that_ends_before_it_opened_mlflow_are_logged_here(
+    tmp_path: Path,
+) -> None:
+    charts = Charts()
+    with staged(tmp_path, MemoryWorld(1), listeners=[charts]) as stage:
+        at = running(stage)["submitted_at"] + 1
+        points = [
+            {"epoch": 1, "at": at, "values": {"loss": 0.5}},
+            {"epoch": "x", "at": at, "values": {"loss": 0.4}},
+            {"epoch": 2, "at": at, "values": {"loss": 0.3}},
+            None,
+        ]
+        last = {"seq": 2, "kind": "finished", "at": at, "result": None, "points": points}
+        answer = call(stage, reports=[epoch(1, 1, at), last]).json()
+        wait_until(lambda: len(charts.losses()) == 2, "both readable points")
+    assert answer["logs_points"] is True
+    assert charts.losses() == [(1, 0.5), (2, 0.3)]
+
+
+def test_a_service_without_mlflow_asks_for_no_points(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        running(stage)
+        answer = call(stage, reports=[]).json()
+    assert answer["logs_points"] is False
 
 
 def test_a_worker_who_waits_is_told_to_stop_at_once(tmp_path: Path) -> None:

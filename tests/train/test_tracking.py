@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laxity import names
-from laxity.worker.mlflow_tracking import EpochMetrics, Tracker, series_name
+from laxity.worker.mlflow_tracking import (
+    POINTS_HANDED_OVER,
+    EpochMetrics,
+    Tracker,
+    series_name,
+)
 from tests.support.crew import Crew
 from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
@@ -148,6 +153,54 @@ def test_a_server_that_does_not_answer_costs_one_notice_and_no_time(
     assert code == 0
     assert time.monotonic() - reported_at < 10.0
     assert crew.log().count("does not answer") == 1
+
+
+def test_a_short_training_hands_its_epochs_over_instead_of_importing_mlflow(
+    tmp_path: Path, service: Service
+) -> None:
+    service.order(logs_points=True)
+    crew = Crew(tmp_path, url=service.url)
+
+    code = crew.run("odd_figures", environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"})
+
+    points = service.of("finished")[0]["points"]
+    assert code == 0
+    assert [point["epoch"] for point in points] == [1, 2, 3, 4]
+    assert [point["values"].get("loss") for point in points] == [1.0, None, 1 / 3, 1 / 4]
+    assert [point["values"][names.EPOCH_ACTUAL] for point in points] == [
+        line["epoch_s"] for line in service.of("epoch")
+    ]
+    assert "MLflow" not in crew.log()
+
+
+def test_a_training_that_fails_early_hands_over_the_epochs_before(
+    tmp_path: Path, service: Service
+) -> None:
+    service.order(logs_points=True)
+    crew = Crew(tmp_path, url=service.url)
+
+    code = crew.run("raises", environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"})
+
+    assert code == 1
+    assert [point["epoch"] for point in service.of("failed")[0]["points"]] == [1]
+    assert "MLflow" not in crew.log()
+
+
+def test_nothing_is_handed_over_once_mlflow_is_open_or_where_too_much_waits(uri: str) -> None:
+    client = client_of(uri)
+    experiment = client.get_experiment_by_name("laxity")
+    assert experiment is not None
+    run_id = client.create_run(experiment.experiment_id).info.run_id
+    point = EpochMetrics(1, 1_000.0, {names.EPOCH_ACTUAL: 2.0})
+    tracker = Tracker(uri, tags={}, given_run_id=lambda: run_id)
+    tracker.add([point])
+    assert tracker.flush(at_most_s=60.0)
+    tracker.add([point])
+    much = Tracker("http://127.0.0.1:9", tags={})
+    much.add([point] * (POINTS_HANDED_OVER + 1))
+
+    assert tracker.take_unlogged() == []
+    assert much.take_unlogged() == []
 
 
 @pytest.fixture

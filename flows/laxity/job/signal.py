@@ -30,6 +30,7 @@ class Signal:
     workers: int | None = None  # width to run at; None: not known
     run_id: str = ""  # the job's MLflow run
     flow_run: str = ""  # id of the Prefect flow run that follows the job, the one that came last
+    logs_points: bool = False  # the service logs to MLflow what a last report hands over
     generation: int = 0  # grows with every change of this signal
 
     def to_json(self) -> dict[str, Any]:
@@ -46,6 +47,7 @@ class Signal:
             workers=int(workers) if workers else None,
             run_id=str(document.get("run_id") or ""),
             flow_run=str(document.get("flow_run") or ""),
+            logs_points=document.get("logs_points") is True,
             generation=int(document.get("generation") or 0),
         )
 

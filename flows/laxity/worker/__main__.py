@@ -140,8 +140,20 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
     if training.folder is not None:
         replace_file(training.folder / RESULT, json.dumps(json_result))
     with suppress(TrainingStopped), termination.defer():  # the result must get out
-        _append_report(training, "finished", result=json_result)
+        _append_report(training, "finished", result=json_result, **_unlogged_points(training))
         _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
+
+
+def _unlogged_points(training: Training) -> dict[str, Any]:
+    """Field of a last report: what the service logs to MLflow where nothing has opened it here yet.
+
+    A short training would hold its GPUs for the seconds that the import of MLflow takes.
+    """
+    outbox, tracker = training.outbox, training.tracker
+    if outbox is None or tracker is None or not outbox.takes_points():
+        return {}
+    points = [point.to_json() for point in tracker.take_unlogged()]
+    return {"points": points} if points else {}
 
 
 def save_and_stop(training: Training) -> int:
@@ -173,7 +185,7 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
         failure_file.write_failure(training.folder, training.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
     with suppress(TrainingStopped), termination.defer():
-        _append_report(training, "failed", error=message)
+        _append_report(training, "failed", error=message, **_unlogged_points(training))
         _hand_over(training, at_most_s=_FAILED_S, outcome="FAILED")
     return FAILED
 

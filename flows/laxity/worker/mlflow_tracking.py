@@ -31,6 +31,7 @@ EPOCHS_PER_FLUSH: Final = 20
 FLUSH_S: Final = 10.0
 POINTS_PER_CALL: Final = 1000
 EPOCHS_KEPT: Final = 100_000
+POINTS_HANDED_OVER: Final = 500  # at most: they go with one report
 BACKOFF: Final = Backoff(first_s=1.0, longest_s=60.0)
 ANSWER_S: Final = 3.0  # a server that says nothing for so long is away
 EXPERIMENT: Final = "laxity"
@@ -67,6 +68,16 @@ class EpochMetrics:
     def after(cls, epoch: int, values: Mapping[str, float]) -> "EpochMetrics":
         """Figures logged after the last epoch."""
         return cls(epoch, time.time(), dict(values))
+
+    def to_json(self) -> dict[str, Any]:
+        """As a last report hands it over; values that JSON does not take are left out."""
+        finite = {name: value for name, value in self.values.items() if math.isfinite(value)}
+        return {"epoch": self.epoch, "at": self.at, "values": finite}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "EpochMetrics":
+        """Read what `to_json` wrote; KeyError, TypeError or ValueError if it is something else."""
+        return cls(int(document["epoch"]), float(document["at"]), dict(document["values"]))
 
 
 class Tracker:
@@ -116,6 +127,17 @@ class Tracker:
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._idle or self._failing, at_most_s)
             return self._idle
+
+    def take_unlogged(self) -> list[EpochMetrics]:
+        """What waits while MLflow is not open yet: it is the caller's now, and not logged here.
+
+        Empty where MLflow is open, or too much waits for one report.
+        """
+        with self._changed:
+            if self.opened or len(self._buffer) > POINTS_HANDED_OVER:
+                return []
+            points, self._buffer, self._idle = self._buffer, [], True
+            return points
 
     def run_id(self) -> str:
         """The run of this job, found or made; raises what MLflow raises, within seconds.

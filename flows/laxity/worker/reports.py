@@ -119,6 +119,14 @@ class ReportChannel:
         with self._changed:
             return self._changed.wait_for(lambda: true(self.signal), at_most_s)
 
+    def takes_points(self) -> bool:
+        """Whether the service answers, and logs to the job's MLflow run what it is handed.
+
+        It makes that run, if it has not done so yet.
+        """
+        with self._changed:
+            return not self._away and self.signal.logs_points
+
     def first_answer(self, *, at_most_s: float) -> None:
         """Wait until the service was asked once, with or without an answer."""
         if self._service is not None:

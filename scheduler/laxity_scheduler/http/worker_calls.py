@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from laxity import names
 from laxity.job.qos import QoSError
@@ -54,16 +55,19 @@ class WorkerCalls:
     def signal_for(self, job_id: str) -> Signal:
         """What the job's workers should do; an empty signal once the job has ended."""
         try:
-            return self._world.signal(job_id)
+            signal = self._world.signal(job_id)
         except UnknownJobError:
             self._views.view_of(job_id)
             return Signal()
+        telling = self._service.notifications
+        return replace(signal, logs_points=telling is not None and telling.logs_points)
 
     def _log_epochs(self, uid: str, lines: Sequence[object]) -> None:
-        """Send reported epochs to MLflow, where the service logs them instead of the workers."""
+        """Send to MLflow what a last report hands over, or all where workers log nothing."""
         telling = self._service.notifications
-        if telling is not None and os.environ.get(names.ENV_TRACKED_BY) == "service":
-            telling.send_epochs(uid, lines)
+        if telling is not None:
+            tracked_here = os.environ.get(names.ENV_TRACKED_BY) == "service"
+            telling.send_points(uid, lines, all_epochs=tracked_here)
 
     def _workload_of(self, job_id: str, view: Json) -> Workload:
         if self._service.state is not None:

@@ -1,8 +1,8 @@
 """Predicted and measured figures of a job, one point per epoch, as MLflow charts them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from laxity import names
 from laxity.instants import calendar_instant
@@ -20,17 +20,32 @@ PREDICTION_FIELDS: Final = ("epochs_done", "workers", "verdict", "promised_p90_a
 
 def epoch_points(lines: Iterable[object]) -> tuple[ChartPoint, ...]:
     """The measured figures of the epochs among report lines; unreadable lines are skipped."""
+    epochs = [line for line in lines if isinstance(line, dict) and line.get("kind") == "epoch"]
+    return _readable_points(epochs, mlflow_tracking.EpochMetrics.of)
+
+
+def points_handed_over(lines: Iterable[object]) -> tuple[ChartPoint, ...]:
+    """What workers that ended before they had opened MLflow leave to the service to log."""
+    lists = [line.get("points") for line in lines if isinstance(line, dict)]
+    points = [point for some in lists if isinstance(some, list) for point in some]
+    return _readable_points(
+        points[: mlflow_tracking.POINTS_HANDED_OVER], mlflow_tracking.EpochMetrics.from_json
+    )
+
+
+def _readable_points(
+    documents: Iterable[Any], read: Callable[[Any], mlflow_tracking.EpochMetrics]
+) -> tuple[ChartPoint, ...]:
     points = []
-    for line in lines:
-        if isinstance(line, dict) and line.get("kind") == "epoch":
-            with suppress(ArithmeticError, KeyError, TypeError, ValueError):
-                point = mlflow_tracking.EpochMetrics.of(line)
-                values = {
-                    mlflow_tracking.series_name(str(name)): float(value)
-                    for name, value in point.values.items()
-                }
-                if 1 <= point.epoch <= MOST_EPOCHS and calendar_instant(point.at) is not None:
-                    points.append(ChartPoint(point.epoch, point.at, values))
+    for document in documents:
+        with suppress(ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
+            point = read(document)
+            values = {
+                mlflow_tracking.series_name(str(name)): float(value)
+                for name, value in point.values.items()
+            }
+            if 1 <= point.epoch <= MOST_EPOCHS and calendar_instant(point.at) is not None:
+                points.append(ChartPoint(point.epoch, point.at, values))
     return tuple(points)
 
 

@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.notifications.chart_points import epoch_points, points_before_epoch
+from laxity_scheduler.notifications.chart_points import (
+    epoch_points,
+    points_before_epoch,
+    points_handed_over,
+)
 from laxity_scheduler.notifications.message import (
     ChartPoint,
     Message,
@@ -58,12 +62,18 @@ class Dispatcher:
             self._metrics.faults.record_fault("figures", change.after["id"], error)
             return ()
 
-    def send_epochs(self, uid: str, lines: Sequence[object]) -> None:
-        """Queue reported epochs for MLflow, where the service logs them for its workers."""
+    @property
+    def logs_points(self) -> bool:
+        """Whether there is an MLflow to which workers' points can go."""
+        return "mlflow" in self._outboxes
+
+    def send_points(self, uid: str, lines: Sequence[object], *, all_epochs: bool) -> None:
+        """Queue for MLflow what a last report hands over; with `all_epochs` every reported epoch."""
         view, outbox = self._view_cache.view_by_uid(uid), self._outboxes.get("mlflow")
-        points = epoch_points(lines) if outbox is not None else ()
-        if outbox is not None and view is not None and points:
-            outbox.send(Message(view, (), points))
+        if outbox is not None and view is not None:
+            points = points_handed_over(lines) + (epoch_points(lines) if all_epochs else ())
+            if points:
+                outbox.send(Message(view, (), points))
 
     def delivery_problem(self, sink: str) -> str:
         """Why the last message to this sink failed; "" if it did not, or there is no such sink."""

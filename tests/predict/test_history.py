@@ -55,6 +55,8 @@ def test_a_training_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
     take(history, line(6, "started", worker_pid=8, width=1), line(7, "formed", width=1, epoch=2))
     again = history.report(UID)
     acked = take(history, line(8, "finished", result={"loss": 0.5}))
+    assert (parked.started_at, parked.silent_since) == (START_AT + 10, None)
+    assert (again.started_at, again.silent_since) == (START_AT + 60, START_AT + 50)
 
     assert (formed.formed, formed.epoch_started_at) == (2, START_AT + 20)
     assert trained_two.progress == Progress(2, (1.5,), (2,))

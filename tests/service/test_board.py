@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service import views
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache
-from laxity_scheduler.service.views import JITTER_S, ExpectedEnd, LastReason
+from laxity_scheduler.service.views import JITTER_S, Absence, ExpectedEnd, LastReason
 from tests.support.builders import cluster, job, promised
 
 DUE_AT = 500.0
@@ -136,3 +137,53 @@ def test_a_refused_job_stays_refused_when_it_is_gone_and_gives_way_to_the_one_th
     assert [view["uid"] for view in ViewCache(rows[::-1]).all()] == ["second"]
     board.drop_old(ended_before=31.0)
     assert board.views_in_any_order() == []
+
+
+def widths_after_absence(report: Report, *seen: tuple[float, int]) -> list[list[float]]:
+    """The widths of a job that began at -1 s, of a service that was away from 100 s to 150 s.
+
+    `seen`: when it looks again, and how many workers the job has then.
+    """
+    kept = ViewCache()
+    kept.update_views(look(running("a"), now=10.0), lambda _: QUIET)
+    again = ViewCache(kept.rows_to_save(), absence=Absence(100.0, 150.0))
+    for now, workers in seen:
+        row = replace(running("a"), workers=workers, width_changed_at=now if workers > 1 else None)
+        again.update_views(look(row, now=now), lambda _: report)
+    history: list[list[float]] = again.all()[0]["width_history"]
+    return history
+
+
+@pytest.mark.parametrize(
+    ("report", "want"),
+    [
+        pytest.param(
+            Report(started_at=160.0, silent_since=95.0),
+            [[-1.0, 1], [100.0, 0], [160.0, 1]],
+            id="stopped with the service",
+        ),
+        pytest.param(
+            Report(started_at=140.0, silent_since=120.0),
+            [[-1.0, 1], [120.0, 0], [140.0, 1]],
+            id="stopped and began again while it was away",
+        ),
+        pytest.param(Report(started_at=10.0), [[-1.0, 1]], id="ran on all the time"),
+        pytest.param(
+            Report(started_at=170.0, silent_since=165.0),
+            [[-1.0, 1]],
+            id="began again before the eyes of the service",
+        ),
+        pytest.param(
+            Report(started_at=50.0, silent_since=40.0), [[-1.0, 1]], id="began again before"
+        ),
+    ],
+)
+def test_time_without_workers_while_the_service_was_away_is_no_run_time(
+    report: Report, want: list[list[float]]
+) -> None:
+    assert widths_after_absence(report, (160.0, 1), (200.0, 1)) == want
+
+
+def test_a_width_that_changes_before_the_workers_are_back_counts_from_then() -> None:
+    report = Report(started_at=160.0, silent_since=95.0)
+    assert widths_after_absence(report, (152.0, 2), (200.0, 2)) == [[-1, 1], [100, 0], [160, 2]]

@@ -57,6 +57,8 @@ class Report:
     result: Any = None
     epoch_ended_at: float | None = None
     finished: bool = False  # the training function has returned, and nothing has begun since
+    started_at: float | None = None  # when worker 0 began, the last time
+    silent_since: float | None = None  # its last line before that
 
 
 NO_REPORT: Final = Report()
@@ -127,6 +129,8 @@ class ReportState:
     failed: str = ""
     result: Any = None
     finished: bool = False
+    started_at: float | None = None
+    silent_since: float | None = None
     reading: dict[str, Any] | None = None  # of the first epoch, until there is one
 
     def report(self) -> Report:
@@ -140,6 +144,8 @@ class ReportState:
             self.result,
             self.epoch_ended_at,
             self.finished,
+            self.started_at,
+            self.silent_since,
         )
 
     def first_reading(self) -> Reading | None:
@@ -248,7 +254,7 @@ class ReportState:
         elif not isinstance(kind, str) or kind not in REPORT_KINDS:
             raise InvalidReportError(f"kind {shorten_line(kind, 40)} is none that laxity knows")
         elif current:
-            self._note_state(line, folded, epochs=epochs)
+            self._note_state(line, folded, at=at, epochs=epochs)
 
     def _note_epoch(
         self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int, current: bool
@@ -317,13 +323,16 @@ class ReportState:
                 ),
             }
 
-    def _note_state(self, line: Mapping[str, Any], folded: FoldResult, *, epochs: int) -> None:
+    def _note_state(
+        self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int
+    ) -> None:
         """started, parked, finished, failed: nothing trains between these and the next `formed`."""
         kind = line["kind"]
         self.epoch_started_at, self.training = None, False
         self.finished = kind == "finished"
         if kind == "started":
             self.formed, self.parked_epoch, self.failed = 0, None, ""
+            self.started_at, self.silent_since = at, self.at or None
         elif kind == "parked":
             self.parked_epoch = min(epochs, count_in(line, "epoch", least=0))
             self.epochs_done = self.parked_epoch

@@ -113,7 +113,7 @@ class Service:
         self.loan_orders = LoanOrders(
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )
-        self.view_cache = ViewCache(store.load_jobs(), self.metrics.faults)
+        self.view_cache = ViewCache.load(store, self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None

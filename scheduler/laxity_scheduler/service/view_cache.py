@@ -32,6 +32,7 @@ from laxity_scheduler.service.promise_outcome import (
 from laxity_scheduler.service.verdict_view import shows_verdict_of
 from laxity_scheduler.service.view_fields import Json, job_id_of
 from laxity_scheduler.service.views import (
+    Absence,
     ExpectedEnd,
     LastReason,
     end_fields,
@@ -39,6 +40,7 @@ from laxity_scheduler.service.views import (
     view_of,
     view_of_missing,
 )
+from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import JobRow, storable_text
 
 INTERNAL_FIELDS = ("first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released")
@@ -66,9 +68,15 @@ class CycleInput:
 class ViewCache:
     """Views by uid; the latest job of a name is the one that its id means. Safe for threads."""
 
-    def __init__(self, rows: Iterable[JobRow] = (), faults: JobFaults | None = None) -> None:
+    def __init__(
+        self,
+        rows: Iterable[JobRow] = (),
+        faults: JobFaults | None = None,
+        absence: Absence | None = None,
+    ) -> None:
         self._lock = Lock()
         self._faults = faults or JobFaults()
+        self._absence = absence
         self._views: dict[str, Json] = {}
         self._latest: dict[str, str] = {}
         self._inputs: dict[str, tuple[object, Job | None, LastReason | None, int]] = {}
@@ -82,6 +90,13 @@ class ViewCache:
                 self._store_view(orjson.loads(row.view))
             except (KeyError, TypeError, ValueError) as error:
                 self._faults.record_fault("stored view", row.uid, error)
+
+    @classmethod
+    def load(cls, store: Store, faults: JobFaults) -> "ViewCache":
+        """The views that the store has, of a service that begins now."""
+        last_at = store.last_cycle_at()
+        absence = None if last_at is None else Absence(last_at, time.time())
+        return cls(store.load_jobs(), faults, absence)
 
     def update_views(
         self, cycle_input: CycleInput, report_of: Callable[[str], Report]
@@ -288,6 +303,7 @@ class ViewCache:
             finish=cycle_input.expected_ends.get(name),
             last_reason=cycle_input.last_reasons.get(name),
             borrowed_gpus=count_borrowed(row, cycle_input.state.node_pools.lent),
+            absence=self._absence,
         )
         view |= {key: (before or {}).get(key) for key in INTERNAL_FIELDS}
         view["broken"] = bool(view["broken"] or is_promise_broken(view, cycle_input.state.now))

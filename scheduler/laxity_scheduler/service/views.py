@@ -45,6 +45,14 @@ class LastReason:
 
 
 def view_of(
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """From the last cycle of the service before, until this one began, nobody saw what ran."""
+
+    since: float
+    until: float
+
+
     manifest: Mapping[str, Any],
     row: Job | None,
     *,
@@ -55,6 +63,7 @@ def view_of(
     last_reason: LastReason | None = None,
     borrowed_gpus: int = 0,
 ) -> Json:
+    absence: Absence | None = None,
     """The view of one Job now. `before` is its last one, None for a Job never seen."""
     view = fields_from_manifest(manifest) | _fields_from_last_view(before)
     if row is not None:
@@ -66,6 +75,8 @@ def view_of(
         view["width_history"] = _extend_history(view["width_history"], row, now)
         view |= borrowing_fields(view, borrowed_gpus, now)
     if view["state"] not in ("queued", "suspended"):
+    if absence is not None:
+        view["width_history"] = _without_stop_unseen(view["width_history"], report, absence)
         view |= {"held_by": [], "expected_start_at": None}
     elif row is not None and row.not_before > now:
         unknown = {"p50_at": None, "p90_at": None}
@@ -183,6 +194,32 @@ def _extend_history(history: Sequence[Sequence[float]], row: Job, now: float) ->
 
 def _close_history(history: Sequence[Sequence[float]], ended_at: float) -> list[list[float]]:
     """The history with an entry of 0 workers at the end."""
+def _without_stop_unseen(
+    history: Sequence[Sequence[float]], report: Report, absence: Absence
+) -> list[list[float]]:
+    """The history with the time without workers that began while the service was away.
+
+    They were gone from the last sign of them, or of the service, until worker 0 began again: with
+    `laxity down`, or as a machine was off. Where they ran on, worker 0 has not begun again.
+    """
+    past = [list(entry) for entry in history]
+    silent_since, back_at = report.silent_since, report.started_at
+    if silent_since is None or back_at is None or silent_since > absence.until:
+        return past
+    gone_at = max(silent_since, absence.since)
+    before = [entry for entry in past if entry[0] < gone_at]
+    during = [entry for entry in past if gone_at <= entry[0] < back_at]
+    if gone_at >= back_at or not before or not before[-1][1]:
+        return past
+    workers = (during or before)[-1][1]
+    return [
+        *before,
+        [gone_at, 0],
+        *([[back_at, workers]] if workers else []),
+        *past[len(before) + len(during) :],
+    ]
+
+
     past = [list(entry) for entry in history]
     return [*past, [ended_at, 0]] if past and past[-1][1] else past
 

@@ -146,6 +146,12 @@ class Store:
         with self._open_session() as session:
             return session.exec(select(func.max(CycleRow.cycle))).one() or 0
 
+    def last_cycle_at(self) -> float | None:
+        """When the last cycle was decided; None before the first."""
+        query = select(CycleRow.at).order_by(col(CycleRow.cycle).desc()).limit(1)
+        with self._open_session() as session:
+            return session.exec(query).one_or_none()
+
     def last_plan(self) -> bytes:
         """What was decided in the last cycle, b"" before the first."""
         query = select(CycleRow.plan).order_by(col(CycleRow.cycle).desc()).limit(1)

@@ -7,7 +7,8 @@ from laxity.api.client import JobView
 from laxity.api.job_view import OfferView
 from laxity.api.status_text import instant_text, verdict_markdown
 from laxity.cli.render.job_panel import job_panel
-from laxity.cli.render.job_table import job_table
+from laxity.cli.render.job_table import COLUMNS, job_cells, job_table
+from laxity.human_time import instant_text as instant_seen_from
 
 NOW = 1_000.0
 
@@ -183,6 +184,20 @@ def test_a_cancelled_job_no_longer_says_why_it_waited() -> None:
     waited = running(workers=0, state="cancelled", finished_at=NOW, reason="it needs 1 GPU; 0 free")
 
     assert "it needs" not in shown(waited)[1]
+
+
+def test_a_cancelled_job_shows_no_predicted_end() -> None:
+    cancelled = running(
+        workers=0, state="cancelled", finished_at=NOW, first_p50_at=NOW + 40, first_p90_at=NOW + 90
+    )
+    out = io.StringIO()
+    Console(file=out, width=160).print(job_panel(cancelled, now=NOW))
+    row = dict(zip(COLUMNS, job_cells(cancelled, NOW), strict=True))
+
+    assert (row["P50"].plain, row["P90"].plain) == ("-", "-")
+    assert "P50" not in out.getvalue() + verdict_markdown(cancelled)
+    assert "P90" not in out.getvalue() + verdict_markdown(cancelled)
+    assert f"ended {instant_seen_from(NOW, NOW)}" in " ".join(out.getvalue().split())
 
 
 def test_an_end_that_was_expected_in_the_past_is_expected_now() -> None:

@@ -252,6 +252,7 @@ def counts(**fates: int) -> dict[str, int]:
 
 def test_promises_add_up_whether_users_fail_cancel_or_wait(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=30.0)) as stage:
+    assert (view["p50_at"], view["p90_at"]) == (None, None)
         for name in ("kept", "raises", "cancelled", "open"):
             stage.submit(name, deadline="1h", widths="1")
             stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")

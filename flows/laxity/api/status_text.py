@@ -171,9 +171,12 @@ def verdict_markdown(job: JobView) -> str:
 def _finish_rows(job: JobView) -> list[tuple[str, str]]:
     """When it is expected to end; after the end what was first expected, beside the truth."""
     if job.state in ENDED:
-        return [
+        first = [
             ("first P50 finish", instant_text(job.first_p50_at)),
             ("first P90 finish", instant_text(job.first_p90_at)),
+        ]
+        return [
+            *([] if job.state == "cancelled" else first),
             ("finished" if job.state == "finished" else "ended", instant_text(job.finished_at)),
             ("prediction", comparison_text(job)),
         ]

@@ -22,6 +22,7 @@ from laxity_scheduler.service.verdict_view import verdict_fields
 from laxity_scheduler.service.view_fields import Json, finite_or_none, mapping_or_empty
 
 CONTINUOUS_FIELDS: Final = ("p50_at", "p90_at", "laxity_s", "expected_start_at")  # move with time
+NOTHING_EXPECTED: Final[Mapping[str, None]] = {"p50_at": None, "p90_at": None}
 JITTER_S: Final = 1.0
 MAX_HISTORY: Final = 500
 
@@ -44,7 +45,6 @@ class LastReason:
     expected_start_at: float = math.inf
 
 
-def view_of(
 @dataclass(frozen=True, slots=True)
 class Absence:
     """From the last cycle of the service before, until this one began, nobody saw what ran."""
@@ -53,6 +53,7 @@ class Absence:
     until: float
 
 
+def view_of(
     manifest: Mapping[str, Any],
     row: Job | None,
     *,
@@ -62,8 +63,8 @@ class Absence:
     finish: ExpectedEnd | None = None,
     last_reason: LastReason | None = None,
     borrowed_gpus: int = 0,
-) -> Json:
     absence: Absence | None = None,
+) -> Json:
     """The view of one Job now. `before` is its last one, None for a Job never seen."""
     view = fields_from_manifest(manifest) | _fields_from_last_view(before)
     if row is not None:
@@ -74,13 +75,12 @@ class Absence:
             view |= end_fields(finish)
         view["width_history"] = _extend_history(view["width_history"], row, now)
         view |= borrowing_fields(view, borrowed_gpus, now)
-    if view["state"] not in ("queued", "suspended"):
     if absence is not None:
         view["width_history"] = _without_stop_unseen(view["width_history"], report, absence)
+    if view["state"] not in ("queued", "suspended"):
         view |= {"held_by": [], "expected_start_at": None}
     elif row is not None and row.not_before > now:
-        unknown = {"p50_at": None, "p90_at": None}
-        view |= {"held_by": [], "expected_start_at": row.not_before} | unknown
+        view |= {"held_by": [], "expected_start_at": row.not_before, **NOTHING_EXPECTED}
     elif last_reason is not None:
         view |= {
             "held_by": list(last_reason.held_by),
@@ -108,6 +108,8 @@ def view_of_missing(before: Mapping[str, Any], now: float) -> Json:
     view = dict(before) | {"state": state, "finished_at": now, "workers": 0, "formed": 0}
     view["width_history"] = _close_history(view["width_history"], now)
     view |= borrowing_fields(view, 0, now)
+    if state == "cancelled":
+        view |= NOTHING_EXPECTED
     if before.get("released"):
         view["error"] = "released: laxity no longer looks after it"
     return view | {"outcome": outcome_of(view), "laxity_s": None, "held_by": []}
@@ -192,8 +194,6 @@ def _extend_history(history: Sequence[Sequence[float]], row: Job, now: float) ->
     return [*past[-MAX_HISTORY:], [since, row.workers]]
 
 
-def _close_history(history: Sequence[Sequence[float]], ended_at: float) -> list[list[float]]:
-    """The history with an entry of 0 workers at the end."""
 def _without_stop_unseen(
     history: Sequence[Sequence[float]], report: Report, absence: Absence
 ) -> list[list[float]]:
@@ -220,6 +220,8 @@ def _without_stop_unseen(
     ]
 
 
+def _close_history(history: Sequence[Sequence[float]], ended_at: float) -> list[list[float]]:
+    """The history with an entry of 0 workers at the end."""
     past = [list(entry) for entry in history]
     return [*past, [ended_at, 0]] if past and past[-1][1] else past
 
@@ -253,5 +255,6 @@ def _fields_of_end(
             "width_history": _close_history(view["width_history"], ended_at),
         }
     if (manifest.get("metadata") or {}).get("deletionTimestamp"):
-        return {"state": "cancelled", "finished_at": view["finished_at"] or now, "workers": 0}
+        ended_at = view["finished_at"] or now
+        return {"state": "cancelled", "finished_at": ended_at, "workers": 0, **NOTHING_EXPECTED}
     return {}

@@ -196,12 +196,19 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
 
 
 def _end_facts(job: JobView, now: float) -> list[tuple[str, str]]:
-    """What was expected of an ended job at first, beside the truth."""
+    """What was expected of an ended job at first, beside the truth; nothing of a cancelled one."""
     if not job.ended:
         return []
+    first = (
+        []
+        if job.state == "cancelled"
+        else [
+            ("first P50 finish", instant_text(job.first_p50_at, now)),
+            ("first P90 finish", instant_text(job.first_p90_at, now)),
+        ]
+    )
     return [
-        ("first P50 finish", instant_text(job.first_p50_at, now)),
-        ("first P90 finish", instant_text(job.first_p90_at, now)),
+        *first,
         ("finished" if job.state == "finished" else "ended", instant_text(job.finished_at, now)),
         ("prediction", comparison_text(job)),
     ]

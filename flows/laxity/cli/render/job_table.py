@@ -168,10 +168,11 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> Table:
 def format_expected_end(job: JobView, at: float | None, now: float) -> str:
     """When it ended, or is expected to. "now": the end of a running job is due any moment.
 
-    What was expected of a job that does not run, such as a refused one, says nothing afterwards.
+    What was expected of a job that does not run, such as a refused one, says nothing afterwards; nor
+    does the end of one that was cancelled or failed: nobody predicted that.
     """
     if job.finished_at is not None:
-        return wall_time(job.finished_at, now)
+        return wall_time(job.finished_at, now) if job.state == "finished" else NONE
     if at is not None and at <= now:
         return OVERDUE if job.workers else NONE
     return relative_text(at, now)

@@ -124,6 +124,9 @@ class LiveCluster:
         with self._mirror.lock:
             return {job_id: bad.refusal.reason for job_id, bad in self._snapshot.bad.items()}
 
+    def find_undone(self) -> Mapping[str, str]:
+        return self._sender.undone
+
     def expect_answers(self, jobs: int) -> None:
         if jobs:
             self.api.expect(jobs, decided=False)
@@ -137,6 +140,7 @@ class LiveCluster:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
         with self._looking:
             state = self._state or self._observe_state()
+            self._sender.undone = {}
             if self._sender.unsure:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)

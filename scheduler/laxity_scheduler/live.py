@@ -112,6 +112,12 @@ class LiveWorld(World, Protocol):
     def find_left_out(self) -> Mapping[str, Reason]:
         """Why Jobs are left out of what was observed last, by their ids."""
 
+    def find_undone(self) -> Mapping[str, str]:
+        """Jobs on which the cluster refused to write the last plan, and why, by their ids.
+
+        "": it may have refused because it has just started, and is asked again at once.
+        """
+
     def expect_answers(self, jobs: int) -> None:
         """The verdicts of this many jobs are being decided: open connections, as for `expect`."""
 

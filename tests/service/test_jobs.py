@@ -13,12 +13,13 @@ from typing import Any
 import orjson
 import pytest
 
+from laxity.instants import format_rfc3339
 from laxity_scheduler.http import long_poll
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.live import Released
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
-from tests.support.services import manifest, staged, wait_until
+from tests.support.services import Json, manifest, staged, wait_until
 
 
 def test_a_job_with_enough_time_is_promised_and_starts(tmp_path: Path) -> None:
@@ -159,6 +160,29 @@ def test_a_refused_amendment_changes_nothing_and_a_granted_one_moves_the_deadlin
     assert granted["verdict"] == "promised"
 
 
+def test_a_refused_amendment_is_explained_with_the_deadline_that_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
+        stage.submit("a", deadline="2h")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        refused = stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "30s"}).json()
+
+        def last() -> Json:
+            chain = stage.http.get("/v1/jobs/default/a/explain").json()["chain"]
+            return dict(chain[-1])
+
+        wait_until(lambda: last()["decision"]["kind"] == "amend", "the refusal in explain")
+        row, view = last(), stage.http.get("/v1/jobs/default/a").json()
+    asked_at = view["submitted_at"] + 30.0
+    assert row["reason_code"] == refused["reason_code"]
+    assert row["reason"].startswith(
+        f"a deadline of {format_rfc3339(asked_at, 'seconds')} was asked"
+    )
+    assert row["reason"].endswith(refused["reason"])
+    assert view["verdict"] == "promised"
+
+
 def test_the_log_has_a_line_for_each_verdict(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -228,6 +252,7 @@ def test_a_cancelled_job_stays_visible_as_cancelled(tmp_path: Path) -> None:
         stage.http.delete("/v1/jobs/default/a")
         view = stage.until("default/a", lambda view: view["state"] == "cancelled", "cancelled")
     assert (view["outcome"], view["workers"], view["broken"]) == ("cancelled", 0, False)
+    assert (view["p50_at"], view["p90_at"]) == (None, None)
 
 
 def test_a_job_past_its_deadline_breaks_its_promise_while_it_still_runs(tmp_path: Path) -> None:
@@ -252,7 +277,6 @@ def counts(**fates: int) -> dict[str, int]:
 
 def test_promises_add_up_whether_users_fail_cancel_or_wait(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=30.0)) as stage:
-    assert (view["p50_at"], view["p90_at"]) == (None, None)
         for name in ("kept", "raises", "cancelled", "open"):
             stage.submit(name, deadline="1h", widths="1")
             stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")

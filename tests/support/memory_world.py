@@ -88,6 +88,9 @@ class MemoryWorld:
     def find_left_out(self) -> Mapping[str, Reason]:
         return {}
 
+    def find_undone(self) -> Mapping[str, str]:
+        return {}
+
     def expect_answers(self, jobs: int) -> None:
         self.asked.append(jobs)
 

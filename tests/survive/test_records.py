@@ -30,10 +30,13 @@ def told(kind: str, seed: int) -> Promised | Forecasted | Refuse:
     return Refuse("team/a", maker.record(Refusal, reason=FITS), FITS)
 
 
-def owed(records: AuditRows, state: ClusterState, plan: Plan) -> list[NewRow]:
-    """What is owed once this plan is in the journal."""
+def owed(records: AuditRows, state: ClusterState, plan: Plan, **undone: str) -> list[NewRow]:
+    """What is owed once this plan is in the journal; `undone`: why, by the names of jobs."""
+    refused = {f"team/{name}": why for name, why in undone.items()}
     records.add_plan(
-        JournalledPlan(state, plan, codec.encode_plan(plan), lambda: {"team/a": "uid-a"})
+        JournalledPlan(
+            state, plan, codec.encode_plan(plan), lambda: {"team/a": "uid-a"}, lambda: refused
+        )
     )
     return [row for row in records.pending_rows() if isinstance(row, NewRow)]
 
@@ -75,3 +78,34 @@ def test_what_the_store_did_not_take_is_owed_with_what_comes_after_it() -> None:
     both = owed(records, state, Plan((told("promise", 1), refused)))
     assert [row.values["job"] for row in both] == ["team/a", "team/a", "team/b", "team/b"]
     assert both[: len(first)] == first
+
+
+def test_what_could_not_be_carried_out_is_told_once_and_once_more_when_it_is_done() -> None:
+    state, without = cluster(jobs=[job("a")], now=40.0), cluster(jobs=[], now=50.0)
+    plan, records = Plan((told("promise", 1), Admit("team/a", 1, ("node-0",), FITS))), AuditRows()
+    rows: list[list[tuple[str, str]]] = []
+    for seen, undone in (
+        (state, {"a": ""}),  # the API server may have started a moment ago
+        (state, {"a": "no rights in team"}),
+        (without, {}),
+        (state, {"a": "no rights in team"}),
+        (state, {}),
+        (state, {}),
+    ):
+        made = owed(records, seen, plan if seen is state else Plan(), **undone)
+        rows.append(
+            [
+                (row.values["kind"], row.values["reason_code"])
+                for row in made
+                if row.table is DecisionRow
+            ]
+        )
+        records.mark_flushed()
+    assert rows == [
+        [],
+        [("undone", "patch_refused")],
+        [],
+        [],
+        [("promised", "fits"), ("admit", "fits")],
+        [],
+    ]

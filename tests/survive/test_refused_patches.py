@@ -121,9 +121,11 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
     world.observe()
     with caplog.at_level(logging.WARNING, logger="laxity_k8s"):
         admit(world, BAD, GOOD)
+        assert world.find_undone() == {BAD: "", GOOD: ""}
         at += SETTLE_S
         assert ids(world.observe()) == [BAD, GOOD], "it may have started a moment ago"
         admit(world, BAD, GOOD)
+        assert "create rolebinding laxity" in world.find_undone()[BAD]
         for _ in range(5):
             assert ids(world.observe()) == []
     assert sorted(set(sent)) == [BAD, GOOD]
@@ -153,6 +155,7 @@ def test_an_api_server_that_knows_no_roles_yet_is_asked_again_and_nobody_told(
     assert world.wait(2.0), "it is asked again although nothing in the cluster has changed"
     assert ids(world.observe()) == [BAD, GOOD]
     admit(world, BAD, GOOD)
+    assert world.find_undone() == {}
     assert all(row.workers for row in world.observe().jobs)
     assert "rights" not in told(world)
     assert not world.find_left_out()

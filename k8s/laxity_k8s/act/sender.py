@@ -40,7 +40,8 @@ class Sender:
 
     `sent` counts patches by what became of them. `unsure` says whether one may have landed of which
     nothing is known: whoever decides has to look at all Jobs first. At `again_at` what the API server
-    has refused without a reason to believe is decided on again.
+    has refused without a reason to believe is decided on again. `undone` says of which Jobs patches were
+    refused since it was emptied last, and why; "" where that is not to be believed yet.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Sender:
         self.sent: Counter[str] = Counter()
         self.unsure = False
         self.again_at = FOREVER
+        self.undone: dict[str, str] = {}
         self._api, self._mirror, self._events = api, mirror, events
         self._shown, self._put_off, self._seal = shown, put_off, seal
         self._rights = Rights(events)
@@ -145,9 +147,11 @@ class Sender:
             now = time.time()
             if self._rights.is_settling(outcome, now):
                 self.again_at = now + TRY_AGAIN_S
+                self.undone[outcome.patch.id] = ""
                 return None
             # Of the very object that was decided on: it would be refused in each cycle.
-            self._put_off(outcome.patch.id, refusal_text(outcome), now)
+            why = self.undone[outcome.patch.id] = refusal_text(outcome)
+            self._put_off(outcome.patch.id, why, now)
         if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
             self._rights.note_outcome(outcome)
         if outcome.ok and outcome.object is not None:

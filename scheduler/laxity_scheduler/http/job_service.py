@@ -35,6 +35,7 @@ from laxity_scheduler.service.offers import annotations_for, format_instant_ms, 
 from laxity_scheduler.service.verdict_view import verdict_view
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 from laxity_scheduler.service.view_fields import job_id_of as id_of
+from laxity_scheduler.store.audit_rows import STANDS, refused_amendment
 
 OFFERS_WITHOUT_DEADLINE: Final = {"probe", "soft"}
 LOG: Final = logging.getLogger(__name__)
@@ -88,7 +89,8 @@ class JobService:
     def amend_deadline(self, job_id: str, deadline: str) -> Json | None:
         """Ask for another deadline. None: the Job now asks, and the next cycles answer.
 
-        If it would be refused while a promise stands, nothing is changed; returns that refusal's view.
+        If it would be refused while a promise stands, nothing is changed, and `explain` says that it was
+        asked for; returns that refusal's view.
         """
         row = self._row_to_change(job_id)
         due = parse_deadline(deadline)
@@ -99,9 +101,10 @@ class JobService:
         )
         answer = self._decide_with(with_deadline(row, due_at))
         if isinstance(row.verdict, Promise) and isinstance(answer.verdict, Refusal):
+            state, _ = self._service.last_snapshot
+            self._service.add_answer(refused_amendment(state, job_id, due_at, answer.verdict))
             refused = self.views.view_of(job_id) | verdict_view(answer.verdict)
-            stands = f"{refused['reason']}; the promise that was given stands"
-            return refused | {"reason": stands, "amended": False}
+            return refused | {"reason": f"{refused['reason']}; {STANDS}", "amended": False}
         changes = {names.DEADLINE: format_instant_ms(due_at)}
         if row.service_class == "best_effort":
             changes[names.CLASS] = "hard"

@@ -45,6 +45,7 @@ from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.store.tables import PendingRow
 
 LOG: Final = logging.getLogger(__name__)
 BACKOFF: Final = Backoff(first_s=0.5, longest_s=30.0)
@@ -155,6 +156,11 @@ class Service:
         if self.state is None or self.predictor is None:
             raise NotReadyError("the service has not looked at the cluster yet")
         return self.state, self.predictor
+
+    def add_answer(self, row: PendingRow) -> None:
+        """Let `explain` show an answer that no cycle decided, from the next cycle on."""
+        self._audit_rows.add_answer(row)
+        self.world.wake()
 
     def run(self) -> None:
         """Cycle until stopped."""
@@ -314,7 +320,7 @@ class Service:
         )  # fmt: skip
         # A job that is decided on may be newer than what the view cache has seen.
         uids = partial(_uids_by_id, self.world.jobs() if plan.decisions else ())
-        self._audit_rows.add_plan(JournalledPlan(state, plan, text, uids))
+        self._audit_rows.add_plan(JournalledPlan(state, plan, text, uids, self.world.find_undone))
         return plan
 
     def _reject_job(self, job_id: str, problem: str) -> None:

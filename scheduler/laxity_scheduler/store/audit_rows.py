@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from laxity.instants import format_rfc3339
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import (
     Admit,
@@ -27,6 +28,7 @@ from laxity_scheduler.model.decision import (
     verdict_after,
 )
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, load_plan, verdict_json
 from laxity_scheduler.store.journal import Journal, ReplayError
@@ -41,18 +43,24 @@ from laxity_scheduler.store.tables import (
 )
 
 LOG: Final = logging.getLogger(__name__)
-Family = Literal["verdict", "act", "wait", "nodes"]
+NOT_DONE: Final = "what was decided could not be written on the Job, it is tried again: {why}"
+STANDS: Final = "the promise that was given stands"
+Family = Literal["verdict", "act", "wait", "nodes", "undone"]
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class JournalledPlan:
-    """A plan that is in the journal, and whose rows are not made yet; `uids` by job id."""
+    """A plan that is in the journal, and whose rows are not made yet; `uids` by job id.
+
+    `undone` are the jobs on which it could not be carried out, and why ("": that is not known yet).
+    """
 
     state: ClusterState
     plan: Plan
     text: EncodedPlan
     uids: Callable[[], Mapping[str, str]]
+    undone: Callable[[], Mapping[str, str]] = dict
 
 
 class AuditRows:
@@ -67,6 +75,11 @@ class AuditRows:
         self._last: dict[str, dict[Family, object]] = {}
         self._journalled: list[JournalledPlan] = []
         self._pending: list[PendingRow] = []
+        self._answers: list[PendingRow] = []  # given between cycles, by any thread
+
+    def add_answer(self, row: PendingRow) -> None:
+        """Write this row, too, when `pending_rows` is called; any thread may call this."""
+        self._answers.append(row)
 
     def add_plan(self, journalled: JournalledPlan) -> None:
         """Make rows of this plan later, when `pending_rows` is called."""
@@ -77,6 +90,8 @@ class AuditRows:
         while self._journalled:
             self._pending += self._rows_of_plan(self._journalled[0])
             del self._journalled[0]
+        while self._answers:
+            self._pending.append(self._answers.pop(0))
         return self._pending
 
     def mark_flushed(self) -> None:
@@ -98,25 +113,41 @@ class AuditRows:
     def _rows_of_plan(self, journalled: JournalledPlan) -> list[PendingRow]:
         new_rows: list[PendingRow] = []
         uids = journalled.uids() if journalled.plan.decisions else {}
-        encoded = journalled.text
+        encoded, undone = journalled.text, journalled.undone()
         for decision, document, body in zip(
             journalled.plan.decisions, encoded.decisions, encoded.bodies, strict=True
         ):
             try:
-                if self._is_new(decision):
+                if subject_of(decision) in undone:
+                    why = undone[subject_of(decision)]
+                    new_rows += self._rows_of_undone(journalled.state, subject_of(decision), why)
+                elif self._is_new(decision):
                     new_rows += list(
                         _rows_of_decision(journalled.state, decision, document, body, uids)
                     )
                     self._remember_decision(decision)
             except Exception:
                 LOG.exception("what was decided of %s cannot be shown", subject_of(decision))
+        shown = journalled.state.by_id
         self._last = {
-            job: families for job, families in self._last.items() if job in journalled.state.by_id
+            job: families
+            for job, families in self._last.items()
+            # who was refused is left out of the states until it is tried again
+            if job in shown or ("undone" in families and (job in uids or not uids))
         }
         return new_rows
 
+    def _rows_of_undone(self, state: ClusterState, job_id: str, why: str) -> list[PendingRow]:
+        """One row until something is done about the job again, however often it is tried."""
+        families = self._last.setdefault(job_id, {})
+        if not why or families.get("undone") == why:
+            return []
+        families["undone"] = why
+        return [_row_of_answer(state, job_id, "undone", "patch_refused", NOT_DONE.format(why=why))]
+
     def _remember_decision(self, decision: Decision) -> None:
         families = self._last.setdefault(subject_of(decision), {})
+        families.pop("undone", None)
         families[_family_of(decision)] = _identity_of(decision)
         if _family_of(decision) == "act":
             families.pop("wait", None)
@@ -168,6 +199,30 @@ def _rows_of_decision(
             yield NewRow(LoanRow, loan)
     if isinstance(decision, Reclaim):
         yield EndedLoans([storable_text(node) for node in decision.nodes], state.now)
+
+
+def refused_amendment(
+    state: ClusterState, job_id: str, deadline_at: float, refusal: Refusal
+) -> PendingRow:
+    """The row of another deadline that was asked for and refused, while the promise stands."""
+    why = refusal.reason.within(job_id.partition("/")[0]).text
+    asked = format_rfc3339(deadline_at, "seconds")
+    text = f"a deadline of {asked} was asked for and refused: {why}; {STANDS}"
+    return _row_of_answer(state, job_id, "amend", refusal.reason.code, text)
+
+
+def _row_of_answer(state: ClusterState, job_id: str, kind: str, code: str, text: str) -> PendingRow:
+    """A row for people about something that is no decision of a plan."""
+    values = {
+        "cycle": state.cycle,
+        "at": state.now,
+        "job": storable_text(job_id),
+        "kind": kind,
+        "reason_code": code,
+        "reason": storable_text(text),
+        "body": b"{}",
+    }
+    return NewRow(DecisionRow, values)
 
 
 def _verdict_row(

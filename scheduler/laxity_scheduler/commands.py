@@ -60,7 +60,7 @@ PolicyName = Annotated[
     str,
     typer.Option(
         envvar="LAXITY_POLICY",
-        help="Who decides: qos, elasticflow, pickyman, edf, fifo ...",
+        help="Who decides: qos, elasticflow, pickyman, edf, fifo ...; laxity policies lists them.",
         autocompletion=completing(_policy_names),
     ),
 ]
@@ -139,6 +139,7 @@ def register(app: typer.Typer) -> None:
     app.command()(up)
     app.command()(down)
     app.command()(replay)
+    app.command()(policies)
 
 
 def serve(
@@ -330,6 +331,22 @@ def replay(
     except RuntimeError as error:
         raise CommandError(str(error), code=FAILED) from error
     raise typer.Exit(code)
+
+
+def policies(
+    *, as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False
+) -> None:
+    """List the policies: what each does, by which paper, and whether it promises deadlines."""
+    import json
+
+    from laxity_scheduler.process.policy_table import policy_rows, policy_table
+
+    if as_json:
+        typer.echo(json.dumps({"policies": policy_rows()}))
+        return
+    from laxity.cli.render.job_table import console
+
+    console().print(policy_table())
 
 
 def _options_on_command_line(context: typer.Context) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from laxity.cli.exit_codes import FAILED, USAGE, CommandError
+from laxity.instants import format_rfc3339
 from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
@@ -57,6 +58,8 @@ def test_the_last_fifth_of_the_cycles_is_held_out(tmp_path: Path) -> None:
     source = decided_by("optimus", tmp_path)
     first, cut = source.split()
     cycles = [cycle.state.cycle for cycle in source.iter_cycles(first)]
+    decided_at = {cycle.state.cycle: cycle.state.now for cycle in source.iter_cycles(first)}
+    assert source.decided_at(cut - 1) == decided_at[cut - 1]
     source.store.close()
     assert first == cycles[0]
     assert len([cycle for cycle in cycles if cycle >= cut]) == len(cycles) // 5
@@ -119,7 +122,10 @@ def test_a_net_learns_from_a_journal_to_decide_as_what_decided_in_it(tmp_path: P
     learned = learn_from_journal(source, seed=1, updates=200)
     again = learn_from_journal(source, seed=1, updates=200)
     after = measure_net(learned.net, source, seed=1)
+    last = source.split()[1] - 1
+    until = format_rfc3339(source.decided_at(last), "seconds")
     source.store.close()
+    assert learned.cycles_text == f"cycles 1 to {last} (1970-01-01T00:00:00Z to {until})"
     assert after.right > max(0.8, before.right)
     assert after.totals.gain > before.totals.gain
     assert all(map((lambda a, b: (a == b).all()), learned.net.weights, again.net.weights))

@@ -104,7 +104,7 @@ def test_a_damaged_file_and_one_that_is_not_there_are_refused_with_the_cause(
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(ValueError, match="is no policy of version 1: it holds no arrays"):
         load_policy(path)
-    with pytest.raises(ValueError, match="No such file"):
+    with pytest.raises(ValueError, match=r"^there is no file \S+absent.npz$"):
         load_policy(tmp_path / "absent.npz")
 
 
@@ -138,9 +138,7 @@ def test_where_a_file_is_refused_optimus_decides_and_the_log_says_so_once(
             )
             text = codec.plan_bytes(ours).replace(b'"learned"', b'"optimus_with_promises"')
             assert text == codec.plan_bytes(theirs)
-    refusal = (
-        f"{name.removeprefix('learned:')} is no policy of version 1: No such file or directory"
-    )
+    refusal = f"there is no file {name.removeprefix('learned:')}"
     told = [record.getMessage() for record in caplog.records]
     assert told == [f"{refusal}; optimus decides in place of learned"]
 
@@ -170,7 +168,7 @@ def test_nothing_is_simulated_in_the_name_of_a_file_that_is_refused() -> None:
     words = ["simulate", "--policy", "learned:nowhere.npz", "--trace", "itp/195job.csv"]
     answer = CliRunner().invoke(app, words)
     assert answer.exit_code == 2
-    assert "nowhere.npz is no policy" in answer.output
+    assert "there is no file nowhere.npz" in answer.output
     assert len(answer.output.splitlines()) == 1
 
 

@@ -305,7 +305,7 @@ def test_the_page_of_a_version_from_a_journal_says_in_words_data_figures_and_how
             "On the journal's last 20 cycles, held out, it wants other widths in 3, and chooses as was "
             "decided in 90.0% of 40 choices; its widths would have trained 0.75 times as much (predicted)."
         ),
-        "To promote it: `laxity train promote widths VERSION`, with the number of this version.",
+        "To promote it: `laxity train promote widths 1`",
     ]
     assert "laxity train versions widths" in client.get_registered_model("widths").description
 
@@ -314,7 +314,8 @@ def test_the_page_of_a_version_from_tables_names_teacher_improvement_and_both_fi
     about = {"teacher": "drf", "seed": 1, "improved_by": "evolution", "tables": "mine"}
     figures = {"choices": 900, "right_on_worlds_held_out": 0.98, "rounds": 60}
     figures |= {"slowdown_at_first": 0.91, "slowdown": 0.86}
-    text = describe_version("widths", about | {"reward": "jct"}, figures)
+    text = describe_version("widths", "3", about | {"reward": "jct"}, figures)
+    assert "`laxity train promote widths 3`" in text
     assert "It imitated drf in clusters simulated from the tables mine." in text
     assert "evolution improved it for completion times, 60 rounds on the tables mine." in text
     assert "it chose as its teacher in 98.0% of the choices" in text
@@ -323,7 +324,7 @@ def test_the_page_of_a_version_from_tables_names_teacher_improvement_and_both_fi
 
 def test_a_net_that_starts_from_other_weights_names_them_and_whom_it_is_compared_with() -> None:
     about = {"teacher": "none", "seed": 1, "start": "models:/widths/1", "journal": "cycles 1 to 9"}
-    text = describe_version("widths", about, {})
+    text = describe_version("widths", "3", about, {})
     assert text.startswith("Trained on from models:/widths/1.")
     assert "Its teacher, who decides where it is caught: optimus." in text
 

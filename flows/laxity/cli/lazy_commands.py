@@ -35,6 +35,9 @@ FLOOR_COMMANDS: Final = (
     FloorCommand("up", "service", SERVICE, "Start the service on this machine, in the background."),
     FloorCommand("down", "service", SERVICE, "Stop the service on this machine, and its jobs."),
     FloorCommand("serve", "service", SERVICE, "Run the service in the foreground."),
+    FloorCommand(
+        "policies", "service", SERVICE, "List the policies: what each does, and if it promises."
+    ),
     FloorCommand("replay", "service", ASK, "Decide a journal again and compare, byte for byte."),
     FloorCommand("profile", "profile", STUDY, "Measure a training at several widths."),
     FloorCommand("predict", "profile", STUDY, "Say how long a model will train, and how sure."),

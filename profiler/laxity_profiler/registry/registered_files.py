@@ -7,7 +7,7 @@ the one registered last. To roll back is to move it again.
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -27,9 +27,10 @@ FOLDER: Final = "file"  # of a run's artifacts
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """One file for the registry. `about` is said of the registered model, `description` of the version.
+    """One file for the registry. `about` is said of the registered model.
 
-    Without a description the version's page says what it was trained on (`params`).
+    `describe` makes the text of a version's page from its number; without it the page says what the
+    version was trained on (`params`).
     """
 
     name: str
@@ -38,7 +39,7 @@ class ModelFile:
     params: Mapping[str, object] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     alias: str = ALIAS
-    description: str = ""
+    describe: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,13 @@ def create_version(registry: Registry, file: ModelFile, digest: str) -> str:
     source = f"{run.info.artifact_uri}/{FOLDER}"
     figures = {name: f"{value:.4g}" for name, value in file.metrics.items()}
     tags = {**figures, TAG_DIGEST: digest}  # the page of a model shows them in this order
-    description = file.description or describe_origin(file.params)
     made = client.create_model_version(
-        file.name, source, run_id, tags=tags, description=description
+        file.name, source, run_id, tags=tags, description=describe_origin(file.params)
     )
-    return str(made.version)
+    version = str(made.version)
+    if file.describe is not None:
+        client.update_model_version(file.name, version, file.describe(version))
+    return version
 
 
 def describe_origin(params: Mapping[str, object]) -> str:

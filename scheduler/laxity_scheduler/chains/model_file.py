@@ -48,6 +48,8 @@ def save_provisioner(provisioner: Provisioner, path: Path) -> None:
 
 def load_provisioner(path: Path) -> Provisioner:
     """Read the file. ValueError if it is none, or of a version that is not known."""
+    if not path.exists():
+        raise ValueError(f"there is no file {path}")
     try:
         header, arrays = load_arrays(path, FORMAT, VERSION)
         return Provisioner(

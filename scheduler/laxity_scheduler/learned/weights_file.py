@@ -35,6 +35,8 @@ def save_policy(policy: TrainedPolicy, path: Path) -> None:
 
 def load_policy(path: Path) -> TrainedPolicy:
     """Read the file. ValueError says why it is none that can be used."""
+    if not path.exists():
+        raise ValueError(f"there is no file {path}")
     try:
         header, arrays = load_arrays(path, FORMAT, VERSION)
         check_features(header.get("features"))

@@ -33,6 +33,7 @@ from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.store.journal import LoadPredictor, iter_decided
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels
+from laxity_scheduler.store.tables import CycleRow
 from laxity_scheduler.width_comparison import (
     DecidedCycle,
     ShadowTotals,
@@ -60,6 +61,13 @@ class JournalSource:
         row = next(iter(self.store.iter_cycles(0)), None)
         first, last = (0, -1) if row is None else (row.cycle, self.store.last_cycle())
         return first, last + 1 - int(HELD_OUT * (last + 1 - first))
+
+    def decided_at(self, cycle: int) -> float:
+        """When this cycle of the journal was decided, as POSIX seconds. JournalError if it is missing."""
+        row = self.store.load_row(CycleRow, cycle)
+        if row is None:
+            raise JournalError(f"cycle {cycle} is not in the journal")
+        return row.at
 
     def iter_trusted(self, first: int, last: int) -> Iterator[DecidedCycle]:
         """The same without the cycles of learned policies that the guard has caught."""

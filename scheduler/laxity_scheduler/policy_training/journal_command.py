@@ -23,8 +23,7 @@ def imitate_journal(
         typer.progressbar(length=updates, label="imitating", file=sys.stderr) as bar,
     ):
         learned = learn_from_journal(journal, start, seed=seed, updates=updates, tell=bar.update)
-    cycles = f"cycles {learned.first} to {learned.last}"
-    return learned.net, {"journal_choices": learned.choices}, cycles
+    return learned.net, {"journal_choices": learned.choices}, learned.cycles_text
 
 
 def read_journal_tables(source: str, tracking_uri: str) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from laxity.instants import format_rfc3339
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.journal_choices import (
     JournalError,
@@ -21,12 +22,20 @@ NOTHING_TO_LEARN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class JournalImitation:
-    """A net, and on how many choices of which cycles it learned."""
+    """A net, and on how many choices of which cycles it learned, decided from when to when."""
 
     net: ScoringNet
     choices: int
     first: int
     last: int
+    first_at: float
+    last_at: float
+
+    @property
+    def cycles_text(self) -> str:
+        """Which cycles, for people: numbers begin anew in another service's journal, dates do not."""
+        instants = (format_rfc3339(at, "seconds") for at in (self.first_at, self.last_at))
+        return f"cycles {self.first} to {self.last} ({' to '.join(instants)})"
 
 
 def learn_from_journal(
@@ -53,4 +62,5 @@ def learn_from_journal(
     pairs = [(choice.rows, choice.right) for choice in choices]
     rate = torch_net.RATE if start is None else RATE_FROM_START
     torch_net.imitate(net, pairs, updates=updates, seed=seed, rate=rate, tell=tell)
-    return JournalImitation(torch_net.read_net(net), len(choices), first, cut - 1)
+    decided_at = source.decided_at(first), source.decided_at(cut - 1)
+    return JournalImitation(torch_net.read_net(net), len(choices), first, cut - 1, *decided_at)

@@ -19,12 +19,14 @@ def describe_model(name: str) -> str:
     )
 
 
-def describe_version(name: str, about: Mapping[str, Any], figures: Mapping[str, float]) -> str:
+def describe_version(
+    name: str, version: str, about: Mapping[str, Any], figures: Mapping[str, float]
+) -> str:
     """What a version was trained on, how it does on what was held out, and how to promote it."""
     paragraphs = (
         " ".join(_origin_sentences(about, figures)),
         " ".join(_figure_sentences(figures)),
-        f"To promote it: `laxity train promote {name} VERSION`, with the number of this version.",
+        f"To promote it: `laxity train promote {name} {version}`",
     )
     return "\n\n".join(filter(None, paragraphs))
 

@@ -230,8 +230,11 @@ def register_policy(
     from laxity_scheduler.policy_training.registry_texts import describe_model, describe_version
 
     alias, uri = place
-    description = describe_version(name, about, figures)
-    file = ModelFile(name, out, describe_model(name), about, figures, alias, description)
+
+    def describe(version: str) -> str:
+        return describe_version(name, version, about, figures)
+
+    file = ModelFile(name, out, describe_model(name), about, figures, alias, describe)
     try:
         return register_file(tracking_store(uri), file).version
     except MlflowAwayError as error:

@@ -63,7 +63,7 @@ PolicyOption = Annotated[
     list[str],
     typer.Option(
         metavar="NAME",
-        help="Policy; repeat for a sweep.",
+        help="Policy (laxity policies lists them); repeat for a sweep.",
         autocompletion=completing(lambda: list(REGISTRY)),
     ),
 ]

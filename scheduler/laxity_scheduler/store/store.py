@@ -241,7 +241,7 @@ class Store:
         with self._open_session() as session:
             return list(session.exec(query))
 
-    def load_row(self, table: type[Row], key: str) -> Row | None:
+    def load_row(self, table: type[Row], key: str | int) -> Row | None:
         """The row of a table with this key, if there is one."""
         with self._open_session() as session:
             return session.get(table, key)

@@ -38,7 +38,7 @@ os.environ |= {
     "no_proxy": "127.0.0.1,localhost",
 }
 # A developer's own servers are none of a test's business.
-for name in (
+SERVERS = (
     "GITHUB_ACTIONS",
     "MLFLOW_EXPERIMENT_ID",
     "MLFLOW_EXPERIMENT_NAME",
@@ -47,7 +47,8 @@ for name in (
     "PREFECT_API_KEY",
     "PREFECT_API_URL",
     "PREFECT_PROFILE",
-):
+)
+for name in SERVERS:
     os.environ.pop(name, None)
 
 # Images forbid Python to keep what it has compiled; each process of a test would compile all anew.
@@ -82,6 +83,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_unconfigure() -> None:
     """Leave nothing behind."""
     shutil.rmtree(STATE, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _names_no_server_to_later_tests() -> Iterator[None]:
+    """As `mlflow.set_tracking_uri` does: each worker of later tests would log there, for seconds."""
+    yield
+    left = [name for name in SERVERS if name in os.environ]
+    for name in left:
+        del os.environ[name]
+    assert left == [], "use monkeypatch.setenv"
 
 
 @pytest.fixture(scope="session")

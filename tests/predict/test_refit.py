@@ -15,11 +15,13 @@ from tests.support.runs import trained, workload
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def test_each_model_is_registered_and_answers_like_the_predictor(place: Place) -> None:
+def test_each_model_is_registered_and_answers_like_the_predictor(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
     import pandas as pd
 
-    mlflow.set_tracking_uri(place.uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", place.uri)
     served = mlflow.pyfunc.load_model("models:/laxity.mlp@champion")
     said = served.predict(pd.DataFrame({"workers": [1, 2, 4], "epochs": [5, 5, 5]}))
 

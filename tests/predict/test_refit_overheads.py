@@ -24,11 +24,13 @@ def costly(blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     place.history.engine.dispose()
 
 
-def test_overheads_are_registered_and_answer_like_the_predictor(costly: Place) -> None:
+def test_overheads_are_registered_and_answer_like_the_predictor(
+    costly: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
     import pandas as pd
 
-    mlflow.set_tracking_uri(costly.uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", costly.uri)
     served = mlflow.pyfunc.load_model(f"models:/{OVERHEAD}@champion")
     asked = [("mlp", 1), ("mlp", 4), ("rnn", 2), ("never seen", 1)]
     said = served.predict(pd.DataFrame(asked, columns=["model", "workers"]))

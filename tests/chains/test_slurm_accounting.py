@@ -10,7 +10,6 @@ from laxity_scheduler.following.chain_folder import open_chain
 from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.queue_watch import QueueWatch
-from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.slurm_client import SlurmClient
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from tests.support.slurm import NO_ACCOUNTING, SlurmCluster, until
@@ -74,7 +73,7 @@ def test_a_chain_that_was_away_until_slurm_forgot_its_links_goes_on(
 ) -> None:
     script, folder = tmp_path / "train.sbatch", tmp_path / "chain"
     script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nexit 7\n")
-    state = open_chain(script, folder, read_directives)
+    state = open_chain(script.read_text(), folder)
     queue = SlurmQueue(SlurmClient(), state, folder)
     options = ChainOptions("reactive", 0.1, most_links=2)
     ChainLoop(state, folder, queue, options, print).step()

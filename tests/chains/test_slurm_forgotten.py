@@ -8,7 +8,7 @@ from laxity_scheduler.following.chain_folder import open_chain
 from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions
 from laxity_scheduler.following.chain_state import LinkRecord
 from laxity_scheduler.following.link_queue import QueueRow
-from laxity_scheduler.slurm.link_script import holds_lock, read_directives, write_link_script
+from laxity_scheduler.slurm.link_script import holds_lock, write_link_script
 from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from tests.support.slurm import until
@@ -33,7 +33,7 @@ class ForgetfulSlurm(SlurmClient):
 def test_a_forgotten_job_counts_as_running_while_it_holds_the_lock(tmp_path: Path) -> None:
     script, folder = tmp_path / "train.sbatch", tmp_path / "chain"
     script.write_text("#!/bin/bash\nwhile [ ! -e $LAXITY_CHAIN_FOLDER/go ]; do sleep 0.05; done\n")
-    state = open_chain(script, folder, read_directives)
+    state = open_chain(script.read_text(), folder)
     link = LinkRecord(1, job_id="9", started_at=0.0)
     state.links.append(link)
     path = write_link_script(state, link, folder)
@@ -56,7 +56,7 @@ def test_a_forgotten_job_counts_as_running_while_it_holds_the_lock(tmp_path: Pat
 def test_a_forgotten_job_that_died_ends_the_chain_and_says_so(tmp_path: Path) -> None:
     script, folder = tmp_path / "train.sbatch", tmp_path / "chain"
     script.write_text("#!/bin/bash\nkill -9 $PPID\n")
-    state = open_chain(script, folder, read_directives)
+    state = open_chain(script.read_text(), folder)
     link = LinkRecord(1, job_id="9", started_at=0.0)
     state.links.append(link)
     path = write_link_script(state, link, folder)

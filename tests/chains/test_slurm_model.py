@@ -22,7 +22,6 @@ from laxity_scheduler.following.link_queue import QueueRow
 from laxity_scheduler.following.queue_snapshot import SuccessorShape, snapshot_queue
 from laxity_scheduler.following.successor_timing import LearnedTiming
 from laxity_scheduler.slurm.commands import register
-from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.script_shape import read_shape
 from laxity_scheduler.slurm.slurm_client import SlurmClient
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
@@ -190,7 +189,7 @@ def test_a_model_decides_once_there_is_a_day_of_snapshots(
         model, folder = OneNumber(difference_h), tmp_path / "chain"
         script = tmp_path / "train.sbatch"
         script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nsleep 50\n")
-        state = open_chain(script, folder, read_directives)
+        state = open_chain(script.read_text(), folder)
         client = SlurmClient()
         queue = SlurmQueue(client, state, folder)
         before = ChainLoop(state, folder, queue, ChainOptions("reactive", 600.0), print)

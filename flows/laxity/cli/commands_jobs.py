@@ -11,7 +11,16 @@ import typer
 
 from laxity import names
 from laxity.api.job_view import ENDED, TERMINAL_STATES
-from laxity.cli.exit_codes import BROKEN, FAILED, OK, REFUSED, UNFINISHED, USAGE, CommandError
+from laxity.cli.exit_codes import (
+    BROKEN,
+    FAILED,
+    OK,
+    REFUSED,
+    UNFINISHED,
+    USAGE,
+    CommandError,
+    interrupt_on_sigterm,
+)
 from laxity.cli.job_names import complete_job, completing, with_job
 from laxity.human_time import count_noun
 
@@ -312,6 +321,7 @@ def _timeout_s(text: str | None, *, follow: bool) -> float:
         raise CommandError(f"--timeout {text}: {error}", code=USAGE) from error
 
 
+@interrupt_on_sigterm()
 def follow_until(client: "Client", job: "JobView", timeout_s: float) -> "JobView":
     """The job once it has ended, was refused or the time is over, even if the service is away."""
     from laxity.api.job_follower import FollowTimeoutError, JobFollower

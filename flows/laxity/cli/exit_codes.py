@@ -4,8 +4,8 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
 import typer
@@ -20,7 +20,8 @@ NOT_FOUND: Final = 4
 AWAY: Final = 5
 BROKEN: Final = 6
 UNFINISHED: Final = 7
-INTERRUPTED: Final = 130
+INTERRUPTED: Final = 130  # as a shell shows what SIGINT ended
+TERMINATED: Final = 143  # ... and SIGTERM
 
 MEANINGS: Final = {
     OK: "done, promised or kept",
@@ -44,6 +45,27 @@ class CommandError(RuntimeError):
     def __init__(self, message: str, *, code: int = FAILED) -> None:
         super().__init__(message)
         self.code = code
+
+
+class _Terminated(KeyboardInterrupt):
+    pass
+
+
+@contextmanager
+def interrupt_on_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM is a KeyboardInterrupt; the command then ends with TERMINATED."""
+
+    def interrupt(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it without a word
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except _Terminated as termination:
+        raise typer.Exit(TERMINATED) from termination
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run_app(app: Callable[[], object]) -> NoReturn:

@@ -21,7 +21,7 @@ from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.http.paths import collection_path, whole_items
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.pods import count_gpus
-from laxity_scheduler.following.chain_folder import open_chain
+from laxity_scheduler.following.chain_folder import hold_chain, open_chain, read_script
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_outcome import outcome_of_row
 from laxity_scheduler.following.link_queue import (
@@ -180,18 +180,18 @@ def _status_of(error: QueueError) -> int:
 
 @contextmanager
 def open_job_queue(
-    script: Path, folder: Path, limit_s: float, held_open: int
+    script: Path, folder: Path, limit_s: float
 ) -> Iterator[tuple[ChainState, JobQueue]]:
     """The chain of a manifest, and its queue. ValueError if it cannot be run, or no cluster is known."""
-    del held_open  # a request dies with its process, and the Job's name makes a second one harmless
-    state = open_chain(script, folder, read_manifest)
-    manifest = read_manifest(script.read_text(encoding="utf-8"))
+    text, manifest = read_script(script, read_manifest)
     limit_s = read_limit_s(manifest, limit_s)
     try:
         api = KubernetesApi()
     except ApiError as error:
         raise ValueError(str(error)) from error
     try:
-        yield state, JobQueue(api, state, manifest, limit_s)
+        with hold_chain(folder):
+            state = open_chain(text, folder)
+            yield state, JobQueue(api, state, manifest, limit_s)
     finally:
         api.close()

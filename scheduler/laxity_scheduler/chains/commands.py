@@ -239,6 +239,9 @@ def say_log(log: Any, settings: Any) -> None:
     if log.assumed_limits:
         jobs = count_noun(log.assumed_limits, "job")
         typer.echo(f"{jobs} without a time limit: the run time counts as one", err=True)
+    if log.assumed_zone:
+        advice = "SLURM_TIME_FORMAT=%s sacct writes seconds, which are right in any"
+        typer.echo(f"times without a zone are read as UTC: {advice}", err=True)
     large = int((log.columns.nodes > settings.rules.nodes).sum())
     if large:
         text = f"{count_noun(large, 'job')} larger than {settings.rules.nodes} nodes left out"

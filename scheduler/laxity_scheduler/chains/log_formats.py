@@ -1,7 +1,8 @@
 """Readers of queue logs: Slurm's accounting in columns (mirage), SWF, and `sacct -P`.
 
 A line that cannot be used is set aside with its number and the reason; the others load. Instants
-without a zone are read as UTC. Steps of a job, which `sacct` lists below it, are no jobs.
+without a zone are read as UTC; `sacct` writes local ones, of which an hour is there twice when summer
+ends, unless it is asked for seconds. Steps of a job, which it lists below it, are no jobs.
 """
 
 import csv
@@ -13,6 +14,8 @@ from typing import Final, Literal
 
 from laxity.durations import quote_text
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
+from laxity_scheduler.chains.time_limits import parse_time_limit_s
+from laxity_scheduler.model.job import DAY_S, MINUTE_S
 from laxity_scheduler.simulate.trace_fields import (
     read_accounting,
     read_instant,
@@ -25,15 +28,15 @@ from laxity_scheduler.simulate.traces import BadLine, TraceError, open_text
 
 LogFormat = Literal["mirage", "swf", "sacct"]
 LOG_FORMATS: Final[tuple[LogFormat, ...]] = ("mirage", "swf", "sacct")
-UNLIMITED_S: Final = 365 * 86_400.0
+UNLIMITED_S: Final = 365 * DAY_S
 SWF_FIELDS: Final = 18
 UNKNOWN: Final = -1.0  # in any field of SWF
 ASSUMED_LIMITS: Final = "jobs without a time limit"  # in what is known of the file
-MINUTE_S: Final = 60.0
+ASSUMED_ZONE: Final = "times without a zone"
 MOST_NODES: Final = 1_000_000
 LATEST_S: Final = 1e11  # instants beyond the year 5000 are mistakes
+ZONE: Final = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 SACCT_COLUMNS: Final = ("Submit", "Start", "End", "NNodes")
-TIME_LIMIT: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
 
 Lines = Iterator[tuple[int, Callable[[], BatchJob]]]
 Header = dict[str, float]  # what the file says of its cluster; readers fill it
@@ -64,8 +67,11 @@ def load_queue_log(path: Path, log_format: str) -> QueueLog:
         raise TraceError(message)
     jobs.sort(key=lambda job: job.submitted_at)  # stable: equal instants keep the file's order
     stated_nodes = int(header.get("MaxNodes", 0))
-    assumed = int(header.get(ASSUMED_LIMITS, 0))
-    return QueueLog(path.name, tuple(jobs), tuple(bad), stated_nodes, assumed)
+    assumed_limits = int(header.get(ASSUMED_LIMITS, 0))
+    assumed_zone = bool(header.get(ASSUMED_ZONE))
+    return QueueLog(
+        path.name, tuple(jobs), tuple(bad), stated_nodes, assumed_limits, assumed_zone=assumed_zone
+    )
 
 
 def guess_log_format(path: Path) -> LogFormat:
@@ -90,7 +96,7 @@ def read_mirage(lines: Iterator[str], _header: Header) -> Lines:
             submitted_at=read_instant("Submit", row["Submit"]),
             started_at=read_instant("Start", row["Start"]),
             ended_at=read_instant("End", row["End"]),
-            time_limit_s=60 * read_positive(row, "TimelimitR"),
+            time_limit_s=MINUTE_S * read_positive(row, "TimelimitR"),
             nodes=read_whole(row, "NNodes", most=MOST_NODES),
         )
 
@@ -141,7 +147,7 @@ def read_swf(lines: Iterator[str], header: Header) -> Lines:
             yield number, lambda line=line: build(line)  # type: ignore[misc]
 
 
-def read_sacct(lines: Iterator[str], _header: Header) -> Lines:
+def read_sacct(lines: Iterator[str], header: Header) -> Lines:
     """`sacct -P` with at least JobID, Submit, Start, End, NNodes, and Timelimit or TimelimitRaw."""
     reader = csv.reader(lines, delimiter="|", quoting=csv.QUOTE_NONE)
     names = [name.strip() for name in next((row for row in reader if any(row)), [])]
@@ -153,12 +159,19 @@ def read_sacct(lines: Iterator[str], _header: Header) -> Lines:
         message = f"columns {', '.join(missing)} are missing; found {there}"
         raise TraceError(message)
 
+    def read_time(row: Mapping[str, str], column: str) -> float:
+        text = read_text(row, column)
+        if text.isdecimal():
+            return float(text)
+        header[ASSUMED_ZONE] = header.get(ASSUMED_ZONE) or not ZONE.search(text)
+        return read_instant(column, text)
+
     def build(row: Mapping[str, str]) -> BatchJob:
         return BatchJob(
             id=read_text(row, job),
-            submitted_at=read_instant("Submit", read_text(row, "Submit")),
-            started_at=read_instant("Start", read_text(row, "Start")),
-            ended_at=read_instant("End", read_text(row, "End")),
+            submitted_at=read_time(row, "Submit"),
+            started_at=read_time(row, "Start"),
+            ended_at=read_time(row, "End"),
             time_limit_s=read_time_limit(read_text(row, limit)),
             nodes=read_whole(row, "NNodes", most=MOST_NODES),
         )
@@ -170,17 +183,11 @@ def read_sacct(lines: Iterator[str], _header: Header) -> Lines:
 
 
 def read_time_limit(text: str) -> float:
-    """Seconds of a Slurm time limit: minutes, MM:SS, HH:MM:SS, D-HH[:MM[:SS]] or UNLIMITED."""
-    if text.upper() == "UNLIMITED":
-        return UNLIMITED_S
-    match = TIME_LIMIT.match(text)
-    days, first, second, third = (int(group or 0) for group in match.groups()) if match else [0] * 4
-    has_hours = match is not None and (match[1] is not None or match[4] is not None)
-    limit_s = 3_600 * first + 60 * second + third if has_hours else 60 * first + second
-    if match is None or days + limit_s <= 0:
-        message = f"the time limit is {text!r}, not minutes, HH:MM:SS or D-HH:MM:SS above 0"
-        raise ValueError(message)
-    return 86_400.0 * days + limit_s
+    """Seconds; ValueError for what is none, or zero."""
+    limit_s = parse_time_limit_s(text)
+    if not limit_s:
+        raise ValueError(f"the time limit is {text!r}: zero")
+    return UNLIMITED_S if limit_s == math.inf else limit_s
 
 
 def in_order(job: BatchJob) -> BatchJob:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from laxity_scheduler.array_file import load_arrays, save_arrays
 from laxity_scheduler.chains.model_kinds import READERS, Model
+from laxity_scheduler.model.job import HOUR_S
 
 FORMAT: Final = "laxity-provisioner"
 VERSION: Final = 1
@@ -28,7 +29,7 @@ class Provisioner:
         if (nodes, limit_s) != (self.pair_nodes, self.limit_s):
             raise ValueError(
                 f"{name} was trained for jobs of {self.pair_nodes} nodes and "
-                f"{self.limit_s / 3_600:g} h, not {nodes} nodes and {limit_s / 3_600:g} h"
+                f"{self.limit_s / HOUR_S:g} h, not {nodes} nodes and {limit_s / HOUR_S:g} h"
             )
 
 

@@ -21,11 +21,10 @@ from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.successor import Pair, PairSettings
 from laxity_scheduler.chains.waits import WaitComparison, compare_waits
 from laxity_scheduler.frame.arrays import Bools, Ints
-from laxity_scheduler.model.job import DAY_S, HOUR_S
+from laxity_scheduler.model.job import DAY_S, HOUR_S, MINUTE_S
 
 AFTER_WARM_UP_S: Final = DAY_S  # of the log beyond a predecessor that starts at once
 LOW_H, MEDIUM_H = 2.0, 12.0
-MINUTE_S: Final = 60.0
 MOST_STARTS: Final = 100_000
 
 

@@ -38,7 +38,8 @@ class QueueLog:
     """Jobs in order of submission, and the lines that could not be used.
 
     `stated_nodes` is the size of the cluster by the file's header, 0 without one. Of
-    `assumed_limits` jobs the file names no time limit: their run time counts as one.
+    `assumed_limits` jobs the file names no time limit: their run time counts as one. With
+    `assumed_zone` it tells times of day without a zone, which count as UTC.
     """
 
     name: str
@@ -46,6 +47,7 @@ class QueueLog:
     bad_lines: tuple[BadLine, ...] = field(default=())
     stated_nodes: int = 0
     assumed_limits: int = 0
+    assumed_zone: bool = False
 
     @cached_property
     def columns(self) -> LogColumns:

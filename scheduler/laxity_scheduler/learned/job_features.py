@@ -14,7 +14,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import HOUR_S, MINUTE_S, Job
 
 JOB_FEATURES: Final = (
     "left",  # share of the epochs
@@ -41,7 +41,6 @@ FEATURES: Final = (*JOB_FEATURES, *SUMMARY, "stop")
 FREE: Final = FEATURES.index("free")
 STOP: Final = FEATURES.index("stop")
 FREE_LEVELS: Final = 64  # steps of the free share that the score of stopping tells apart
-MINUTE_S, HOUR_S = 60.0, 3_600.0
 LOG_LONGEST: Final = 12.0  # log(1 + minutes) of 19 weeks
 
 

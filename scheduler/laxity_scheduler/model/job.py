@@ -12,7 +12,8 @@ from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_scheduler.model.verdict import Promise, Refusal, Runs, Verdict
 
 FOREVER: Final = float("inf")
-HOUR_S: Final = 3_600.0
+MINUTE_S: Final = 60.0
+HOUR_S: Final = 60 * MINUTE_S
 DAY_S: Final = 24 * HOUR_S
 
 

@@ -1,7 +1,6 @@
 """`laxity chain`: a training longer than a cluster's time limit, as a chain of its jobs."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -10,19 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from laxity.cli.exit_codes import FAILED, OK, UNFINISHED, USAGE, CommandError
+from laxity.cli.exit_codes import (
+    FAILED,
+    OK,
+    UNFINISHED,
+    USAGE,
+    CommandError,
+    interrupt_on_sigterm,
+)
 from laxity.cli.job_names import completing
 from laxity_scheduler.chains.commands import PricesOption
 
 if TYPE_CHECKING:
     from laxity_scheduler.following.chain_loop import ChainOptions
-    from laxity_scheduler.following.chain_state import ChainState
+    from laxity_scheduler.following.chain_state import ChainState, LinkRecord
     from laxity_scheduler.following.link_queue import LinkQueue
     from laxity_scheduler.following.successor_timing import LearnedTiming
 
-    OpenQueue = Callable[
-        [Path, Path, float, int], AbstractContextManager[tuple[ChainState, LinkQueue]]
-    ]
+    OpenQueue = Callable[[Path, Path, float], AbstractContextManager[tuple[ChainState, LinkQueue]]]
 
 EQUAL: Final = "1:1"  # prices
 METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
@@ -146,33 +150,49 @@ def check_pair(script: Path, options: "ChainOptions") -> None:
         if options.method == "slurm_estimate":
             raise ValueError("--method slurm_estimate: Kubernetes plans no start: use average_now")
         return
-    if options.learned is None or not script.is_file():
+    if options.learned is None:
         return
-    shape = read_shape(read_directives(read_script(script)), os.environ)
+    _, directives = read_script(script, read_directives)
+    shape = read_shape(directives, os.environ)
     model = options.learned.provisioner
     limit_s = 60.0 * whole_minutes(options.limit_s) or shape.limit_s or model.limit_s
     model.check_pair(shape.nodes or model.pair_nodes, limit_s, "--model")
 
 
+@interrupt_on_sigterm()
 def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainState":
     """Follow the chain to its end. ValueError for what the user can mend."""
-    from laxity_scheduler.following.chain_folder import hold_chain
     from laxity_scheduler.following.chain_loop import ChainLoop
     from laxity_scheduler.following.link_queue import NoQueueError, QueueError
+    from laxity_scheduler.slurm.slurm_queue import open_slurm_queue
 
     open_queue = job_queue_opener() if is_manifest(script) else open_slurm_queue
-    folder.mkdir(parents=True, exist_ok=True)
-    with (
-        hold_chain(folder) as descriptor,
-        open_queue(script, folder, options.limit_s, descriptor) as (state, queue),
-    ):
-        try:
+    try:
+        with (
+            open_queue(script, folder, options.limit_s) as (state, queue),
+            tell_what_goes_on(state),
+        ):
             ChainLoop(state, folder, queue, options, typer.echo).run()
-        except NoQueueError as error:
-            raise ValueError(str(error)) from error
-        except QueueError as error:
-            raise CommandError(str(error), code=FAILED) from error
-        return state
+            return state
+    except NoQueueError as error:
+        raise ValueError(str(error)) from error
+    except QueueError as error:
+        raise CommandError(str(error), code=FAILED) from error
+
+
+@contextmanager
+def tell_what_goes_on(state: "ChainState") -> Iterator[None]:
+    """On SIGINT and SIGTERM."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        links = [describe_link(link) for link in state.active] or ["no link waits or runs"]
+        message = (
+            f"stopped following chain {state.chain_id}: {', '.join(links)}; no further link is "
+            "submitted until you run the same command again"
+        )
+        typer.echo(message, err=True)
+        raise
 
 
 def is_manifest(script: Path) -> bool:
@@ -193,23 +213,6 @@ def job_queue_opener() -> "OpenQueue":
     return opener
 
 
-@contextmanager
-def open_slurm_queue(
-    script: Path, folder: Path, limit_s: float, held_open: int
-) -> "Iterator[tuple[ChainState, LinkQueue]]":
-    """The chain of a batch script, and its queue. ValueError if it cannot be run here."""
-    from laxity_scheduler.following.chain_folder import open_chain
-    from laxity_scheduler.slurm.link_script import read_directives
-    from laxity_scheduler.slurm.slurm_client import SlurmClient
-    from laxity_scheduler.slurm.slurm_queue import SlurmQueue, whole_minutes
-
-    if shutil.which("sbatch") is None:
-        raise ValueError("no program sbatch here: run this on a login node of the Slurm cluster")
-    state = open_chain(script, folder, read_directives)
-    client = SlurmClient(held_open, state.submit_dir)
-    yield state, SlurmQueue(client, state, folder, whole_minutes(limit_s))
-
-
 def show(state: "ChainState") -> None:
     """What happened last, then where the chain stands."""
     from laxity.instants import format_rfc3339
@@ -222,9 +225,13 @@ def show(state: "ChainState") -> None:
     if not state.events and not state.active:
         typer.echo("no link was submitted yet")
     for link in state.active:
-        doing = "waits" if link.started_at is None else "runs"
-        doing += f": {link.waits_for}" if link.waits_for else ""
-        typer.echo(f"link {link.seq}: job {link.job_id} {doing}")
+        typer.echo(describe_link(link))
+
+
+def describe_link(link: "LinkRecord") -> str:
+    doing = "waits" if link.started_at is None else "runs"
+    doing += f": {link.waits_for}" if link.waits_for else ""
+    return f"link {link.seq}: job {link.job_id} {doing}"
 
 
 def end_words(state: "ChainState") -> int:

@@ -4,14 +4,15 @@ import argparse
 import math
 import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from laxity_scheduler.slurm.slurm_tables import parse_limit_s
+from laxity_scheduler.chains.time_limits import parse_time_limit_s
+from laxity_scheduler.model.job import MINUTE_S
 
 DIRECTIVE: Final = "#SBATCH"
 ENV_LIMIT: Final = "SBATCH_TIMELIMIT"  # wins over the script, as in sbatch
-MINUTE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,9 @@ def _words_of(line: str) -> list[str]:
 
 
 def _limit_s(text: str) -> float | None:
-    """A number alone is minutes; Slurm rounds up to whole ones. None without a limit."""
-    seconds = parse_limit_s(f"{text}:00" if text.isdecimal() else text)
-    if not text or not 0.0 < seconds < math.inf:
-        return None
-    return MINUTE_S * math.ceil(seconds / MINUTE_S)
+    """Slurm rounds up to whole minutes. None without a limit: 0 is none, too."""
+    with suppress(ValueError):
+        seconds = parse_time_limit_s(text)
+        if 0.0 < seconds < math.inf:
+            return MINUTE_S * math.ceil(seconds / MINUTE_S)
+    return None

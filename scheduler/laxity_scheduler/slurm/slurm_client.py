@@ -1,10 +1,13 @@
 """Slurm through its own commands, as a user types them."""
 
 import os
+import shutil
+import signal
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from laxity_scheduler.following.link_queue import (
     NoQueueError,
@@ -32,6 +35,7 @@ UNCONFIGURED: Final = (
     "slurm.conf in SLURM_CONF"
 )
 PATIENCE_S: Final = 120.0  # Slurm's own messages time out after at most 100 s
+T = TypeVar("T")
 
 
 class SlurmError(QueueError):
@@ -43,7 +47,16 @@ class SlurmAwayError(SlurmError, QueueAwayError):
 
 
 class NoSlurmError(SlurmError, NoQueueError):
-    """The commands are here, and know of no cluster."""
+    """There are no commands here, or they know of no cluster."""
+
+
+def require_slurm() -> None:
+    """NoSlurmError where no command of Slurm could work."""
+    if shutil.which("sbatch") is None:
+        raise NoSlurmError("no program sbatch here: run this on a login node of the Slurm cluster")
+    path = os.environ.get("SLURM_CONF")
+    if path and not os.access(path, os.R_OK):  # each command would look for it for a minute
+        raise NoSlurmError(f"SLURM_CONF={path}: no such file to read; name the cluster's slurm.conf")
 
 
 class SlurmClient:
@@ -59,34 +72,35 @@ class SlurmClient:
 
     def submit(self, script: Path, *options: str) -> str:
         """The id of the job that sbatch made."""
-        output = self._run("sbatch", "--parsable", *options, str(script)).stdout
+        command = ("sbatch", "--parsable", *options, str(script))
+        with _uninterrupted():
+            answer = _run(command, pass_fds=self._held_open, cwd=self._submit_dir)
         try:
-            return parse_job_id(output)
-        except ValueError as error:
-            raise SlurmError(str(error)) from error
+            return parse_job_id(answer.stdout)
+        except ValueError as error:  # there may be a job: the queue is asked for it first
+            raise SlurmAwayError(str(error)) from error
 
     def ask_planned_start(self, script: Path, *options: str) -> float | None:
         """When Slurm's plan of now would start this script; None if it does not say."""
-        answer = self._run("sbatch", "--test-only", *options, str(script))
-        return parse_planned_start(answer.stderr + answer.stdout)
+        answer = _ask("sbatch", "--test-only", *options, str(script))
+        return _read(parse_planned_start, answer.stderr + answer.stdout)
 
     def jobs_of_name(self, name: str) -> list[QueueRow]:
         """Own jobs of this name, the ended ones while Slurm remembers them, by id."""
         options = ("-h", "-t", "all", "-u", str(os.getuid()), "--name", name, "-o", SQUEUE_FORMAT)
-        rows = _read(parse_squeue, self._run("squeue", *options).stdout)
+        rows = _read(parse_squeue, _ask("squeue", *options).stdout)
         return sorted((row for row in rows if row.name == name), key=lambda row: int(row.job_id))
 
     def queue(self) -> list[QueueRow]:
         """All jobs that wait or run and that this user may see."""
         states = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
-        return _read(
-            parse_squeue, self._run("squeue", "-h", "-t", states, "-o", SQUEUE_FORMAT).stdout
-        )
+        options = ("-h", "-t", states, "-o", SQUEUE_FORMAT)
+        return _read(parse_squeue, _ask("squeue", *options).stdout)
 
     def exit_code(self, job_id: str) -> int | None:
         """The exit code of a job that Slurm still remembers, else None."""
         try:
-            return parse_job_exit_code(self._run("scontrol", "show", "job", "-o", job_id).stdout)
+            return parse_job_exit_code(_ask("scontrol", "show", "job", "-o", job_id).stdout)
         except SlurmAwayError:
             raise
         except SlurmError:
@@ -95,44 +109,57 @@ class SlurmClient:
     def ask_accounting(self, *options: str) -> list[QueueRow]:
         """Jobs from the accounting database. SlurmError where the cluster has none."""
         base = ("-n", "-P", "-X", "--format", SACCT_FIELDS)
-        return _read(parse_sacct, self._run("sacct", *base, *options).stdout)
+        return _read(parse_sacct, _ask("sacct", *base, *options).stdout)
 
     def cancel(self, job_ids: Iterable[str]) -> None:
         ids = list(job_ids)
         if ids:
-            self._run("scancel", *ids)
+            _ask("scancel", *ids)
 
     def controller_at(self) -> float:
         """The controller's clock, against which its starts and ends are to be read."""
-        now_at = parse_controller_time(self._run("scontrol", "show", "config").stdout)
+        now_at = _read(parse_controller_time, _ask("scontrol", "show", "config").stdout)
         if now_at is None:
             raise SlurmError("scontrol show config does not say what time it is")
         return now_at
 
-    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
-        try:
-            answer = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=PATIENCE_S,
-                check=False,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                pass_fds=self._held_open if command[0] == "sbatch" else (),
-                cwd=self._submit_dir if command[0] == "sbatch" else None,
-            )
-        except FileNotFoundError as error:
-            raise SlurmError(f"{command[0]}: there is no {error.filename} here") from error
-        except subprocess.TimeoutExpired as error:
-            message = f"{AWAY}: {command[0]} took longer than {PATIENCE_S:.0f} s"
-            raise SlurmAwayError(message) from error
-        if answer.returncode != 0:
-            message = slurm_words(answer.stderr or answer.stdout) or f"exit {answer.returncode}"
-            raise _error_of(f"{command[0]}: {message}")
-        return answer
+
+def _ask(*command: str) -> subprocess.CompletedProcess[str]:
+    """With instants in seconds, whichever time zone the command takes for its own."""
+    return _run(command, env={**os.environ, "SLURM_TIME_FORMAT": "%s"})
+
+
+def _run(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    try:
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            **options,
+        )
+    except FileNotFoundError as error:
+        raise SlurmError(f"{command[0]}: there is no {error.filename} here") from error
+    except subprocess.TimeoutExpired as error:
+        message = f"{AWAY}: {command[0]} took longer than {PATIENCE_S:.0f} s"
+        raise SlurmAwayError(message) from error
+    if answer.returncode != 0:
+        message = slurm_words(answer.stderr or answer.stdout) or f"exit {answer.returncode}"
+        raise _error_of(f"{command[0]}: {message}")
+    return answer
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM wait: a half-made submission may be in the queue only after it is looked for."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _error_of(words: str) -> SlurmError:
@@ -142,7 +169,7 @@ def _error_of(words: str) -> SlurmError:
     return SlurmAwayError(f"{AWAY} ({words})") if is_away(words) else SlurmError(words)
 
 
-def _read(parse: Callable[[str], list[QueueRow]], text: str) -> list[QueueRow]:
+def _read(parse: Callable[[str], T], text: str) -> T:
     try:
         return parse(text)
     except ValueError as error:

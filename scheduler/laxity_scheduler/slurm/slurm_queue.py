@@ -1,19 +1,27 @@
 """A chain's queue where the cluster is a Slurm: its commands, and the notes in the chain's folder."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from laxity_scheduler.following.chain_folder import hold_chain, open_chain, read_script
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_outcome import outcome_of_lost, outcome_of_row
 from laxity_scheduler.following.link_queue import LinkOutcome, QueueRow
 from laxity_scheduler.slurm.link_script import (
     holds_lock,
+    read_directives,
     read_exit_code,
     read_started_job,
     write_link_script,
 )
-from laxity_scheduler.slurm.slurm_client import SlurmAwayError, SlurmClient, SlurmError
+from laxity_scheduler.slurm.slurm_client import (
+    SlurmAwayError,
+    SlurmClient,
+    SlurmError,
+    require_slurm,
+)
 
 LONG_AGO: Final = "now-365days"
 A_DAY: Final = ("-a", "-S", "now-1days")
@@ -106,3 +114,16 @@ class SlurmQueue:
 
     def cancel(self, job_ids: Iterable[str]) -> None:
         self._client.cancel(job_ids)
+
+
+@contextmanager
+def open_slurm_queue(
+    script: Path, folder: Path, limit_s: float
+) -> Iterator[tuple[ChainState, SlurmQueue]]:
+    """The chain of a batch script, and its queue. ValueError if the script cannot be a link."""
+    text, _ = read_script(script, read_directives)
+    require_slurm()
+    with hold_chain(folder) as descriptor:
+        state = open_chain(text, folder)
+        client = SlurmClient(descriptor, state.submit_dir)
+        yield state, SlurmQueue(client, state, folder, whole_minutes(limit_s))

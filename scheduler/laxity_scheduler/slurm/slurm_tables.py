@@ -1,16 +1,16 @@
 """What Slurm's commands print, read into values. Instants are POSIX seconds.
 
-The client asks for epoch seconds (`SLURM_TIME_FORMAT=%s`); a site that overrides it prints local
-times without a zone, which are read in this machine's zone.
+The client asks for them as such (`SLURM_TIME_FORMAT=%s`). Slurm's own form is local time without a
+zone: whose zone is not said, and one hour of a year is there twice.
 """
 
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import Final
 
+from laxity_scheduler.chains.time_limits import parse_time_limit_s
 from laxity_scheduler.following.link_queue import ENDED, QueueRow
 
 SQUEUE_FORMAT: Final = "%i|%T|%V|%S|%e|%l|%D|%N|%j"
@@ -19,7 +19,6 @@ SACCT_FIELDS: Final = (
 )
 COLUMNS: Final = 9
 NOWHERE: Final = ("", "(null)", "None assigned", "None", "N/A")
-_LIMIT: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _TEST_ONLY: Final = re.compile(r"Job \S+ to start at (\S+)")
 _AWAY: Final = re.compile(
     "unable to contact slurm|socket timed out|zero bytes|connection refused|connection failure"
@@ -49,8 +48,6 @@ def _sacct_rows(text: str) -> Iterator[QueueRow]:
         if len(cells) != COLUMNS + 1:
             raise ValueError(f"sacct printed {line!r}: not the {COLUMNS + 1} columns asked for")
         exit_code = parse_exit_code(cells.pop(8))
-        minutes = cells[5]
-        cells[5] = f"{minutes}:00" if minutes.isdigit() else minutes
         yield replace(_row(cells), exit_code=exit_code)
 
 
@@ -73,25 +70,20 @@ def _row(cells: list[str]) -> QueueRow:
 
 
 def parse_time(text: str) -> float | None:
-    """Epoch seconds or an ISO time without a zone; None where Slurm knows none (N/A, Unknown)."""
-    if text.isdigit():
+    """POSIX seconds; None where Slurm knows none (N/A, Unknown). ValueError for a time of day."""
+    if text.isdecimal():
         return float(text)
-    try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except ValueError:
-        return None
+    if re.search(r"\d", text):
+        raise ValueError(f"{text!r} is no time in seconds: something here sets SLURM_TIME_FORMAT")
+    return None
 
 
 def parse_limit_s(text: str) -> float:
-    """`1-02:03:04`, `2:03:04`, `3:04` or UNLIMITED, in seconds; infinite where there is none."""
-    match = _LIMIT.fullmatch(text)
-    if match is None:
+    """Seconds; infinite where Slurm knows no limit (INVALID, NOT_SET, Partition_Limit)."""
+    try:
+        return parse_time_limit_s(text)
+    except ValueError:
         return math.inf
-    days, *clock = match.groups()
-    parts = [int(part) for part in clock if part is not None]
-    parts = parts + [0] * (3 - len(parts)) if days else [0] * (3 - len(parts)) + parts
-    hours, minutes, seconds = parts
-    return float(int(days or 0) * 86_400 + hours * 3_600 + minutes * 60 + seconds)
 
 
 def parse_exit_code(text: str) -> int | None:

@@ -1,0 +1,112 @@
+"""Instants are the same whichever time zone a command of Slurm takes for its own."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from laxity_scheduler.chains.log_formats import load_queue_log
+from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
+from tests.support.slurm import NO_ACCOUNTING, WHY_NOT, SlurmCluster, until
+
+SUMMER_S: Final = 1_824_942_600  # 2027-10-31, 02:30 in Berlin for the first time
+WINTER_S: Final = SUMMER_S + 3_600  # ... and, an hour later, for the second
+FORGED: Final = (
+    "UPDATE test_job_table SET time_submit={at}-600, time_eligible={at}-600, time_start={at}, "
+    "time_end={at}+2400 WHERE id_job={job}"
+)
+EXPORT: Final = "JobID,Submit,Start,End,TimelimitRaw,NNodes"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is in Berlin, and Slurm's commands are in Tokyo."""
+    folder = tmp_path / "tokyo"
+    folder.mkdir()
+    for name in ("sbatch", "squeue", "sacct", "scontrol"):
+        program = shutil.which(name)
+        (folder / name).write_text(f'#!/bin/sh\nTZ=Asia/Tokyo exec {program} "$@"\n')
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_time_of_day_is_an_error_that_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "1|RUNNING|2027-10-31T02:30:00|2027-10-31T02:30:00|N/A|1:00|1|n1|train"
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{line}'\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    with pytest.raises(SlurmError, match=r"'2027-.* is no time in seconds: .* SLURM_TIME_FORMAT"):
+        SlurmClient().queue()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+@pytest.mark.usefixtures("elsewhere")
+def test_a_command_in_another_zone_tells_the_same_instants(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    script = tmp_path / "a.sbatch"
+    script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nsleep 30\n")
+    client, before_at = SlurmClient(), int(time.time())
+    client.submit(script, "--job-name=a")
+    until(lambda: client.jobs_of_name("a")[0].has_started, "the job runs")
+
+    (row,) = client.queue()
+    after_at = time.time()
+
+    assert row.submitted_at is not None
+    assert row.started_at is not None
+    assert before_at <= row.submitted_at <= row.started_at <= after_at
+    assert before_at <= client.controller_at() <= after_at + 1.0
+    for planned_at in (SUMMER_S, WINTER_S):
+        begin = f"--begin=now+{planned_at - int(time.time())}"
+        start_at = until(lambda option=begin: client.ask_planned_start(script, option), "a plan")
+        assert abs(start_at - planned_at) <= 70.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(NO_ACCOUNTING), reason=NO_ACCOUNTING)
+@pytest.mark.usefixtures("elsewhere")
+def test_the_hour_that_is_there_twice_is_told_apart_by_sacct_and_in_an_exported_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = SlurmCluster(tmp_path / "slurm", nodes=1, has_accounting=True)
+    try:
+        slurm.up()
+        monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+        submit = ("sbatch", "--parsable", "--time=60", "--output=/dev/null", "--wrap=true")
+        jobs = {slurm.ask(*submit).strip(): at for at in (SUMMER_S, WINTER_S)}
+        ended = ("sacct", "-n", "-X", "-P", "-o", "State")
+        until(lambda: slurm.ask(*ended).split() == ["COMPLETED"] * 2, "both ends in the database")
+        database = ("mariadb", "--no-defaults", f"--socket={slurm.folder}/mariadb.socket")
+        for job, at in jobs.items():
+            forged = FORGED.format(at=at, job=job)
+            subprocess.run([*database, "accounting", "-e", forged], check=True)
+
+        (rows,) = [SlurmClient().ask_accounting("-j", ",".join(jobs))]
+        window = ("-S", str(SUMMER_S - 7_200), "-E", str(WINTER_S + 7_200))
+        exported = subprocess.run(
+            ["sacct", "-a", "-X", "-P", *(f"{part}" for part in window), "--format", EXPORT],
+            check=True, capture_output=True, text=True,
+            env={**slurm.environment, "SLURM_TIME_FORMAT": "%s"},
+        ).stdout  # fmt: skip
+    finally:
+        slurm.down()
+    assert {row.job_id: row.started_at for row in rows} == jobs
+    (tmp_path / "queue.log").write_text(exported)
+    log = load_queue_log(tmp_path / "queue.log", "sacct")
+    assert [job.started_at for job in log.jobs] == [SUMMER_S, WINTER_S]
+    assert {job.ended_at - job.started_at for job in log.jobs} == {2_400.0}

@@ -10,13 +10,13 @@ The terms are those of a link on Slurm (laxity.worker.chain_link).
 
 from typing import Final
 
+from laxity.worker.chain_link import EPOCH_MARGIN
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 
-LONGER: Final = 1.2  # so much longer than the longest so far the next epoch may take
 LEAVING_S: Final = 15.0  # for orders on their way, and clocks that differ ...
 LEAVING_SHARE: Final = 0.1  # ... at most this share of the limit
 SAVING_SHARE: Final = 0.1  # of the limit at most, for the last checkpoint
@@ -71,7 +71,7 @@ def asks_at(job: Job, predictor: Predictor) -> float:
     if epoch_s == FOREVER:
         return FOREVER
     save_s = predictor.suspend_cost(job.workload, job.workers).p90_s
-    latest_at = cut_at(job) - min(save_s, SAVING_SHARE * job.wall_limit_s) - LONGER * epoch_s
+    latest_at = cut_at(job) - min(save_s, SAVING_SHARE * job.wall_limit_s) - EPOCH_MARGIN * epoch_s
     ends_at = job.epoch_started_at + epoch_s
     return -FOREVER if ends_at >= latest_at else latest_at
 

@@ -8,11 +8,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from laxity_scheduler.chains import model_kinds
 from laxity_scheduler.chains.baselines import METHODS
-from laxity_scheduler.chains.batch_cluster import ClusterRules, open_cluster
-from laxity_scheduler.chains.commands import FORMATS, METHOD_NAMES, benches, number_text
+from laxity_scheduler.chains.batch_cluster import open_cluster
+from laxity_scheduler.chains.choices import LOG_FORMATS, METHODS_WITHOUT_MODEL, MODELS
+from laxity_scheduler.chains.commands import benches, number_text
 from laxity_scheduler.chains.intervals import draw_blocks, interval
-from laxity_scheduler.chains.log_formats import LOG_FORMATS
+from laxity_scheduler.chains.log_formats import READERS
 from laxity_scheduler.chains.pair_bench import ChainsResult, method_figures, run_figures
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.chains.waits import compare_waits
@@ -143,7 +145,8 @@ def test_missing_log_is_an_error_that_says_where_it_was_looked_for() -> None:
 
 
 def test_names_of_options_are_those_of_the_code() -> None:
-    assert (tuple(METHODS), LOG_FORMATS) == (METHOD_NAMES, FORMATS)
+    assert (tuple(METHODS), tuple(READERS)) == (METHODS_WITHOUT_MODEL, LOG_FORMATS)
+    assert tuple(model_kinds.READERS) == MODELS
 
 
 def test_blocks_are_consecutive_and_cover_all_starts() -> None:
@@ -196,8 +199,8 @@ def test_ratio_is_zero_where_reactive_never_waits() -> None:
 
 def test_waits_equal_the_log_where_the_log_was_made_by_the_simulator() -> None:
     log = busy_log()
-    rules = ClusterRules(8)
-    cluster = open_cluster(log, 0.0, rules, start="empty")
+    nodes = 8
+    cluster = open_cluster(log, 0.0, nodes, start="empty")
     wait_s = cluster.play_out()
     real = [
         BatchJob(
@@ -210,7 +213,7 @@ def test_waits_equal_the_log_where_the_log_was_made_by_the_simulator() -> None:
         )
         for job, wait in zip(log.jobs, wait_s, strict=True)
     ]
-    waits = compare_waits(QueueLog("made", tuple(real)), 3 * DAY_S, rules)
+    waits = compare_waits(QueueLog("made", tuple(real)), 3 * DAY_S, nodes)
     assert len(waits.real_s) == 5 * 24
     assert waits.simulated_s.tolist() == waits.real_s.tolist()
     assert waits.real_s.mean() > HOUR_S

@@ -15,7 +15,8 @@ from laxity_scheduler.chains.features import Windows
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
 from laxity_scheduler.chains.network_models import Experts, NetworkModel, PolicyModel
 from laxity_scheduler.chains.networks import scale_of
-from laxity_scheduler.chains.provisioning import Prices, decide
+from laxity_scheduler.chains.prices import Prices
+from laxity_scheduler.chains.provisioning import decide
 from laxity_scheduler.chains.samples import Samples
 from tests.chains.busy_log import DAY_S, as_swf
 from tests.chains.test_provisioner import run_laxity, waves
@@ -46,7 +47,7 @@ def lives(starts: int = 14, seed: int = 0) -> Samples:
 
 
 def episodes(seed: int = 0) -> Episodes:
-    return as_episodes(lives(seed=seed), np.abs)
+    return as_episodes(lives(seed=seed), Prices())
 
 
 def shaken(make: Any) -> Any:
@@ -193,14 +194,14 @@ def test_a_policy_costs_less_than_submitting_at_the_end_or_at_once(
 
 
 def test_an_episode_ends_where_everybody_submits_and_none_is_half() -> None:
-    whole = as_episodes(lives().rows(np.arange(5, 3 * STEPS)), np.abs)
+    whole = as_episodes(lives().rows(np.arange(5, 3 * STEPS)), Prices())
     assert (len(whole), whole.steps) == (2, STEPS)
     submits = np.zeros((2, STEPS), dtype=np.bool_)
     submits[1, [4, 7]] = True
     assert whole.chosen_steps(submits).tolist() == [STEPS - 1, 4]
     assert (whole.part(np.array([1])).cost == whole.cost[1:]).all()
     with pytest.raises(ValueError, match="two hourly probes"):
-        as_episodes(lives().rows(np.arange(0, 40, STEPS)), np.abs)
+        as_episodes(lives().rows(np.arange(0, 40, STEPS)), Prices())
 
 
 def test_a_higher_price_of_interruption_lets_a_policy_submit_earlier() -> None:
@@ -209,8 +210,7 @@ def test_a_higher_price_of_interruption_lets_a_policy_submit_earlier() -> None:
 
     def mean_step(price: float) -> float:
         training, held = (
-            as_episodes(lives(seed=seed), lambda h: np.where(h > 0, price * h, -h))
-            for seed in range(2)
+            as_episodes(lives(seed=seed), Prices(interruption=price)) for seed in range(2)
         )
         recipe = Recipe(passes=30, batch=8, rate=3e-2)
         experts = fitted("transformer").experts

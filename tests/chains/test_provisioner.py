@@ -11,13 +11,13 @@ import typer
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
-from laxity_scheduler.chains import commands, train_command
-from laxity_scheduler.chains.batch_cluster import ClusterRules
+from laxity_scheduler.chains import choices, commands, train_command
 from laxity_scheduler.chains.features import WINDOW, watch_queue
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
 from laxity_scheduler.chains.model_kinds import Model
+from laxity_scheduler.chains.prices import Prices
 from laxity_scheduler.chains.provisioner_training import train_model
-from laxity_scheduler.chains.provisioning import LearnedMethod, Prices, should_submit
+from laxity_scheduler.chains.provisioning import LearnedMethod, should_submit
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.chains.samples import (
     Samples,
@@ -40,7 +40,7 @@ from laxity_scheduler.chains.wait_distribution import (
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf
 
 KINDS = ("forest", "boosting", "calibrated")
-SETTINGS = PairSettings(ClusterRules(8), limit_s=DAY_S, warm_up_s=1.5 * DAY_S, start="running")
+SETTINGS = PairSettings(8, limit_s=DAY_S, warm_up_s=1.5 * DAY_S, start="running")
 
 
 @cache
@@ -329,7 +329,7 @@ def test_training_and_bench_on_the_command_line(tmp_path: Path) -> None:
     code, out, _ = run_laxity(*words, *learned)
     figures = json.loads(out)
     assert code == 0
-    assert set(figures) == {*commands.METHOD_NAMES, "calibrated", "run"}
+    assert set(figures) == {*choices.METHODS_WITHOUT_MODEL, "calibrated", "run"}
     assert figures["calibrated"]["interruption_vs_reactive"]["value"] < 0
     assert 0 < figures["run"]["calibrated_decision_ms"]["value"] < 50
     code, _, text = run_laxity(*words, "--method", "calibrated")

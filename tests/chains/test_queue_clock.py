@@ -10,7 +10,7 @@ from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_outcome import outcome_of_row
 from laxity_scheduler.following.link_queue import LinkOutcome, QueueRow
 from laxity_scheduler.following.queue_clock import QueueClock
-from laxity_scheduler.following.queue_watch import QueueWatch, load_snapshots
+from laxity_scheduler.following.queue_watch import QueueWatch
 
 LIMIT_S = 10_000.0
 HOUR_S = 3_600.0
@@ -121,8 +121,10 @@ def test_what_was_seen_before_a_jump_is_moved_with_it_when_the_chain_is_started_
     room = Room()
     room.jump_s = -8_600.0
 
-    assert load_snapshots(tmp_path) == [(1e9 - 8_500.0, [1.0]), (1e9 - 8_000.0, [2.0])]
-    assert watch_of(room, tmp_path).look().mean_wait_s == 900.0
+    watch = watch_of(room, tmp_path)
+
+    assert watch.snapshots == [(1e9 - 8_500.0, [1.0]), (1e9 - 8_000.0, [2.0])]
+    assert watch.look().mean_wait_s == 900.0
 
 
 @pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S, 5 * 86_400.0, -5 * 86_400.0])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from laxity_scheduler.chains.choices import LogFormat
 from laxity_scheduler.chains.log_formats import load_queue_log, read_time_limit
 from laxity_scheduler.chains.queue_log import BatchJob
 from laxity_scheduler.simulate.traces import TraceError
@@ -59,6 +60,16 @@ def test_sacct_steps_are_no_jobs(tmp_path: Path) -> None:
     assert (log.jobs, log.bad_lines) == ((SEVEN,), ())
 
 
+def test_sacct_tells_instants_in_seconds_or_without_a_zone_which_is_noted(tmp_path: Path) -> None:
+    seconds = SACCT
+    for hour in (1, 2, 4):
+        seconds = seconds.replace(f"1970-01-01T0{hour}:00:00", str(hour * 3_600))
+    zones = SACCT.replace(":00:00|", ":00:00Z|").replace("2-00:00:00Z", "2-00:00:00")
+    read = [load_queue_log(write(tmp_path, text), "sacct") for text in (SACCT, seconds, zones)]
+    assert [log.jobs for log in read] == [(SEVEN,)] * 3
+    assert [log.assumed_zone for log in read] == [True, False, False]
+
+
 def test_gzipped_log_is_read(tmp_path: Path) -> None:
     path = tmp_path / "queue.log.gz"
     path.write_bytes(gzip.compress(SACCT.encode()))
@@ -83,7 +94,7 @@ def test_gzipped_log_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_broken_line_is_named_and_the_others_load(
-    tmp_path: Path, log_format: str, text: str, line: int, problem: str
+    tmp_path: Path, log_format: LogFormat, text: str, line: int, problem: str
 ) -> None:
     log = load_queue_log(write(tmp_path, text), log_format)
     assert [bad.number for bad in log.bad_lines] == [line]
@@ -108,13 +119,14 @@ def test_swf_header_without_a_size_counts_processors_as_nodes(tmp_path: Path, si
             "columns JobID, Submit, Start, End, NNodes, Timelimit are missing; found none",
         ),
         ("sacct", "\x1b[31m" + "x" * 999, r"found '\\x1b\[31mx+"),
-        ("pbs", SWF, "unknown log format 'pbs': one of mirage, swf, sacct"),
         ("sacct", "JobID|Submit\n1|2\n", "columns Start, End, NNodes, Timelimit are missing"),
         ("swf", "; MaxNodes: 3\n", "holds no job in format swf"),
         ("mirage", "1 2 3\n", "holds no job in format mirage; line 1: 3 fields"),
     ],
 )
-def test_unusable_log_is_an_error(tmp_path: Path, log_format: str, text: str, problem: str) -> None:
+def test_unusable_log_is_an_error(
+    tmp_path: Path, log_format: LogFormat, text: str, problem: str
+) -> None:
     with pytest.raises(TraceError, match=problem):
         load_queue_log(write(tmp_path, text), log_format)
 
@@ -135,7 +147,7 @@ def test_slurm_time_limits_are_read(text: str, seconds: float) -> None:
     assert read_time_limit(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "Partition_Limit", "-5", "1:2:3:4"])
+@pytest.mark.parametrize("text", ["", "0", "Partition_Limit", "-5", "1:2:3:4", "9" * 400])
 def test_other_time_limits_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="the time limit is"):
         read_time_limit(text)

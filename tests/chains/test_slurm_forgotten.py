@@ -7,9 +7,9 @@ from pathlib import Path
 from laxity_scheduler.following.chain_folder import open_chain
 from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions
 from laxity_scheduler.following.chain_state import LinkRecord
-from laxity_scheduler.following.link_queue import QueueRow
+from laxity_scheduler.following.link_queue import QueueRefusalError, QueueRow
 from laxity_scheduler.slurm.link_script import holds_lock, write_link_script
-from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
+from laxity_scheduler.slurm.slurm_client import SlurmClient
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from tests.support.slurm import until
 
@@ -27,7 +27,7 @@ class ForgetfulSlurm(SlurmClient):
         return 0.0
 
     def ask_accounting(self, *options: str) -> list[QueueRow]:
-        raise SlurmError("Slurm accounting storage is disabled")
+        raise QueueRefusalError("Slurm accounting storage is disabled")
 
 
 def test_a_forgotten_job_counts_as_running_while_it_holds_the_lock(tmp_path: Path) -> None:

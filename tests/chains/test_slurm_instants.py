@@ -4,22 +4,30 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from laxity_scheduler.chains.log_formats import load_queue_log
-from laxity_scheduler.slurm.slurm_client import SlurmClient, SlurmError
+from laxity_scheduler.following.link_queue import QueueRefusalError
+from laxity_scheduler.slurm.slurm_client import SlurmClient
 from tests.support.slurm import NO_ACCOUNTING, WHY_NOT, SlurmCluster, until
 
-SUMMER_S: Final = 1_824_942_600  # 2027-10-31, 02:30 in Berlin for the first time
-WINTER_S: Final = SUMMER_S + 3_600  # ... and, an hour later, for the second
 FORGED: Final = (
     "UPDATE test_job_table SET time_submit={at}-600, time_eligible={at}-600, time_start={at}, "
     "time_end={at}+2400 WHERE id_job={job}"
 )
+THIS_YEAR: Final = datetime.now(UTC).year
 EXPORT: Final = "JobID,Submit,Start,End,TimelimitRaw,NNodes"
+
+
+def twice(year: int) -> tuple[int, int]:
+    """Both instants at which it is 02:30 in Berlin on the day on which that year's summer ends."""
+    last = datetime(year, 10, 31, 0, 30, tzinfo=UTC)
+    summer_s = int((last - timedelta(days=last.isoweekday() % 7)).timestamp())
+    return summer_s, summer_s + 3_600
 
 
 @pytest.fixture
@@ -47,7 +55,9 @@ def test_a_time_of_day_is_an_error_that_says_why(
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
-    with pytest.raises(SlurmError, match=r"'2027-.* is no time in seconds: .* SLURM_TIME_FORMAT"):
+    with pytest.raises(
+        QueueRefusalError, match=r"'2027-.* is no time in seconds: .* SLURM_TIME_FORMAT"
+    ):
         SlurmClient().queue()
 
 
@@ -71,9 +81,10 @@ def test_a_command_in_another_zone_tells_the_same_instants(
     assert row.started_at is not None
     assert before_at <= row.submitted_at <= row.started_at <= after_at
     assert before_at <= client.controller_at() <= after_at + 1.0
-    for planned_at in (SUMMER_S, WINTER_S):
+    for planned_at in twice(THIS_YEAR + 1):
         begin = f"--begin=now+{planned_at - int(time.time())}"
-        start_at = until(lambda option=begin: client.ask_planned_start(script, option), "a plan")
+        start_at = client.ask_planned_start(script, begin)
+        assert start_at is not None
         assert abs(start_at - planned_at) <= 70.0
 
 
@@ -88,7 +99,7 @@ def test_the_hour_that_is_there_twice_is_told_apart_by_sacct_and_in_an_exported_
         slurm.up()
         monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
         submit = ("sbatch", "--parsable", "--time=60", "--output=/dev/null", "--wrap=true")
-        jobs = {slurm.ask(*submit).strip(): at for at in (SUMMER_S, WINTER_S)}
+        jobs = {slurm.ask(*submit).strip(): at for at in twice(THIS_YEAR - 1)}
         ended = ("sacct", "-n", "-X", "-P", "-o", "State")
         until(lambda: slurm.ask(*ended).split() == ["COMPLETED"] * 2, "both ends in the database")
         database = ("mariadb", "--no-defaults", f"--socket={slurm.folder}/mariadb.socket")
@@ -96,10 +107,10 @@ def test_the_hour_that_is_there_twice_is_told_apart_by_sacct_and_in_an_exported_
             forged = FORGED.format(at=at, job=job)
             subprocess.run([*database, "accounting", "-e", forged], check=True)
 
-        (rows,) = [SlurmClient().ask_accounting("-j", ",".join(jobs))]
-        window = ("-S", str(SUMMER_S - 7_200), "-E", str(WINTER_S + 7_200))
+        rows = SlurmClient().ask_accounting("-j", ",".join(jobs))
+        days = ("--starttime", f"{THIS_YEAR - 1}-10-20", "--endtime", f"{THIS_YEAR - 1}-11-02")
         exported = subprocess.run(
-            ["sacct", "-a", "-X", "-P", *(f"{part}" for part in window), "--format", EXPORT],
+            ["sacct", "-a", "-X", "-P", *days, "--format", EXPORT],
             check=True, capture_output=True, text=True,
             env={**slurm.environment, "SLURM_TIME_FORMAT": "%s"},
         ).stdout  # fmt: skip
@@ -108,5 +119,5 @@ def test_the_hour_that_is_there_twice_is_told_apart_by_sacct_and_in_an_exported_
     assert {row.job_id: row.started_at for row in rows} == jobs
     (tmp_path / "queue.log").write_text(exported)
     log = load_queue_log(tmp_path / "queue.log", "sacct")
-    assert [job.started_at for job in log.jobs] == [SUMMER_S, WINTER_S]
+    assert [job.started_at for job in log.jobs] == list(twice(THIS_YEAR - 1))
     assert {job.ended_at - job.started_at for job in log.jobs} == {2_400.0}

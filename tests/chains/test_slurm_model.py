@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity_scheduler.chains import model_file
-from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.features import WINDOW, Windows
 from laxity_scheduler.chains.model_file import Provisioner
-from laxity_scheduler.chains.provisioning import Prices
+from laxity_scheduler.chains.prices import Prices
 from laxity_scheduler.chains.snapshot_loop import COLUMNS
 from laxity_scheduler.following.chain_folder import open_chain
 from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions
@@ -52,7 +51,7 @@ def learned(model: OneNumber) -> LearnedTiming:
 
 
 def test_a_real_queue_becomes_the_columns_that_a_simulated_one_has() -> None:
-    shape = SuccessorShape(ClusterRules(4).in_ticks(), nodes=2, limit_s=3_600.0)
+    shape = SuccessorShape(4, nodes=2, limit_s=3_600.0)
 
     columns = snapshot_queue([RUNS, WAITS], [(3_600.0, 600.0), (1_200.0, 1_200.0)], NOW_AT, shape)
 
@@ -64,7 +63,7 @@ def test_a_real_queue_becomes_the_columns_that_a_simulated_one_has() -> None:
 
 
 def test_an_empty_queue_and_jobs_without_a_limit_have_columns_too() -> None:
-    shape = SuccessorShape(ClusterRules(4).in_ticks(), nodes=1, limit_s=3_600.0)
+    shape = SuccessorShape(4, nodes=1, limit_s=3_600.0)
     endless = QueueRow("3", "RUNNING", "c", 3_000.0, 3_600.0, None, float("inf"), 1)
 
     assert snapshot_queue([], [], NOW_AT, shape).tolist() == [0.0] * COLUMNS

@@ -31,7 +31,7 @@ SQUEUE_22_05 = """\
 5|RUNNING|1795659398|1795659400|N/A|UNLIMITED|2|n[1-2]|train
 """
 SACCT = """\
-7|CANCELLED by 1000|2026-11-26T02:00:00|None|2026-11-26T02:01:00|2880|1|None assigned|0:0|a
+7|CANCELLED by 1000|1795659392|None|1795659457|2880|1|None assigned|0:0|a
 8|FAILED|1795659392|1795659394|1795659457|UNLIMITED|2|n[1-2]|7:0|b
 9|OUT_OF_MEMORY|1795659392|1795659394|1795659457|Partition_Limit|1|n1|0:9|c
 """
@@ -79,12 +79,17 @@ def test_time_limits_are_read_as_slurm_writes_them(text: str, limit_s: float) ->
     assert parse_limit_s(text) == limit_s
 
 
-def test_what_other_commands_say_is_read_from_several_versions() -> None:
+@pytest.mark.parametrize("text", ["2026-11-26T02:00:00", "02:00", "26 Nov 02:00"])
+def test_a_time_of_day_is_no_instant_since_its_zone_is_not_said(text: str) -> None:
+    with pytest.raises(ValueError, match="no time in seconds: something here sets SLURM_TIME_FOR"):
+        parse_time(text)
+    assert [parse_time(word) for word in ("N/A", "Unknown", "None", "NONE")] == [None] * 4
+
+
+def test_what_other_commands_say_is_read() -> None:
     planned = "sbatch: Job 2 to start at 1795659392 using 1 processors on nodes n1 in partition b"
-    older = "sbatch: Job 12 to start at 2026-11-26T02:00:00 using 8 processors on node01"
 
     assert parse_planned_start(planned) == 1795659392
-    assert parse_planned_start(older) == parse_time("2026-11-26T02:00:00") is not None
     assert parse_planned_start("allocation failure: nothing") is None
     assert parse_controller_time("Configuration data as of 1795659398\nA = b") == 1795659398
     assert parse_job_exit_code("JobId=1 JobName=a ExitCode=7:0 RunTime=0") == 7

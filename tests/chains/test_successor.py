@@ -15,7 +15,6 @@ from laxity_scheduler.chains.baselines import (
     recent_mean_s,
     slurm_estimate,
 )
-from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.log_formats import load_queue_log
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.successor import Pair, PairSettings
@@ -25,7 +24,7 @@ TRACES = os.environ.get("LAXITY_TRACES")
 
 
 def pair_of(log: QueueLog, **settings: float) -> Pair:
-    return Pair(log, 0.0, PairSettings(ClusterRules(8), **settings))  # type: ignore[arg-type]
+    return Pair(log, 0.0, PairSettings(8, **settings))  # type: ignore[arg-type]
 
 
 def test_successor_in_an_empty_cluster_starts_when_it_is_submitted() -> None:
@@ -103,7 +102,7 @@ def test_released_simulator_gives_the_same_figures(
 ) -> None:
     assert TRACES is not None
     log = load_queue_log(Path(TRACES) / "mirage" / "ls6-a100.log", "mirage")
-    settings = PairSettings(ClusterRules(80), nodes=nodes, arrivals_s=5 * DAY_S)
+    settings = PairSettings(80, nodes=nodes, arrivals_s=5 * DAY_S)
     first_at = datetime(2023, 3, 1, tzinfo=UTC).timestamp()
     pairs = [Pair(log, first_at + every_h * HOUR_S * n, settings) for n in range(points)]
     hours = np.array([p.probe([METHODS[method](p)])[0].difference_h for p in pairs])

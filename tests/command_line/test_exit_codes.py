@@ -3,11 +3,13 @@
 import errno
 import json
 import os
+import signal
 from collections.abc import Iterator
 from functools import partial
 from io import StringIO
 from itertools import chain, repeat
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -65,6 +67,28 @@ def test_following_a_job_ends_with_how_it_came_out(
     answering.answers["GET /v1/jobs/default/train"] = lambda _: (200, next(views))
 
     assert laxity(monkeypatch, "submit", file, "--follow") == code
+
+
+def test_sigterm_ends_following_in_a_sentence_and_the_job_goes_on(
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verdict_is_read = Event()
+
+    def end_the_command(_: Any) -> tuple[int, dict[str, Any]]:
+        if verdict_is_read.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+        verdict_is_read.set()
+        return 200, job(revision=8)
+
+    answer_job(answering, job())
+    answering.answers["GET /v1/jobs/default/train"] = end_the_command
+
+    assert laxity(monkeypatch, "submit", file, "--follow") == 143
+    assert "stopped following default/train: it goes on" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_hard_job_without_a_verdict_is_no_success(

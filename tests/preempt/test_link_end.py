@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from laxity.worker.chain_link import EPOCH_MARGIN
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.link_end import LEAVING_S, LONGER, cut_at, end_links
+from laxity_scheduler.link_end import LEAVING_S, cut_at, end_links
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.plan import Plan
@@ -16,7 +17,7 @@ EPOCH_S = 60.0
 LIMIT_S = 3600.0
 PREDICTOR = Curve(epoch_s=EPOCH_S)
 # The next epoch begins at the end of this one, and must end before the link is cut.
-LAST_START = LIMIT_S - LEAVING_S - (1.0 + LONGER) * EPOCH_S
+LAST_START = LIMIT_S - LEAVING_S - (1.0 + EPOCH_MARGIN) * EPOCH_S
 
 
 def state(now: float, *, began_at: float | None = None, **more: Any) -> ClusterState:
@@ -98,5 +99,5 @@ def test_a_clock_that_is_set_back_ends_the_link_at_this_epoch_and_one_set_forwar
 def test_the_service_wakes_when_a_link_is_to_be_asked_and_when_it_is_to_be_cut() -> None:
     early = state(100.0)
     plan = with_follow_ups(lambda *_: Plan())(early, PREDICTOR)
-    assert plan.wake_at == pytest.approx(LIMIT_S - LEAVING_S - LONGER * EPOCH_S)
+    assert plan.wake_at == pytest.approx(LIMIT_S - LEAVING_S - EPOCH_MARGIN * EPOCH_S)
     assert not [d for d in plan.decisions if isinstance(d, Preempt | Resize)]

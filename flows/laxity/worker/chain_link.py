@@ -19,7 +19,7 @@ EXIT_UNFINISHED: Final = 7  # as laxity's commands end where something has not e
 TRAINED: Final = "trained"
 CHECKPOINTS: Final = "checkpoints"
 LEAVING_S: Final = 5.0  # for what the script does after its epochs
-LONGER: Final = 1.2  # so much longer than the longest so far the next epoch may take
+EPOCH_MARGIN: Final = 1.2  # so much longer than the longest so far the next epoch may take
 PATIENT_LINKS: Final = 2  # that may end without having saved an epoch
 
 
@@ -64,7 +64,7 @@ class ChainLink:
 
     def has_time_for(self, epoch_s: float, save_s: float) -> bool:
         """Whether another epoch fits before the limit, if the longest so far took `epoch_s`."""
-        return time.time() + LONGER * epoch_s + 2.0 * save_s + LEAVING_S < self.ends_at
+        return time.time() + EPOCH_MARGIN * epoch_s + 2.0 * save_s + LEAVING_S < self.ends_at
 
     def note_trained(self) -> None:
         """All epochs are trained and saved: once the script has ended well, so has the chain."""

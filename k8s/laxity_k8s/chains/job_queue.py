@@ -27,7 +27,7 @@ from laxity_scheduler.following.link_outcome import outcome_of_row
 from laxity_scheduler.following.link_queue import (
     LinkOutcome,
     QueueAwayError,
-    QueueError,
+    QueueRefusalError,
     QueueRow,
 )
 
@@ -54,7 +54,7 @@ class JobQueue:
         review = self._call("POST", REVIEWS, body=REVIEW)
         now_at = instant_at(json_tree.get_in(review, "metadata", "creationTimestamp"))
         if now_at is None:
-            raise QueueError("the API server does not say what time it is")
+            raise QueueRefusalError("the API server does not say what time it is")
         return now_at
 
     def rows(self) -> list[QueueRow]:
@@ -80,12 +80,9 @@ class JobQueue:
         if words := suspension_words(job) or pod_words(pods):
             return words
         fields = f"involvedObject.uid={job['metadata'].get('uid')}"
-        try:
+        with AllowedStatus(FORBIDDEN):
             return controller_words(self._list_in(self._namespace, "events", fields=fields))
-        except QueueError as error:
-            if _status_of(error) != FORBIDDEN:
-                raise
-            return ""
+        return ""
 
     def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
         return None
@@ -115,11 +112,11 @@ class JobQueue:
     def submit(self, link: LinkRecord) -> str:
         job = build_link(self._manifest, self._state, link, self._limit_s)
         name = str(job["metadata"]["name"])
-        try:
+        with AllowedStatus(CONFLICT):
             self._call("POST", collection_path("jobs", self._namespace), body=job)
-        except QueueError as error:
-            if _status_of(error) != CONFLICT or not self._is_ours(name):
-                raise
+            return name
+        if not self._is_ours(name):
+            raise QueueRefusalError(f"there is another Job {name} in {self._namespace}")
         return name
 
     def estimate_start(self) -> float | None:
@@ -127,32 +124,26 @@ class JobQueue:
 
     def cancel(self, job_ids: Iterable[str]) -> None:
         for name in job_ids:
-            where = f"{collection_path('jobs', self._namespace)}/{name}"
-            try:
-                self._call("DELETE", where, body={"propagationPolicy": "Background"})
-            except QueueError as error:
-                if _status_of(error) != NOT_FOUND:
-                    raise
+            with AllowedStatus(NOT_FOUND):
+                options = {"propagationPolicy": "Background"}
+                self._call("DELETE", self._path_of(name), body=options)
 
     def _is_ours(self, name: str) -> bool:
         labels = json_tree.labels_of(self._get(name) or {})
         return labels.get(names.CHAIN) == self._state.chain_id
 
     def _get(self, name: str) -> Json | None:
-        try:
-            return self._call("GET", f"{collection_path('jobs', self._namespace)}/{name}")
-        except QueueError as error:
-            if _status_of(error) == NOT_FOUND:
-                return None
-            raise
+        with AllowedStatus(NOT_FOUND):
+            return self._call("GET", self._path_of(name))
+        return None
+
+    def _path_of(self, name: str) -> str:
+        return f"{collection_path('jobs', self._namespace)}/{name}"
 
     def _list(self, kind: Kind) -> tuple[Json, ...]:
         if self._everywhere:
-            try:
+            with AllowedStatus(FORBIDDEN):
                 return self._list_in("", kind)
-            except QueueError as error:
-                if _status_of(error) != FORBIDDEN:
-                    raise
             self._everywhere = False
         return self._list_in(self._namespace, kind)
 
@@ -165,17 +156,26 @@ class JobQueue:
         return whole_items(kind, answer)
 
     def _call(self, method: str, path: str, **options: Any) -> Json:
-        """QueueError in the API server's words; QueueAwayError if it does not answer."""
+        """QueueRefusalError in the API server's words, QueueAwayError if it does not answer."""
         try:
             return self._api.run_call(lambda wire: wire.call_json(method, path, **options))
         except ApiError as error:
             is_away = not error.status or error.status == TOO_MANY or error.status >= 500
-            raise (QueueAwayError if is_away else QueueError)(str(error)) from error
+            raise (QueueAwayError if is_away else QueueRefusalError)(str(error)) from error
 
 
-def _status_of(error: QueueError) -> int:
-    cause = error.__cause__
-    return cause.status if isinstance(cause, ApiError) else 0
+class AllowedStatus:
+    """Inside, what is refused with this HTTP status is no error."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        cause = error.__cause__ if isinstance(error, QueueRefusalError) else None
+        return isinstance(cause, ApiError) and cause.status == self._status
 
 
 @contextmanager

@@ -13,10 +13,9 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.batch_cluster import TICK_S
+from laxity_scheduler.chains.features import DECIDE_EVERY_S
 from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS
 from laxity_scheduler.chains.successor import Pair
-
-DECIDE_EVERY_S: Final = 600.0
 
 
 def reactive(pair: Pair) -> float:

@@ -7,11 +7,12 @@ overran its time limit in the log is ended at the limit.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.chains.choices import Start
 from laxity_scheduler.chains.cluster_loop import (
     ARRIVED,
     FREE,
@@ -22,7 +23,6 @@ from laxity_scheduler.chains.cluster_loop import (
     STARTED,
     BatchState,
     Jobs,
-    RuleNumbers,
     advance,
     enqueue,
     plan_start,
@@ -30,43 +30,29 @@ from laxity_scheduler.chains.cluster_loop import (
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.snapshot_loop import take_snapshot
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.model.job import DAY_S
 
-Start = Literal["empty", "running"]
 TICK_S: Final = 60
 SPARE: Final = 2  # rows for jobs of ours
+NODE_WEIGHT: Final = 100.0
+AGE_WEIGHT: Final = 7_000.0
+AGE_FULL_S: Final = 7 * DAY_S
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRules:
-    """Size and priorities: those of Mirage's released simulator, but for the number of nodes.
+def ticks_of(seconds: float) -> int:
+    """Of a duration, at least one."""
+    return max(1, math.ceil(seconds / TICK_S))
 
-    A job's priority is `node_weight` times its share of the nodes, plus `age_weight` for each
-    `age_full_s` of waiting, without an upper end.
+
+def rank_jobs(nodes: Ints, submit: Ints, cluster_nodes: int) -> Floats:
+    """Priority at tick 0; a job that is submitted later has its age still before it.
+
+    As in Mirage's released simulator: NODE_WEIGHT times a job's share of the nodes, plus AGE_WEIGHT
+    for each AGE_FULL_S of waiting, without an upper end.
     """
-
-    nodes: int
-    node_weight: float = 100.0
-    age_weight: float = 7_000.0
-    age_full_s: float = 7 * 86_400.0
-    pass_every_s: int = 600
-    window_s: int = 2 * 86_400
-    resolution_s: int = 600
-    most_tested: int = 3_000
-
-    def in_ticks(self) -> RuleNumbers:
-        return RuleNumbers(
-            nodes=self.nodes,
-            pass_every=self.pass_every_s // TICK_S,
-            slots=self.window_s // self.resolution_s,
-            slot_ticks=self.resolution_s // TICK_S,
-            most_tested=self.most_tested,
-        )
-
-    def rank(self, nodes: Ints, submit: Ints) -> Floats:
-        """Priority at tick 0; a job that is submitted later has its age still before it."""
-        per_tick = self.age_weight * TICK_S / self.age_full_s
-        rank: Floats = self.node_weight / self.nodes * nodes - per_tick * submit
-        return rank
+    per_tick = AGE_WEIGHT * TICK_S / AGE_FULL_S
+    rank: Floats = NODE_WEIGHT / cluster_nodes * nodes - per_tick * submit
+    return rank
 
 
 @dataclass(slots=True)
@@ -74,7 +60,7 @@ class BatchCluster:
     """A simulation at one instant; `fork` makes a second one that goes its own way."""
 
     began_at: float
-    rules: ClusterRules
+    nodes: int
     jobs: Jobs
     state: BatchState
     submitted: int = 0  # jobs of ours
@@ -85,33 +71,37 @@ class BatchCluster:
 
     def fork(self) -> "BatchCluster":
         """The same cluster at the same instant, apart from this one."""
+        columns = {
+            name: column.copy() for name, column in self.jobs._asdict().items() if name != "last"
+        }
         state = BatchState(*(array.copy() for array in self.state))
-        return replace(self, jobs=copy_jobs(self.jobs), state=state)
+        return replace(self, jobs=self.jobs._replace(**columns), state=state)
 
     def submit(self, nodes: int, limit_s: float, run_s: float) -> int:
         """Submit a job of ours now; its row. ValueError if it can never start."""
-        if not 1 <= nodes <= self.rules.nodes:
-            message = f"a job of {nodes} nodes cannot start on {self.rules.nodes}"
+        if not 1 <= nodes <= self.nodes:
+            message = f"a job of {nodes} nodes cannot start on {self.nodes}"
             raise ValueError(message)
         row = self.jobs.last + self.submitted
         self.submitted += 1
         now = int(self.state.counts[NOW])
         self.jobs.submit[row], self.jobs.nodes[row] = now, nodes
-        self.jobs.run[row] = max(1, math.ceil(min(run_s, limit_s) / TICK_S))
-        self.jobs.limit[row] = max(1, math.ceil(limit_s / TICK_S))
+        self.jobs.run[row] = ticks_of(min(run_s, limit_s))
+        self.jobs.limit[row] = ticks_of(limit_s)
         ours = slice(row, row + 1)
-        self.jobs.rank[ours] = self.rules.rank(self.jobs.nodes[ours], self.jobs.submit[ours])
+        columns = self.jobs.nodes[ours], self.jobs.submit[ours]
+        self.jobs.rank[ours] = rank_jobs(*columns, self.nodes)
         enqueue(self.jobs, self.state, row)
         return row
 
     def run_until(self, instant: float) -> None:
         """Play on to the minute of this instant, which is not worked on yet."""
         tick = math.floor((instant - self.began_at) / TICK_S)
-        advance(self.jobs, self.state, self.rules.in_ticks(), tick, NOBODY)
+        advance(self.jobs, self.state, tick, NOBODY)
 
     def run_until_started(self, row: int) -> float:
         """Play on until this job starts; when that was, infinity if it never does."""
-        advance(self.jobs, self.state, self.rules.in_ticks(), NEVER, row)
+        advance(self.jobs, self.state, NEVER, row)
         return self.start_at(row)
 
     def plan_start_at(self, nodes: int, limit_s: float) -> float:
@@ -120,14 +110,12 @@ class BatchCluster:
         The plan takes every job to run to its time limit and knows no later arrivals. Infinity
         where it finds no place within its window.
         """
-        limit = max(1, math.ceil(limit_s / TICK_S))
-        tick = plan_start(self.jobs, self.state, self.rules.in_ticks(), nodes, limit)
+        tick = plan_start(self.jobs, self.state, nodes, ticks_of(limit_s))
         return math.inf if tick == NEVER else self.began_at + TICK_S * tick
 
     def snapshot(self, nodes: int, limit_s: float) -> Floats:
         """The queue of now in numbers, as somebody sees it who may submit such a job."""
-        limit = max(1, math.ceil(limit_s / TICK_S))
-        return take_snapshot(self.jobs, self.state, self.rules.in_ticks(), nodes, limit)
+        return take_snapshot(self.jobs, self.state, nodes, ticks_of(limit_s))
 
     def start_at(self, row: int) -> float:
         tick = int(self.state.start[row])
@@ -142,7 +130,7 @@ class BatchCluster:
 
     def play_out(self) -> Floats:
         """Play on until every job of the log has started; their waits in seconds, by row."""
-        advance(self.jobs, self.state, self.rules.in_ticks(), NEVER, NOBODY)
+        advance(self.jobs, self.state, NEVER, NOBODY)
         rows = slice(0, self.jobs.last)
         return TICK_S * (self.state.start[rows] - self.jobs.submit[rows]).astype(np.float64)
 
@@ -150,7 +138,7 @@ class BatchCluster:
 def open_cluster(
     log: QueueLog,
     began_at: float,
-    rules: ClusterRules,
+    nodes: int,
     *,
     start: Start = "running",
     until_at: float = math.inf,
@@ -161,44 +149,31 @@ def open_cluster(
     `empty`: nobody runs and nobody waits. Jobs that are larger than the cluster are left out.
     """
     columns = log.columns
-    later = arriving_jobs(log, began_at, rules, until_at=until_at)
-    before = (
-        (columns.nodes <= rules.nodes) & (columns.submitted_at < began_at) & (start == "running")
-    )
+    later = arriving_jobs(log, began_at, nodes, until_at=until_at)
+    before = (columns.nodes <= nodes) & (columns.submitted_at < began_at) & (start == "running")
     running = np.flatnonzero(
         before & (columns.started_at < began_at) & (columns.ended_at > began_at)
     )
     running = running[np.argsort(columns.started_at[running], kind="stable")]
     waiting = np.flatnonzero(before & (columns.started_at >= began_at))
     rows = np.concatenate((running, waiting, later))
-    jobs = job_rows(log, rows, began_at, rules)
-    state = empty_state(len(jobs.submit), rules)
+    jobs = job_rows(log, rows, began_at, nodes)
+    state = empty_state(len(jobs.submit), nodes)
     set_running(log, rows[: len(running)], began_at, jobs, state)
     state.counts[ARRIVED] = len(running)  # the loop admits who waits with the first arrivals
-    return BatchCluster(began_at, rules, jobs, state)
+    return BatchCluster(began_at, nodes, jobs, state)
 
 
 def arriving_jobs(
-    log: QueueLog, began_at: float, rules: ClusterRules, *, until_at: float = math.inf
+    log: QueueLog, began_at: float, nodes: int, *, until_at: float = math.inf
 ) -> Ints:
     """Which jobs of the log a cluster plays that are submitted in [began_at, until_at]."""
     columns = log.columns
     in_time = (columns.submitted_at >= began_at) & (columns.submitted_at <= until_at)
-    return np.flatnonzero(in_time & (columns.nodes <= rules.nodes))
+    return np.flatnonzero(in_time & (columns.nodes <= nodes))
 
 
-def copy_jobs(jobs: Jobs) -> Jobs:
-    return Jobs(
-        submit=jobs.submit.copy(),
-        run=jobs.run.copy(),
-        limit=jobs.limit.copy(),
-        nodes=jobs.nodes.copy(),
-        rank=jobs.rank.copy(),
-        last=jobs.last,
-    )
-
-
-def job_rows(log: QueueLog, rows: Ints, began_at: float, rules: ClusterRules) -> Jobs:
+def job_rows(log: QueueLog, rows: Ints, began_at: float, cluster_nodes: int) -> Jobs:
     """These jobs of the log, and spare rows."""
     columns = log.columns
 
@@ -213,14 +188,14 @@ def job_rows(log: QueueLog, rows: Ints, began_at: float, rules: ClusterRules) ->
         run=pad(np.maximum(1, np.ceil(run_s / TICK_S))),
         limit=pad(np.maximum(1, np.ceil(columns.time_limit_s[rows] / TICK_S))),
         nodes=nodes,
-        rank=rules.rank(nodes, submit),
+        rank=rank_jobs(nodes, submit, cluster_nodes),
         last=len(rows),
     )
 
 
-def empty_state(rows: int, rules: ClusterRules) -> BatchState:
+def empty_state(rows: int, nodes: int) -> BatchState:
     counts = np.zeros(6, dtype=np.int64)
-    counts[FREE] = rules.nodes
+    counts[FREE] = nodes
     pending, running, started = (np.zeros(rows, dtype=np.int64) for _ in range(3))
     return BatchState(pending, running, np.full(rows, NEVER, dtype=np.int64), started, counts)
 

@@ -2,7 +2,7 @@
 
 Time is counted in ticks (minutes) since the simulation began. A job's rank is its priority at
 tick 0: all waiting jobs age alike, so the order of the queue never changes. At most ticks the
-scheduler starts the head of the queue while it fits. Every `pass_every` ticks it makes a whole
+scheduler starts the head of the queue while it fits. Every `PASS_EVERY` ticks it makes a whole
 backfill pass: each job, in order, takes the earliest place in the plan that its nodes and its time
 limit leave; those whose place is now start. Only ticks where something can change are visited.
 """
@@ -18,6 +18,13 @@ from laxity_scheduler.frame.compiled import jit
 NOW, ARRIVED, PENDING, RUNNING, STARTED, FREE = range(6)  # places in `counts`
 NEVER: Final = np.iinfo(np.int64).max
 NOBODY: Final = -1
+
+# How the scheduler plans, as in Mirage's released simulator: ticks between two backfill passes, slots
+# of the plan (two days), ticks of a slot, and how many waiting jobs it looks at.
+PASS_EVERY: Final = 10
+SLOTS: Final = 288
+SLOT_TICKS: Final = 10
+MOST_TESTED: Final = 3_000
 
 
 class Jobs(NamedTuple):
@@ -39,16 +46,6 @@ class BatchState(NamedTuple):
     start: Ints  # tick by row, NEVER before the start
     started: Ints  # rows in the order in which they started
     counts: Ints
-
-
-class RuleNumbers(NamedTuple):
-    """How the scheduler plans. The window is `slots` times `slot_ticks` long."""
-
-    nodes: int
-    pass_every: int
-    slots: int
-    slot_ticks: int
-    most_tested: int
 
 
 @jit
@@ -111,15 +108,15 @@ def start_heads(jobs: Jobs, state: BatchState) -> None:
 
 
 @jit
-def plan_free_nodes(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> Ints:
+def plan_free_nodes(jobs: Jobs, state: BatchState) -> Ints:
     """Free nodes per slot, if every running job stays to its time limit."""
-    free = np.full(rules.slots, rules.nodes, dtype=np.int64)
+    free = np.full(SLOTS, state.counts[FREE], dtype=np.int64)
     for place in range(state.counts[RUNNING]):
         row = state.running[place]
         left = state.start[row] + jobs.limit[row] - state.counts[NOW]
         # at least the slot of now: who runs holds its nodes
-        until = min(rules.slots, max(1, -(-left // rules.slot_ticks)))
-        free[:until] -= jobs.nodes[row]
+        until = min(SLOTS, max(1, -(-left // SLOT_TICKS)))
+        free[until:] += jobs.nodes[row]
     return free
 
 
@@ -141,27 +138,27 @@ def reserve_place(free: Ints, nodes: int, length: int) -> int:
 
 
 @jit
-def plan_start(jobs: Jobs, state: BatchState, rules: RuleNumbers, nodes: int, limit: int) -> int:
+def plan_start(jobs: Jobs, state: BatchState, nodes: int, limit: int) -> int:
     """The tick at which the plan of now starts a job behind the whole queue; NEVER beyond it."""
-    free = plan_free_nodes(jobs, state, rules)
-    for place in range(min(state.counts[PENDING], rules.most_tested)):
+    free = plan_free_nodes(jobs, state)
+    for place in range(min(state.counts[PENDING], MOST_TESTED)):
         row = state.pending[place]
-        reserve_place(free, jobs.nodes[row], -(-jobs.limit[row] // rules.slot_ticks))
-    first = reserve_place(free, nodes, -(-limit // rules.slot_ticks))
-    return NEVER if first == NOBODY else int(state.counts[NOW] + first * rules.slot_ticks)
+        reserve_place(free, jobs.nodes[row], -(-jobs.limit[row] // SLOT_TICKS))
+    first = reserve_place(free, nodes, -(-limit // SLOT_TICKS))
+    return NEVER if first == NOBODY else int(state.counts[NOW] + first * SLOT_TICKS)
 
 
 @jit
-def backfill(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> None:
+def backfill(jobs: Jobs, state: BatchState) -> None:
     """Plan the whole queue; start those whose place is now."""
-    free = plan_free_nodes(jobs, state, rules)
+    free = plan_free_nodes(jobs, state)
     count = state.counts[PENDING]
     pending_count = 0
     for place in range(count):
         row = state.pending[place]
         first = NOBODY
-        if place < rules.most_tested and free[0] > 0:  # without free nodes nobody starts now
-            length = -(-jobs.limit[row] // rules.slot_ticks)
+        if place < MOST_TESTED and free[0] > 0:  # without free nodes nobody starts now
+            length = -(-jobs.limit[row] // SLOT_TICKS)
             first = reserve_place(free, jobs.nodes[row], length)
         if first == 0:
             start_job(jobs, state, row)
@@ -172,7 +169,7 @@ def backfill(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> None:
 
 
 @jit
-def next_tick(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> int:
+def next_tick(jobs: Jobs, state: BatchState) -> int:
     """The next tick at which a job arrives, ends or could start."""
     now = state.counts[NOW]
     tick = NEVER
@@ -182,23 +179,23 @@ def next_tick(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> int:
         row = state.running[place]
         tick = min(tick, state.start[row] + jobs.run[row])
     if state.counts[PENDING] > 0 and state.counts[FREE] > 0:
-        tick = min(tick, (now // rules.pass_every + 1) * rules.pass_every)
+        tick = min(tick, (now // PASS_EVERY + 1) * PASS_EVERY)
     return int(max(tick, now + 1))
 
 
 @jit
-def schedule(jobs: Jobs, state: BatchState, rules: RuleNumbers) -> None:
+def schedule(jobs: Jobs, state: BatchState) -> None:
     """What the scheduler does at this tick."""
     if state.counts[PENDING] == 0:
         return
-    if state.counts[NOW] % rules.pass_every == 0:
-        backfill(jobs, state, rules)
+    if state.counts[NOW] % PASS_EVERY == 0:
+        backfill(jobs, state)
     else:
         start_heads(jobs, state)
 
 
 @jit
-def advance(jobs: Jobs, state: BatchState, rules: RuleNumbers, until: int, awaited: int) -> int:
+def advance(jobs: Jobs, state: BatchState, until: int, awaited: int) -> int:
     """Go on to a tick, without working on it, or until the job `awaited` has started.
 
     Returns the next tick to work on; NEVER when nothing can happen any more.
@@ -206,8 +203,8 @@ def advance(jobs: Jobs, state: BatchState, rules: RuleNumbers, until: int, await
     while state.counts[NOW] < until:
         end_jobs(jobs, state)
         admit_arrivals(jobs, state)
-        schedule(jobs, state, rules)
-        tick = next_tick(jobs, state, rules)
+        schedule(jobs, state)
+        tick = next_tick(jobs, state)
         state.counts[NOW] = min(tick, until)
         if tick == NEVER or (awaited != NOBODY and state.start[awaited] != NEVER):
             break

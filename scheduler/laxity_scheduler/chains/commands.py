@@ -3,20 +3,31 @@
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
 from laxity.cli.exit_codes import AWAY, USAGE, CommandError
 from laxity.cli.job_names import completing
-
-FORMATS: Final = ("mirage", "swf", "sacct")
-METHOD_NAMES: Final = ("reactive", "average", "average_now", "slurm_estimate")
-LEARNED_NAMES: Final = (  # with --model
-    *("forest", "xgboost", "boosting", "transformer", "mixture"),
-    *("dqn", "transformer_pg", "mixture_pg", "calibrated"),
+from laxity_scheduler.chains.choices import (
+    LOG_FORMATS,
+    METHODS_WITHOUT_MODEL,
+    MODELS,
+    STARTS,
+    LogFormat,
+    Start,
+    check_choice,
 )
+
+if TYPE_CHECKING:
+    from laxity.bench_results import IntervalMetric
+    from laxity_scheduler.chains.baselines import Method
+    from laxity_scheduler.chains.provisioning import LearnedMethod
+    from laxity_scheduler.chains.queue_log import QueueLog
+    from laxity_scheduler.chains.successor import PairSettings
+
 SHOWN_BAD_LINES: Final = 3
 SMALL: Final = 0.1
 
@@ -27,8 +38,8 @@ FormatOption = Annotated[
     str,
     typer.Option(
         "--format",
-        help=f"{', '.join(FORMATS)}; guessed if absent.",
-        autocompletion=completing(lambda: FORMATS),
+        help=f"{', '.join(LOG_FORMATS)}; guessed if absent.",
+        autocompletion=completing(lambda: LOG_FORMATS),
     ),
 ]
 NodesOption = Annotated[
@@ -49,14 +60,14 @@ StartOption = Annotated[
     typer.Option(
         help="running: with the jobs that ran and waited in the log. empty: as Mirage's release, "
         "without, and without arrivals a day after the predecessor's end.",
-        autocompletion=completing(lambda: ("running", "empty")),
+        autocompletion=completing(lambda: STARTS),
     ),
 ]
 MethodOption = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"{', '.join(METHOD_NAMES)}; with --model {', '.join(LEARNED_NAMES)}; repeat. [all]",
-        autocompletion=completing(lambda: METHOD_NAMES + LEARNED_NAMES),
+        help=f"{', '.join(METHODS_WITHOUT_MODEL)}; with --model {', '.join(MODELS)}; repeat. [all]",
+        autocompletion=completing(lambda: METHODS_WITHOUT_MODEL + MODELS),
     ),
 ]
 ModelOption = Annotated[
@@ -106,6 +117,7 @@ def chains(
     """Interruption and overlap between two jobs of a chain, in a cluster that replays a queue log."""
     from laxity_scheduler.chains import pair_bench
     from laxity_scheduler.chains.baselines import METHODS
+    from laxity_scheduler.model.job import HOUR_S
     from laxity_scheduler.simulate.limits import window
 
     try:
@@ -116,53 +128,55 @@ def chains(
         learned = load_methods(paths, prices, settings)
         wanted = check_methods(method, learned)
         first_at = first_at if from_at else pair_bench.last_quarter_at(log, last_at)
-        instants = pair_bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
+        instants = pair_bench.start_instants(log, settings, HOUR_S * starts, first_at, last_at)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
     say_log(log, settings)
-    methods = {name: {**METHODS, **learned}[name] for name in ("reactive", *wanted)}
+    known: dict[str, Method] = {**METHODS, **learned}
+    methods = {name: known[name] for name in ("reactive", *wanted)}
     with typer.progressbar(instants, label=f"{len(instants)} starts", file=sys.stderr) as counted:
         result = pair_bench.run_methods(log, settings, counted, methods, probes)
-    block = pair_bench.block_length(settings, 3_600 * starts)
+    block = pair_bench.block_length(settings, HOUR_S * starts)
     figures = pair_bench.method_figures(result.difference_h, pair_nodes, block)
     run = pair_bench.run_figures(log, result) | pair_bench.wait_figures(
         log, settings, first_at, last_at
     )
     run |= decision_figures(learned)
-    run["nodes"] = pair_bench.estimate(settings.rules.nodes, "nodes")
+    run["nodes"] = pair_bench.estimate(settings.cluster_nodes, "nodes")
     show({name: figures[name] for name in wanted} | {"run": run}, as_json=json_)
 
 
-def read_log(path: Path, log_format: str) -> Any:
+def read_log(path: Path, log_format: str) -> "QueueLog":
     """The log at this path. ValueError if there is none, or none that can be read."""
     from laxity_scheduler.chains.log_formats import guess_log_format, load_queue_log
     from laxity_scheduler.simulate.trace_lookup import trace_at
 
     file = trace_at(path)
-    return load_queue_log(file, log_format or guess_log_format(file))
+    if not log_format:
+        return load_queue_log(file, guess_log_format(file))
+    check_choice(log_format, LOG_FORMATS, "unknown log format")
+    return load_queue_log(file, cast("LogFormat", log_format))
 
 
 def pair_settings(
-    log: Any, nodes: int | None, pair_nodes: int, *, limit: str, warm_up: str, start: str
-) -> Any:
+    log: "QueueLog", nodes: int | None, pair_nodes: int, *, limit: str, warm_up: str, start: str
+) -> "PairSettings":
     """The pair and its cluster. ValueError says which option is wrong."""
-    from laxity_scheduler.chains.batch_cluster import ClusterRules
     from laxity_scheduler.chains.pair_bench import span_s
     from laxity_scheduler.chains.successor import PairSettings
 
-    if start not in ("running", "empty"):
-        raise ValueError(f"--start {start!r}: one of running, empty")
-    rules = ClusterRules(nodes or log.cluster_nodes)
-    if pair_nodes > rules.nodes:
-        raise ValueError(f"--pair-nodes {pair_nodes}: the cluster has {rules.nodes} nodes")
+    check_choice(start, STARTS, "--start")
+    cluster_nodes = nodes or log.cluster_nodes
+    if pair_nodes > cluster_nodes:
+        raise ValueError(f"--pair-nodes {pair_nodes}: the cluster has {cluster_nodes} nodes")
     settings = PairSettings(
-        rules,
+        cluster_nodes,
         nodes=pair_nodes,
         limit_s=duration_s(limit, "--limit"),
         warm_up_s=0.0 if warm_up in ("0", "0s") else duration_s(warm_up, "--warm-up"),
-        start="empty" if start == "empty" else "running",
+        start=cast("Start", start),
     )
-    return settings.with_arrivals(span_s(settings)) if start == "empty" else settings
+    return replace(settings, arrivals_s=span_s(settings)) if start == "empty" else settings
 
 
 def duration_s(text: str, option: str) -> float:
@@ -188,13 +202,16 @@ def model_at(path: Path, tracking_uri: str) -> Path:
         raise CommandError(str(error), code=AWAY) from error
 
 
-def load_methods(paths: list[Path], prices: str, settings: Any) -> dict[str, Any]:
+def load_methods(
+    paths: list[Path], prices: str, settings: "PairSettings"
+) -> "dict[str, LearnedMethod]":
     """A method per model file. ValueError if one was trained for another pair, or is none."""
     from laxity_scheduler.chains.model_file import load_provisioner
-    from laxity_scheduler.chains.provisioning import LearnedMethod, Prices
+    from laxity_scheduler.chains.prices import Prices
+    from laxity_scheduler.chains.provisioning import LearnedMethod
 
     chosen = Prices.parse(prices)
-    learned: dict[str, Any] = {}
+    learned: dict[str, LearnedMethod] = {}
     for path in paths:
         provisioner = load_provisioner(path)
         provisioner.check_pair(settings.nodes, settings.limit_s, str(path))
@@ -204,19 +221,19 @@ def load_methods(paths: list[Path], prices: str, settings: Any) -> dict[str, Any
     return learned
 
 
-def check_methods(names: list[str] | None, learned: Mapping[str, Any]) -> tuple[str, ...]:
+def check_methods(
+    names: list[str] | None, learned: "Mapping[str, LearnedMethod]"
+) -> tuple[str, ...]:
     """The methods that are wanted, all without a name."""
-    methods = (*METHOD_NAMES, *learned)
+    methods = (*METHODS_WITHOUT_MODEL, *learned)
     for name in names or ():
-        if name in LEARNED_NAMES and name not in methods:
+        if name in MODELS and name not in methods:
             raise ValueError(f"--method {name} needs --model, a file of `laxity train provisioner`")
-        if name not in methods:
-            every = ", ".join(METHOD_NAMES + LEARNED_NAMES)
-            raise ValueError(f"unknown method {name!r}: one of {every}")
+        check_choice(name, METHODS_WITHOUT_MODEL + MODELS, "unknown method")
     return tuple(dict.fromkeys(names or methods))
 
 
-def decision_figures(learned: Mapping[str, Any]) -> dict[str, Any]:
+def decision_figures(learned: "Mapping[str, LearnedMethod]") -> "dict[str, IntervalMetric]":
     """How long one decision of each learned method took, the median."""
     from statistics import median
 
@@ -229,7 +246,7 @@ def decision_figures(learned: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def say_log(log: Any, settings: Any) -> None:
+def say_log(log: "QueueLog", settings: "PairSettings") -> None:
     """On stderr: lines that were set aside, and jobs that the cluster cannot hold."""
     from laxity.human_time import count_noun
 
@@ -242,13 +259,13 @@ def say_log(log: Any, settings: Any) -> None:
     if log.assumed_zone:
         advice = "SLURM_TIME_FORMAT=%s sacct writes seconds, which are right in any"
         typer.echo(f"times without a zone are read as UTC: {advice}", err=True)
-    large = int((log.columns.nodes > settings.rules.nodes).sum())
+    large = int((log.columns.nodes > settings.cluster_nodes).sum())
     if large:
-        text = f"{count_noun(large, 'job')} larger than {settings.rules.nodes} nodes left out"
+        text = f"{count_noun(large, 'job')} larger than {settings.cluster_nodes} nodes left out"
         typer.echo(text, err=True)
 
 
-def show(figures: Mapping[str, Mapping[str, Any]], *, as_json: bool) -> None:
+def show(figures: "Mapping[str, Mapping[str, IntervalMetric]]", *, as_json: bool) -> None:
     """One JSON object by method and `run`, or a line per figure."""
     if as_json:
         typer.echo(json.dumps(figures))
@@ -260,10 +277,12 @@ def show(figures: Mapping[str, Mapping[str, Any]], *, as_json: bool) -> None:
             typer.echo(f"  {figure:<24} {text:>10} {value['unit']}{beside(value)}")
 
 
-def beside(figure: Mapping[str, Any]) -> str:
+def beside(figure: "IntervalMetric") -> str:
     """The interval and the baseline, where there are any."""
     low, high, baseline = figure["low"], figure["high"], figure["baseline"]
-    interval = "" if low is None else f"  [{number_text(low)} .. {number_text(high)}]"
+    interval = (
+        "" if low is None or high is None else f"  [{number_text(low)} .. {number_text(high)}]"
+    )
     return interval + ("" if baseline is None else f"  baseline {number_text(baseline)}")
 
 

@@ -4,16 +4,14 @@ Each step knows what submitting would lead to, since the simulator was asked at 
 step is the predecessor's end, where everybody submits.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.chains.prices import Prices
 from laxity_scheduler.chains.samples import Samples
 from laxity_scheduler.frame.arrays import Bools, Ints
-
-CostOf = Callable[[Floats], Floats]  # of hours of difference, at the user's prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Episodes:
         return steps
 
 
-def as_episodes(samples: Samples, cost_of: CostOf) -> Episodes:
+def as_episodes(samples: Samples, prices: Prices) -> Episodes:
     """Episodes of hourly samples; starts of which a step is missing are left out.
 
     ValueError if none is left.
@@ -59,4 +57,5 @@ def as_episodes(samples: Samples, cost_of: CostOf) -> Episodes:
     whole = samples.rows(np.flatnonzero(counts[start] == steps))
     if steps < 2:
         raise ValueError("no start has two hourly probes; choose a longer --limit")
-    return Episodes(whole, steps, cost_of(whole.difference_h).reshape(-1, steps))
+    cost = prices.cost(whole.difference_h[:, None], np.ones(1))
+    return Episodes(whole, steps, cost.reshape(-1, steps))

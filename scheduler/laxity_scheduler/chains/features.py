@@ -21,8 +21,8 @@ from laxity_scheduler.chains.successor import HISTORY_S, Pair
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.model.job import HOUR_S
 
-EVERY_S: Final = 600.0
-WINDOW: Final = round(HISTORY_S / EVERY_S)
+DECIDE_EVERY_S: Final = 600.0  # one decision by each snapshot
+WINDOW: Final = round(HISTORY_S / DECIDE_EVERY_S)
 SIX_HOURS: Final = 36
 Singles = NDArray[np.float32]
 
@@ -99,7 +99,7 @@ class QueueHistory:
 
 def watch_queue(pair: Pair) -> QueueHistory:
     """Take the snapshots of a start, from a day before the predecessor's submission on."""
-    looks = list(pair.looks(EVERY_S))
+    looks = list(pair.looks(DECIDE_EVERY_S))
     taken_at = np.array([taken for taken, _ in looks], dtype=np.float64)
     snapshots = np.array([snapshot for _, snapshot in looks], dtype=np.float32)
     return QueueHistory(pair, taken_at, snapshots.reshape(-1, COLUMNS))

@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from laxity.durations import quote_text
+from laxity_scheduler.chains.choices import LogFormat
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.chains.time_limits import parse_time_limit_s
 from laxity_scheduler.model.job import DAY_S, MINUTE_S
@@ -26,8 +27,6 @@ from laxity_scheduler.simulate.trace_fields import (
 )
 from laxity_scheduler.simulate.traces import BadLine, TraceError, open_text
 
-LogFormat = Literal["mirage", "swf", "sacct"]
-LOG_FORMATS: Final[tuple[LogFormat, ...]] = ("mirage", "swf", "sacct")
 UNLIMITED_S: Final = 365 * DAY_S
 SWF_FIELDS: Final = 18
 UNKNOWN: Final = -1.0  # in any field of SWF
@@ -42,18 +41,14 @@ Lines = Iterator[tuple[int, Callable[[], BatchJob]]]
 Header = dict[str, float]  # what the file says of its cluster; readers fill it
 
 
-def load_queue_log(path: Path, log_format: str) -> QueueLog:
+def load_queue_log(path: Path, log_format: LogFormat) -> QueueLog:
     """All jobs of a log. TraceError when the file as a whole cannot be used."""
-    read = READERS.get(log_format)
-    if read is None:
-        message = f"unknown log format {log_format!r}: one of {', '.join(LOG_FORMATS)}"
-        raise TraceError(message)
     jobs: list[BatchJob] = []
     bad: list[BadLine] = []
     header: Header = {}
     try:
         with open_text(path) as lines:
-            for number, parse in read(lines, header):
+            for number, parse in READERS[log_format](lines, header):
                 try:
                     jobs.append(in_order(parse()))
                 except ValueError as error:
@@ -223,7 +218,7 @@ def float_of(text: str) -> float:
         return math.nan
 
 
-READERS: Final[Mapping[str, Callable[[Iterator[str], Header], Lines]]] = {
+READERS: Final[Mapping[LogFormat, Callable[[Iterator[str], Header], Lines]]] = {
     "mirage": read_mirage,
     "swf": read_swf,
     "sacct": read_sacct,

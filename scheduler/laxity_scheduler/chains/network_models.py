@@ -13,12 +13,11 @@ from typing import Any, Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.features import Windows
+from laxity_scheduler.chains.features import Singles, Windows
 from laxity_scheduler.chains.networks import (
     Encoder,
     GatingNetwork,
     Scaling,
-    Singles,
     collect_arrays,
     encoder_arrays,
     read_encoder,

@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from laxity_scheduler.chains.features import Windows
+from laxity_scheduler.chains.features import Singles, Windows
 
-Singles = NDArray[np.float32]
 NEARLY_ZERO: Final = 1e-5  # PyTorch's, in a layer norm
 TOGETHER: Final = 8  # windows: what is worked on stays in the processor's cache
 MOST_DEVIATIONS: Final = 5.0

@@ -210,7 +210,7 @@ def wait_figures(
     log: QueueLog, settings: PairSettings, from_at: float, until_at: float
 ) -> dict[str, IntervalMetric]:
     """Waits in the simulation, begun with the real running set; the baseline is the log's."""
-    every = compare_waits(log, from_at, settings.rules, until_at=until_at)
+    every = compare_waits(log, from_at, settings.cluster_nodes, until_at=until_at)
     like = every.like(settings.nodes, settings.limit_s)
     return describe_waits("wait", every) | describe_waits("pair_wait", like)
 

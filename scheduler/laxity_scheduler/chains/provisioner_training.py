@@ -11,10 +11,12 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.episodes import CostOf, Episodes, as_episodes
-from laxity_scheduler.chains.features import EVERY_S, Windows
+from laxity_scheduler.chains.choices import CALIBRATED, NETWORKS, POLICIES
+from laxity_scheduler.chains.episodes import Episodes, as_episodes
+from laxity_scheduler.chains.features import DECIDE_EVERY_S, Windows
 from laxity_scheduler.chains.model_kinds import Model
 from laxity_scheduler.chains.network_models import NetworkModel, PolicyModel
+from laxity_scheduler.chains.prices import Prices
 from laxity_scheduler.chains.samples import FOLDS, Samples, week_folds
 from laxity_scheduler.chains.trees import Trees
 from laxity_scheduler.chains.value_models import (
@@ -36,9 +38,6 @@ from laxity_scheduler.model.job import HOUR_S
 MEDIAN: Final = int(np.flatnonzero(LEVELS == 0.5)[0])
 Advance = Callable[[int], object]  # told of each step of `steps_of`
 Fitted = tuple[Model, dict[str, float]]
-NETWORKS: Final = ("transformer", "mixture")
-BASES: Final = {"transformer_pg": "transformer", "mixture_pg": "mixture"}  # what a policy rests on
-POLICIES: Final = ("dqn", *BASES)
 
 
 def steps_of(kind: str) -> int:
@@ -52,13 +51,13 @@ def steps_of(kind: str) -> int:
             "mixture": torch_fitting.MIXTURE.passes + PAPER.experts,
             "dqn": torch_policies.DQN.passes,
         }.get(kind, torch_policies.POLICY_GRADIENT.passes)
-    return (FOLDS + 1) * len(LEVELS) if kind == "calibrated" else 1
+    return (FOLDS + 1) * len(LEVELS) if kind == CALIBRATED else 1
 
 
 def train_model(kind: str, samples: Samples, seed: int, advance: Advance) -> Fitted:
     """A model that predicts, and its errors. ValueError if the samples span too few weeks."""
     folds = check_folds(week_folds(samples.began_at, seed))
-    if kind == "calibrated":
+    if kind == CALIBRATED:
         return train_calibrated(samples, folds, seed, advance)
     training, held = (samples.rows(np.flatnonzero(rows)) for rows in (folds != 0, folds == 0))
     if kind in NETWORKS:
@@ -73,7 +72,7 @@ def train_policy(
     base: NetworkModel | None,
     seed: int,
     advance: Advance,
-    cost_of: CostOf,
+    prices: Prices,
 ) -> Fitted:
     """A policy from hourly samples, and what it costs on held-out weeks.
 
@@ -82,7 +81,7 @@ def train_policy(
     """
     from laxity_scheduler.chains.torch_policies import fit_dqn, fit_policy_gradient
 
-    episodes = as_episodes(samples, cost_of)
+    episodes = as_episodes(samples, prices)
     folds = check_folds(week_folds(episodes.began_at, seed))
     training, held = (episodes.part(np.flatnonzero(rows)) for rows in (folds != 0, folds == 0))
     if base is None:
@@ -148,7 +147,7 @@ def train_calibrated(samples: Samples, folds: Ints, seed: int, advance: Advance)
     Each wait is drawn out by a part of the ten minutes to the next decision: decisions are no finer,
     and the many waits of zero could not be ranked.
     """
-    drawn = np.random.default_rng(seed).uniform(0, EVERY_S / HOUR_S, len(samples))
+    drawn = np.random.default_rng(seed).uniform(0, DECIDE_EVERY_S / HOUR_S, len(samples))
     windows, wait_h = samples.windows, samples.wait_h + drawn
     held_h = np.zeros((len(samples), len(LEVELS)))
     for fold in range(FOLDS):

@@ -7,7 +7,6 @@ hour of interruption and of an hour of overlap: at 4 to 1, once as many hours ar
 waits would take at most.
 """
 
-import math
 import time
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,10 +15,11 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.baselines import average
-from laxity_scheduler.chains.features import EVERY_S, WINDOW, Windows, watch_queue
+from laxity_scheduler.chains.features import DECIDE_EVERY_S, WINDOW, Windows, watch_queue
 from laxity_scheduler.chains.model_file import Provisioner
 from laxity_scheduler.chains.model_kinds import Model
 from laxity_scheduler.chains.network_models import PolicyModel
+from laxity_scheduler.chains.prices import Prices
 from laxity_scheduler.chains.successor import Pair
 from laxity_scheduler.chains.value_models import CalibratedModel
 from laxity_scheduler.frame.arrays import Bools
@@ -29,36 +29,11 @@ MOST_OVERLAP_H: Final = 0.5
 TIMED: Final = 3  # decisions of a start that are made one by one, to see how long they take
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What an hour costs: of interruption, and of overlap. Only their ratio decides."""
-
-    interruption: float = 1.0
-    overlap: float = 1.0
-
-    @classmethod
-    def parse(cls, text: str) -> "Prices":
-        """`4:1`. ValueError if it is not two positive numbers."""
-        try:
-            interruption, overlap = (float(part) for part in text.split(":"))
-        except ValueError:
-            interruption = overlap = math.nan
-        if not (0 < interruption < math.inf and 0 < overlap < math.inf):
-            raise ValueError(f"--prices {text!r}: interruption and overlap, such as 4:1")
-        return cls(interruption, overlap)
-
-    def cost(self, difference_h: Floats, weights: Floats) -> Floats:
-        """Expected cost, (n,), of differences (n, k) with these probabilities (k,)."""
-        late, early = np.maximum(difference_h, 0.0), np.maximum(-difference_h, 0.0)
-        expected: Floats = (self.interruption * late + self.overlap * early) @ weights
-        return expected
-
-
 def should_submit(difference_h: Floats, weights: Floats, prices: Prices) -> Bools:
     """Whether to submit now, (n,), by predictions (n, k)."""
     if len(weights) == 1:
         return difference_h[:, 0] >= -MOST_OVERLAP_H
-    later_h = difference_h + EVERY_S / HOUR_S
+    later_h = difference_h + DECIDE_EVERY_S / HOUR_S
     return prices.cost(difference_h, weights) <= prices.cost(later_h, weights)
 
 

@@ -17,10 +17,11 @@ from laxity_scheduler.chains.cluster_loop import (
     NOW,
     PENDING,
     RUNNING,
+    SLOT_TICKS,
+    SLOTS,
     STARTED,
     BatchState,
     Jobs,
-    RuleNumbers,
     plan_start,
 )
 from laxity_scheduler.frame.arrays import Ints
@@ -46,9 +47,7 @@ def put_percentiles(values: Ints, out: Floats, place: int) -> None:
 
 
 @jit
-def take_snapshot(
-    jobs: Jobs, state: BatchState, rules: RuleNumbers, nodes: int, limit: int
-) -> Floats:
+def take_snapshot(jobs: Jobs, state: BatchState, nodes: int, limit: int) -> Floats:
     """The columns of now, (COLUMNS,); `nodes` and `limit` in ticks are the successor's."""
     out = np.zeros(COLUMNS)
     now = state.counts[NOW]
@@ -61,8 +60,8 @@ def take_snapshot(
     put_percentiles(jobs.limit[running], out, 14)
     put_percentiles(state.start[running] - jobs.submit[running], out, 19)
     put_percentiles(now - state.start[running], out, 24)
-    planned = plan_start(jobs, state, rules, nodes, limit)
-    out[29] = rules.slots * rules.slot_ticks if planned == NEVER else planned - now
+    planned = plan_start(jobs, state, nodes, limit)
+    out[29] = SLOTS * SLOT_TICKS if planned == NEVER else planned - now
     first = max(0, state.counts[STARTED] - RECENT_JOBS)
     recent = state.started[first : state.counts[STARTED]]
     if len(recent) > 0:

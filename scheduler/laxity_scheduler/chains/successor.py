@@ -6,7 +6,7 @@ share the simulation up to where they submit the successor; each goes on from th
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,10 +15,9 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.batch_cluster import (
     TICK_S,
     BatchCluster,
-    ClusterRules,
-    Start,
     open_cluster,
 )
+from laxity_scheduler.chains.choices import Start
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.model.job import DAY_S, HOUR_S
 
@@ -29,15 +28,12 @@ HISTORY_S: Final = DAY_S  # watched before the predecessor's submission
 class PairSettings:
     """The pair, and the cluster it meets. `arrivals_s`: jobs submitted later are not played."""
 
-    rules: ClusterRules
+    cluster_nodes: int
     nodes: int = 1
     limit_s: float = 2 * DAY_S
     warm_up_s: float = 2 * DAY_S
     start: Start = "empty"
     arrivals_s: float = math.inf
-
-    def with_arrivals(self, arrivals_s: float) -> "PairSettings":
-        return replace(self, arrivals_s=arrivals_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Pair:
         self.began_at, self.settings = began_at, settings
         until_at = began_at + settings.arrivals_s
         cluster = open_cluster(
-            log, began_at, settings.rules, start=settings.start, until_at=until_at
+            log, began_at, settings.cluster_nodes, start=settings.start, until_at=until_at
         )
         cluster.run_until(began_at + max(0.0, settings.warm_up_s - HISTORY_S))
         self._before = cluster.fork()

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from laxity_scheduler.chains.features import WINDOW
-from laxity_scheduler.chains.networks import Encoder, GatingNetwork, Layer, Singles
+from laxity_scheduler.chains.features import WINDOW, Singles
+from laxity_scheduler.chains.networks import Encoder, GatingNetwork, Layer
 from laxity_scheduler.chains.snapshot_loop import MIRAGE_COLUMNS
 
 INPUTS: Final = MIRAGE_COLUMNS + 2

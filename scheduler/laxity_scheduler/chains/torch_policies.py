@@ -20,8 +20,9 @@ from torch import nn
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.episodes import Episodes
+from laxity_scheduler.chains.features import Singles
 from laxity_scheduler.chains.network_models import SUBMIT, WAIT, Experts, PolicyModel
-from laxity_scheduler.chains.networks import NEARLY_ZERO, Singles, scale_of
+from laxity_scheduler.chains.networks import NEARLY_ZERO, scale_of
 from laxity_scheduler.chains.torch_loop import (
     Advance,
     Recipe,

@@ -4,15 +4,22 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from laxity.cli.exit_codes import AWAY, FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
 from laxity.cli.lazy_commands import WholeHelpGroup
+from laxity_scheduler.chains.choices import (
+    BASES,
+    CALIBRATED,
+    MODELS,
+    NETWORKS,
+    POLICIES,
+    check_choice,
+)
 from laxity_scheduler.chains.commands import (
-    LEARNED_NAMES,
     FormatOption,
     JsonOption,
     LimitOption,
@@ -33,11 +40,18 @@ from laxity_scheduler.policy_training.registry_commands import (
 )
 from laxity_scheduler.policy_training.train_policy_command import policy
 
+if TYPE_CHECKING:
+    from laxity_scheduler.chains.model_file import Provisioner
+    from laxity_scheduler.chains.network_models import NetworkModel
+    from laxity_scheduler.chains.prices import Prices
+    from laxity_scheduler.chains.provisioner_training import Fitted
+    from laxity_scheduler.chains.queue_log import QueueLog
+    from laxity_scheduler.chains.samples import Samples
+    from laxity_scheduler.chains.successor import PairSettings
+
 ModelOption = Annotated[
     str,
-    typer.Option(
-        "--model", help=", ".join(LEARNED_NAMES), autocompletion=completing(lambda: LEARNED_NAMES)
-    ),
+    typer.Option("--model", help=", ".join(MODELS), autocompletion=completing(lambda: MODELS)),
 ]
 OutOption = Annotated[Path, typer.Option(help="The file to write.")]
 UntilOption = Annotated[
@@ -81,7 +95,7 @@ def provisioner(
     *,
     trace: TraceOption,
     out: OutOption,
-    model: ModelOption = "calibrated",
+    model: ModelOption = CALIBRATED,
     until: UntilOption = "",
     format_: FormatOption = "",
     from_at: FromOption = "",
@@ -101,10 +115,11 @@ def provisioner(
 ) -> None:
     """Learn when to submit the successor of a chain; `laxity bench chains --model` measures it."""
     from laxity_scheduler.chains import pair_bench
+    from laxity_scheduler.model.job import HOUR_S
     from laxity_scheduler.simulate.limits import window
 
     try:
-        check_kind(model)
+        check_choice(model, MODELS, "unknown model")
         check_place(out)
         pricing = Pricing.of(model, base, prices)
         log = read_log(trace, format_)
@@ -112,9 +127,9 @@ def provisioner(
         last_at = last_at if until else pair_bench.last_quarter_at(log, last_at)
         log = log.before(last_at)
         settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
-        instants = pair_bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
+        instants = pair_bench.start_instants(log, settings, HOUR_S * starts, first_at, last_at)
         say_log(log, settings)
-        about = describe_training(log, settings, instants, start) | hourly(model)
+        about = describe_training(log, settings, instants) | hourly(model)
         pricing.check_pair(settings)
         fitted = fit(model, make_samples(log, settings, instants, about, samples), seed, pricing)
         about |= {"seed": seed, **pricing.describe(), **describe_device(model)}
@@ -130,11 +145,6 @@ def provisioner(
     typer.echo(json.dumps(errors) if json_ else "\n".join(["on weeks held out", *lines]))
 
 
-def check_kind(kind: str) -> None:
-    if kind not in LEARNED_NAMES:
-        raise ValueError(f"unknown model {kind!r}: one of {', '.join(LEARNED_NAMES)}")
-
-
 def check_place(out: Path) -> None:
     """Before hours of work whose result could not be written."""
     if not out.absolute().parent.is_dir():
@@ -145,16 +155,14 @@ def check_place(out: Path) -> None:
 class Pricing:
     """What a policy is trained for, and on which model; nothing for other kinds."""
 
-    prices: Any = None
-    base: Any = None
-    base_path: Path | None = None
+    prices: "Prices | None" = None
+    base: "Provisioner | None" = None
 
     @classmethod
     def of(cls, kind: str, base: Path | None, prices: str) -> "Pricing":
         """ValueError if the model it rests on is missing, or is another."""
         from laxity_scheduler.chains.model_file import load_provisioner
-        from laxity_scheduler.chains.provisioner_training import BASES, POLICIES
-        from laxity_scheduler.chains.provisioning import Prices
+        from laxity_scheduler.chains.prices import Prices
 
         if kind not in POLICIES:
             return cls()
@@ -165,17 +173,11 @@ class Pricing:
         provisioner = load_provisioner(base)
         if provisioner.kind != BASES[kind]:
             raise ValueError(f"--base {base} is a {provisioner.kind}, not a {BASES[kind]}")
-        return cls(Prices.parse(prices), provisioner, base)
+        return cls(Prices.parse(prices), provisioner)
 
-    def check_pair(self, settings: Any) -> None:
+    def check_pair(self, settings: "PairSettings") -> None:
         if self.base is not None:
-            self.base.check_pair(settings.nodes, settings.limit_s, str(self.base_path))
-
-    def cost(self, difference_h: Any) -> Any:
-        """Of hours of difference, (n,)."""
-        import numpy as np
-
-        return self.prices.cost(difference_h[:, None], np.ones(1))
+            self.base.check_pair(settings.nodes, settings.limit_s, "--base")
 
     def describe(self) -> dict[str, Any]:
         if self.prices is None:
@@ -185,15 +187,11 @@ class Pricing:
 
 def hourly(kind: str) -> dict[str, Any]:
     """Policies learn from a probe each hour."""
-    from laxity_scheduler.chains.provisioner_training import POLICIES
-
     return {"probes": "hourly"} if kind in POLICIES else {}
 
 
 def describe_device(kind: str) -> dict[str, Any]:
     """Where a network was trained."""
-    from laxity_scheduler.chains.provisioner_training import NETWORKS, POLICIES
-
     if kind not in NETWORKS + POLICIES:
         return {}
     from laxity_scheduler.chains.torch_loop import device_name
@@ -201,16 +199,18 @@ def describe_device(kind: str) -> dict[str, Any]:
     return {"device": device_name()}
 
 
-def describe_training(log: Any, settings: Any, instants: list[float], start: str) -> dict[str, Any]:
+def describe_training(
+    log: "QueueLog", settings: "PairSettings", instants: list[float]
+) -> dict[str, Any]:
     """What decides the samples."""
     return {
         "log": log.name,
         "jobs": len(log.jobs),
-        "cluster_nodes": settings.rules.nodes,
+        "cluster_nodes": settings.cluster_nodes,
         "pair_nodes": settings.nodes,
         "limit_s": settings.limit_s,
         "warm_up_s": settings.warm_up_s,
-        "start": start,
+        "start": settings.start,
         "starts": len(instants),
         "first_at": instants[0],
         "last_at": instants[-1],
@@ -218,8 +218,12 @@ def describe_training(log: Any, settings: Any, instants: list[float], start: str
 
 
 def make_samples(
-    log: Any, settings: Any, instants: list[float], about: dict[str, Any], path: Path | None
-) -> Any:
+    log: "QueueLog",
+    settings: "PairSettings",
+    instants: list[float],
+    about: dict[str, Any],
+    path: Path | None,
+) -> "Samples":
     """From the user's file where there is one, else simulated."""
     from laxity_scheduler.chains.samples import (
         collect_samples,
@@ -240,21 +244,16 @@ def make_samples(
     return samples
 
 
-def fit(kind: str, samples: Any, seed: int, pricing: Pricing) -> Any:
+def fit(kind: str, samples: "Samples", seed: int, pricing: Pricing) -> "Fitted":
     """The model and its errors, with progress on stderr."""
-    from laxity_scheduler.chains.provisioner_training import (
-        POLICIES,
-        steps_of,
-        train_model,
-        train_policy,
-    )
+    from laxity_scheduler.chains.provisioner_training import steps_of, train_model, train_policy
 
     label = f"{kind} on {len(samples):,} samples"
     with typer.progressbar(length=steps_of(kind), label=label, file=sys.stderr) as bar:
-        if kind in POLICIES:
-            base = pricing.base.model if pricing.base else None
-            return train_policy(samples, base, seed, bar.update, pricing.cost)
-        return train_model(kind, samples, seed, bar.update)
+        if pricing.prices is None:
+            return train_model(kind, samples, seed, bar.update)
+        base = cast("NetworkModel | None", pricing.base and pricing.base.model)
+        return train_policy(samples, base, seed, bar.update, pricing.prices)
 
 
 def register_model(
@@ -274,7 +273,9 @@ def register_model(
     typer.echo(f"registered as {name} version {published.version}, the champion", err=True)
 
 
-def write(kind: str, fitted: Any, settings: Any, about: dict[str, Any], out: Path) -> None:
+def write(
+    kind: str, fitted: "Fitted", settings: "PairSettings", about: dict[str, Any], out: Path
+) -> None:
     from laxity_scheduler.chains.model_file import Provisioner, save_provisioner
 
     model, errors = fitted

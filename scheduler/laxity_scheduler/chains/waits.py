@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.batch_cluster import ClusterRules, arriving_jobs, open_cluster
+from laxity_scheduler.chains.batch_cluster import arriving_jobs, open_cluster
 from laxity_scheduler.chains.queue_log import QueueLog
 
 
@@ -31,11 +31,11 @@ class WaitComparison:
 
 
 def compare_waits(
-    log: QueueLog, began_at: float, rules: ClusterRules, *, until_at: float = math.inf
+    log: QueueLog, began_at: float, nodes: int, *, until_at: float = math.inf
 ) -> WaitComparison:
     """Play the log from its real running set on; waits of the jobs submitted in the window."""
-    cluster = open_cluster(log, began_at, rules, start="running")
-    rows = arriving_jobs(log, began_at, rules)
+    cluster = open_cluster(log, began_at, nodes, start="running")
+    rows = arriving_jobs(log, began_at, nodes)
     simulated_s = cluster.play_out()[-len(rows) :] if len(rows) else np.zeros(0)
     columns = log.columns
     inside = columns.submitted_at[rows] <= until_at

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from laxity.backoff import Backoff
-from laxity_scheduler.chains.features import WINDOW
 from laxity_scheduler.following import chain_state
 from laxity_scheduler.following.chain_state import ChainEvent, ChainState, LinkRecord, save_chain
 from laxity_scheduler.following.link_queue import (
@@ -21,11 +20,16 @@ from laxity_scheduler.following.link_queue import (
     LinkQueue,
     QueueAwayError,
     QueueError,
+    QueueRefusalError,
     QueueRow,
 )
 from laxity_scheduler.following.queue_clock import QueueClock
-from laxity_scheduler.following.queue_watch import QueueWatch, load_snapshots
-from laxity_scheduler.following.successor_timing import LearnedTiming, should_submit_successor
+from laxity_scheduler.following.queue_watch import QueueWatch
+from laxity_scheduler.following.successor_timing import (
+    LearnedTiming,
+    is_a_day,
+    should_submit_successor,
+)
 
 POLL_S: Final = 30.0  # at most, between two looks at the links
 MOST_JOBS: Final = 2  # for one link: the first, and one more if it was cancelled in the queue
@@ -62,8 +66,6 @@ class ChainLoop:
         self.state = state
         self._folder, self._queue, self._options, self._say = folder, queue, options, say
         self._watch = QueueWatch(queue, folder, clock)
-        if options.learned:
-            options.learned.snapshots = load_snapshots(folder)[-WINDOW:]
         self._backoff = Backoff(min(options.interval_s, POLL_S), longest_s=600.0)
         self._decides_at = self._submits_at = -1.0
         self._last_trouble = ""
@@ -153,12 +155,12 @@ class ChainLoop:
             self._tell(
                 link, f"the queue's clock has jumped by {facts.jump_s:+.0f} s: waits leave it out"
             )
-        if learned:
-            learned.note(facts)
+        snapshots = self._watch.snapshots
         if nothing:
             submits, reason = False, nothing
-        elif learned and learned.has_a_day():
-            submits, reason = learned.should_submit(link), f"the {learned.provisioner.kind} model"
+        elif learned and is_a_day(snapshots):
+            submits = learned.should_submit(link, snapshots)
+            reason = f"the {learned.provisioner.kind} model"
         else:
             submits, reason = should_submit_successor(method, link.ends_by, facts)
             reason = f"no day of snapshots yet; {reason}" if learned else reason
@@ -191,15 +193,13 @@ class ChainLoop:
         """The job's id; empty where the queue refused it."""
         try:
             return self._queue.submit(link)
-        except QueueAwayError:
-            raise
-        except QueueError as error:
+        except QueueRefusalError as error:
             self._refuse(link, str(error))
             return ""
 
     def _refuse(self, link: LinkRecord, words: str) -> None:
         if link.seq == 1 and not link.lost_ids:
-            raise QueueError(words)
+            raise QueueRefusalError(words)
         link.refusals += 1
         if not self.state.active and link.refusals >= MOST_REFUSALS:
             self._end(chain_state.FAILED, f"link {link.seq} was refused: {words}")

@@ -30,6 +30,10 @@ Meaning = Literal["goes on", "cancelled", "failed"]
 
 
 class QueueError(RuntimeError):
+    """The queue gave no answer that helps: one of the three below."""
+
+
+class QueueRefusalError(QueueError):
     """What the queue said when it refused something."""
 
 
@@ -81,7 +85,7 @@ class LinkOutcome:
 class ClusterQueue(Protocol):
     """All that waits or runs. Instants are POSIX seconds of the queue's own clock.
 
-    QueueAwayError where it does not answer, QueueError where it refuses.
+    QueueAwayError where it does not answer, QueueRefusalError where it refuses.
     """
 
     def clock_at(self) -> float: ...

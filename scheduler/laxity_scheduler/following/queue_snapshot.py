@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.batch_cluster import TICK_S
+from laxity_scheduler.chains.batch_cluster import TICK_S, ticks_of
 from laxity_scheduler.chains.cluster_loop import (
+    FREE,
     NEVER,
     NOW,
     PENDING,
@@ -21,7 +22,6 @@ from laxity_scheduler.chains.cluster_loop import (
     STARTED,
     BatchState,
     Jobs,
-    RuleNumbers,
 )
 from laxity_scheduler.chains.snapshot_loop import take_snapshot
 from laxity_scheduler.following.link_queue import QueueRow
@@ -35,7 +35,7 @@ LONGEST_S: Final = 14 * DAY_S  # a job without a time limit counts as one of two
 class SuccessorShape:
     """What is to be submitted, and the cluster that it is planned on."""
 
-    rules: RuleNumbers
+    cluster_nodes: int
     nodes: int
     limit_s: float
 
@@ -71,8 +71,8 @@ def snapshot_queue(
         last=len(submitted),
     )
     state = _state(start, len(waiting), len(running), len(recent))
-    limit = max(1, round(shape.limit_s / TICK_S))
-    return take_snapshot(jobs, state, shape.rules, shape.nodes, limit)
+    state.counts[FREE] = shape.cluster_nodes - sum(row.nodes for row in running)
+    return take_snapshot(jobs, state, shape.nodes, ticks_of(shape.limit_s))
 
 
 def _state(start: Ints, waiting: int, running: int, recent: int) -> BatchState:

@@ -1,7 +1,7 @@
 """What a user sees of the queue at a decision; each decision is one line of `queue.jsonl`."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 
 from laxity.durable_files import append_to_file
 from laxity_scheduler.chains.baselines import recent_mean_s
+from laxity_scheduler.chains.features import WINDOW
 from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS
 from laxity_scheduler.following.link_queue import ClusterQueue, QueueRow
 from laxity_scheduler.following.queue_clock import QueueClock
@@ -39,15 +40,28 @@ class QueueFacts:
     jump_s: float = 0.0
 
 
+Start = tuple[float, float]  # when a job started, and how long it had waited
+Snapshot = tuple[float, list[float]]  # when it was taken, and its columns
+
+
 class QueueWatch:
-    """Looks at the queue, and remembers the waits of jobs that were seen running."""
+    """Looks at the queue; remembers the waits of jobs that were seen running, and a day of snapshots.
+
+    What earlier processes saw is read back from the folder.
+    """
 
     def __init__(self, queue: ClusterQueue, folder: Path, clock: QueueClock | None = None) -> None:
         self._queue, self._clock = queue, clock or QueueClock()
         self._path = folder / "queue.jsonl"
-        self._starts: dict[str, tuple[float, float]] = _load_starts(self._path)
-        self._new: dict[str, tuple[float, float]] = {}
+        self.snapshots: list[Snapshot] = []
+        self._starts: dict[str, Start] = {}
+        self._new: dict[str, Start] = {}
         for line in _read_lines(self._path):
+            self._move(line.get("jump_s", 0.0))
+            self._add_starts(
+                {job_id: (at, wait_s) for job_id, (at, wait_s) in line["starts"].items()}
+            )
+            self._add_snapshot(line.get("at", 0.0), line.get("columns", []))
             if line.get("clock"):
                 self._clock.resume(line["at"], line["clock"])
 
@@ -57,16 +71,17 @@ class QueueWatch:
         """QueueError if the queue does not answer."""
         now_at = self._queue.clock_at()
         jump_s = self._clock.jump_s(now_at)
-        self._starts = _move(self._starts, jump_s)
+        self._move(jump_s)
         rows = self._clock.correct(self._queue.rows())
         self._clock.remember(rows)
-        fresh = {row.job_id: start for row in rows if (start := _start(row))}
-        self._new |= {
-            job_id: start for job_id, start in fresh.items() if job_id not in self._starts
-        }
-        self._starts = dict(_latest({**self._starts, **fresh}.items()))
+        seen = {row.job_id: start for row in rows if (start := _start(row))}
+        self._new |= {job_id: seen[job_id] for job_id in seen if job_id not in self._starts}
+        self._add_starts(seen)
         mean_wait_s, waits_from = self._mean_wait(now_at)
-        starts = self._starts.values()
+        columns = []
+        if shape is not None:
+            columns = snapshot_queue(rows, self._starts.values(), now_at, shape).tolist()
+        self._add_snapshot(now_at, columns)
         waiting = [row for row in rows if not row.has_started]
         running = [row for row in rows if row.has_started]
         return QueueFacts(
@@ -78,18 +93,32 @@ class QueueWatch:
             mean_wait_s=mean_wait_s,
             waits_from=waits_from,
             planned_at=planned_at,
-            columns=[] if shape is None else snapshot_queue(rows, starts, now_at, shape).tolist(),
+            columns=columns,
             jump_s=jump_s,
         )
 
     def record(self, facts: QueueFacts, link: int, *, submits: bool, reason: str) -> None:
         """Write down the decision about this link's successor, and what it was made from."""
         decision = {"link": link, "submits": submits, "reason": reason}
-        starts = dict(_latest(self._new.items()))
-        seen = {"starts": starts, "clock": self._clock.mark}
+        seen = {"starts": _latest(self._new), "clock": self._clock.mark}
         line = json.dumps({**asdict(facts), **decision, **seen})
         append_to_file(self._path, line.encode() + b"\n")
         self._new = {}
+
+    def _move(self, jump_s: float) -> None:
+        """What was seen before a jump of the clock, in the clock of now."""
+        self._starts = {
+            job_id: (started_at + jump_s, wait_s)
+            for job_id, (started_at, wait_s) in self._starts.items()
+        }
+        self.snapshots = [(taken_at + jump_s, columns) for taken_at, columns in self.snapshots]
+
+    def _add_starts(self, starts: dict[str, Start]) -> None:
+        self._starts = _latest(self._starts | starts)
+
+    def _add_snapshot(self, taken_at: float, columns: list[float]) -> None:
+        if columns:
+            self.snapshots = [*self.snapshots, (taken_at, columns)][-WINDOW:]
 
     def _mean_wait(self, at: float) -> tuple[float | None, str]:
         rows, recorder = self._queue.past_rows()
@@ -105,50 +134,14 @@ class QueueWatch:
         return recent_mean_s(started_at, wait_s, at), recorder if accounted else "seen running"
 
 
-def _start(row: QueueRow) -> tuple[float, float] | None:
-    """When the job started, and how long it had waited."""
+def _start(row: QueueRow) -> Start | None:
     if row.started_at is None or row.submitted_at is None:
         return None
     return row.started_at, max(0.0, row.started_at - row.submitted_at)
 
 
-def _latest(
-    starts: Iterable[tuple[str, tuple[float, float]]],
-) -> list[tuple[str, tuple[float, float]]]:
-    return sorted(starts, key=lambda start: start[1])[-RECENT_JOBS:]
-
-
-def _move(starts: dict[str, tuple[float, float]], jump_s: float) -> dict[str, tuple[float, float]]:
-    """Starts from before a jump of the clock, in the clock of now."""
-    return {key: (started_at + jump_s, wait_s) for key, (started_at, wait_s) in starts.items()}
-
-
-def _load_starts(path: Path) -> dict[str, tuple[float, float]]:
-    """What earlier looks saw."""
-    starts: dict[str, tuple[float, float]] = {}
-    for line in _read_lines(path):
-        starts = _move(starts, line.get("jump_s", 0.0))
-        starts |= {
-            key: (started_at, wait_s) for key, (started_at, wait_s) in line["starts"].items()
-        }
-    return dict(_latest(starts.items()))
-
-
-def load_snapshots(folder: Path) -> list[tuple[float, list[float]]]:
-    """Instants and columns of earlier decisions with a model."""
-    snapshots: list[tuple[float, list[float]]] = []
-    for line in _read_lines(folder / "queue.jsonl"):
-        snapshots = move_snapshots(snapshots, line.get("jump_s", 0.0))
-        if line.get("columns"):
-            snapshots.append((line["at"], line["columns"]))
-    return snapshots
-
-
-def move_snapshots(
-    snapshots: Iterable[tuple[float, list[float]]], jump_s: float
-) -> list[tuple[float, list[float]]]:
-    """Snapshots from before a jump of the clock, in the clock of now."""
-    return [(taken_at + jump_s, columns) for taken_at, columns in snapshots]
+def _latest(starts: dict[str, Start]) -> dict[str, Start]:
+    return dict(sorted(starts.items(), key=lambda entry: entry[1])[-RECENT_JOBS:])
 
 
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:

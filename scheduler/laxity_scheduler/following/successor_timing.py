@@ -3,62 +3,59 @@
 A model decides once there is a day of snapshots.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from laxity.human_time import format_seconds
-from laxity_scheduler.chains.batch_cluster import ClusterRules
-from laxity_scheduler.chains.features import EVERY_S, WINDOW, Windows
+from laxity_scheduler.chains.features import DECIDE_EVERY_S, WINDOW, Windows
 from laxity_scheduler.chains.model_file import Provisioner
-from laxity_scheduler.chains.provisioning import Prices, decide
+from laxity_scheduler.chains.prices import Prices
+from laxity_scheduler.chains.provisioning import decide
 from laxity_scheduler.following.chain_state import LinkRecord
 from laxity_scheduler.following.queue_snapshot import SuccessorShape
-from laxity_scheduler.following.queue_watch import QueueFacts, move_snapshots
+from laxity_scheduler.following.queue_watch import QueueFacts, Snapshot
 from laxity_scheduler.model.job import HOUR_S
 
 SPREAD: Final = 0.1  # by how much a day of snapshots may be shorter or longer than a day
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LearnedTiming:
-    """A model and the snapshots of this chain's last day, as (instant, columns)."""
+    """A model, and the user's prices."""
 
     provisioner: Provisioner
     prices: Prices
-    snapshots: list[tuple[float, list[float]]] = field(default_factory=list)
 
     @property
     def shape(self) -> SuccessorShape:
         model = self.provisioner
-        rules = ClusterRules(int(model.trained_on["cluster_nodes"])).in_ticks()
-        return SuccessorShape(rules, model.pair_nodes, model.limit_s)
+        cluster_nodes = int(model.trained_on["cluster_nodes"])
+        return SuccessorShape(cluster_nodes, model.pair_nodes, model.limit_s)
 
-    def note(self, facts: QueueFacts) -> None:
-        before = move_snapshots(self.snapshots, facts.jump_s)
-        self.snapshots = [*before, (facts.at, facts.columns)][-WINDOW:]
-
-    def has_a_day(self) -> bool:
-        """Whether the last snapshots are one every ten minutes, more or less."""
-        if len(self.snapshots) < WINDOW:
-            return False
-        span_s, day_s = self.snapshots[-1][0] - self.snapshots[0][0], (WINDOW - 1) * EVERY_S
-        return abs(span_s - day_s) <= SPREAD * day_s
-
-    def should_submit(self, link: LinkRecord) -> bool:
-        """By the snapshots up to now, of a link that runs."""
-        now_at = self.snapshots[-1][0]
+    def should_submit(self, link: LinkRecord, snapshots: Sequence[Snapshot]) -> bool:
+        """By the snapshots of the last day, of a link that runs."""
+        now_at = snapshots[-1][0]
         started_at = now_at if link.started_at is None else link.started_at
         submitted_at = started_at if link.submitted_at is None else link.submitted_at
         elapsed_h = max(0.0, now_at - started_at) / HOUR_S
         windows = Windows(
-            queue=np.array([[columns for _, columns in self.snapshots]], dtype=np.float32),
+            queue=np.array([[columns for _, columns in snapshots]], dtype=np.float32),
             wait_h=np.array([(started_at - submitted_at) / HOUR_S]),
             elapsed_h=np.array([elapsed_h]),
             left_h=np.array([self.provisioner.limit_s / HOUR_S - elapsed_h]),
         )
         return bool(decide(self.provisioner.model, windows, self.prices)[0])
+
+
+def is_a_day(snapshots: Sequence[Snapshot]) -> bool:
+    """Whether they are one every ten minutes, more or less."""
+    if len(snapshots) < WINDOW:
+        return False
+    span_s, day_s = snapshots[-1][0] - snapshots[0][0], (WINDOW - 1) * DECIDE_EVERY_S
+    return abs(span_s - day_s) <= SPREAD * day_s
 
 
 def should_submit_successor(

@@ -18,6 +18,7 @@ from laxity.cli.exit_codes import (
     interrupt_on_sigterm,
 )
 from laxity.cli.job_names import completing
+from laxity_scheduler.chains.choices import METHODS_WITHOUT_MODEL, check_choice
 from laxity_scheduler.chains.commands import PricesOption
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     OpenQueue = Callable[[Path, Path, float], AbstractContextManager[tuple[ChainState, LinkQueue]]]
 
 EQUAL: Final = "1:1"  # prices
-METHOD_NAMES: Final = ("reactive", "average_now", "slurm_estimate")
+METHOD_NAMES: Final = tuple(name for name in METHODS_WITHOUT_MODEL if name != "average")
 SHOWN_EVENTS: Final = 10
 MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
 
@@ -109,8 +110,7 @@ def chain_options(method: str, links: int, wall_limit: str, interval: str) -> "C
     from laxity_scheduler.chains.commands import duration_s
     from laxity_scheduler.following.chain_loop import ChainOptions
 
-    if method not in METHOD_NAMES:
-        raise ValueError(f"unknown method {method!r}: one of {', '.join(METHOD_NAMES)}")
+    check_choice(method, METHOD_NAMES, "unknown method")
     return ChainOptions(
         method=method,
         interval_s=duration_s(interval, "--interval"),
@@ -121,9 +121,9 @@ def chain_options(method: str, links: int, wall_limit: str, interval: str) -> "C
 
 def load_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedTiming | None":
     """ValueError if the file is no model, or snapshots are not taken as it was trained on them."""
-    from laxity_scheduler.chains.features import EVERY_S
+    from laxity_scheduler.chains.features import DECIDE_EVERY_S
     from laxity_scheduler.chains.model_file import load_provisioner
-    from laxity_scheduler.chains.provisioning import Prices
+    from laxity_scheduler.chains.prices import Prices
     from laxity_scheduler.following.successor_timing import LearnedTiming
 
     chosen = Prices.parse(prices)
@@ -131,8 +131,8 @@ def load_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedT
         if prices != EQUAL:
             raise ValueError("--prices is for a learned model: give one with --model")
         return None
-    if interval_s != EVERY_S:
-        raise ValueError(f"--model decides every {EVERY_S / 60:g}m: leave --interval away")
+    if interval_s != DECIDE_EVERY_S:
+        raise ValueError(f"--model decides every {DECIDE_EVERY_S / 60:g}m: leave --interval away")
     return LearnedTiming(load_provisioner(model), chosen)
 
 

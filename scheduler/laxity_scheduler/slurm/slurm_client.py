@@ -13,6 +13,7 @@ from laxity_scheduler.following.link_queue import (
     NoQueueError,
     QueueAwayError,
     QueueError,
+    QueueRefusalError,
     QueueRow,
 )
 from laxity_scheduler.slurm.slurm_tables import (
@@ -38,29 +39,19 @@ PATIENCE_S: Final = 120.0  # Slurm's own messages time out after at most 100 s
 T = TypeVar("T")
 
 
-class SlurmError(QueueError):
-    """What a command of Slurm said when it failed."""
-
-
-class SlurmAwayError(SlurmError, QueueAwayError):
-    """The controller does not answer: nothing is known, ask again later."""
-
-
-class NoSlurmError(SlurmError, NoQueueError):
-    """There are no commands here, or they know of no cluster."""
-
-
 def require_slurm() -> None:
-    """NoSlurmError where no command of Slurm could work."""
+    """NoQueueError where no command of Slurm could work."""
     if shutil.which("sbatch") is None:
-        raise NoSlurmError("no program sbatch here: run this on a login node of the Slurm cluster")
+        raise NoQueueError("no program sbatch here: run this on a login node of the Slurm cluster")
     path = os.environ.get("SLURM_CONF")
     if path and not os.access(path, os.R_OK):  # each command would look for it for a minute
-        raise NoSlurmError(f"SLURM_CONF={path}: no such file to read; name the cluster's slurm.conf")
+        raise NoQueueError(
+            f"SLURM_CONF={path}: no such file to read; name the cluster's slurm.conf"
+        )
 
 
 class SlurmClient:
-    """Each call runs one command. SlurmError has Slurm's words.
+    """Each call runs one command. QueueError has Slurm's words.
 
     `held_open` is inherited by sbatch: a lock on it is held until sbatch has ended, even when this
     process is killed meanwhile. sbatch runs in `submit_dir`, where jobs then start.
@@ -78,7 +69,7 @@ class SlurmClient:
         try:
             return parse_job_id(answer.stdout)
         except ValueError as error:  # there may be a job: the queue is asked for it first
-            raise SlurmAwayError(str(error)) from error
+            raise QueueAwayError(str(error)) from error
 
     def ask_planned_start(self, script: Path, *options: str) -> float | None:
         """When Slurm's plan of now would start this script; None if it does not say."""
@@ -101,13 +92,11 @@ class SlurmClient:
         """The exit code of a job that Slurm still remembers, else None."""
         try:
             return parse_job_exit_code(_ask("scontrol", "show", "job", "-o", job_id).stdout)
-        except SlurmAwayError:
-            raise
-        except SlurmError:
+        except QueueRefusalError:
             return None
 
     def ask_accounting(self, *options: str) -> list[QueueRow]:
-        """Jobs from the accounting database. SlurmError where the cluster has none."""
+        """Jobs from the accounting database. QueueRefusalError where the cluster has none."""
         base = ("-n", "-P", "-X", "--format", SACCT_FIELDS)
         return _read(parse_sacct, _ask("sacct", *base, *options).stdout)
 
@@ -120,7 +109,7 @@ class SlurmClient:
         """The controller's clock, against which its starts and ends are to be read."""
         now_at = _read(parse_controller_time, _ask("scontrol", "show", "config").stdout)
         if now_at is None:
-            raise SlurmError("scontrol show config does not say what time it is")
+            raise QueueRefusalError("scontrol show config does not say what time it is")
         return now_at
 
 
@@ -142,10 +131,10 @@ def _run(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[
             **options,
         )
     except FileNotFoundError as error:
-        raise SlurmError(f"{command[0]}: there is no {error.filename} here") from error
+        raise QueueRefusalError(f"{command[0]}: there is no {error.filename} here") from error
     except subprocess.TimeoutExpired as error:
         message = f"{AWAY}: {command[0]} took longer than {PATIENCE_S:.0f} s"
-        raise SlurmAwayError(message) from error
+        raise QueueAwayError(message) from error
     if answer.returncode != 0:
         message = slurm_words(answer.stderr or answer.stdout) or f"exit {answer.returncode}"
         raise _error_of(f"{command[0]}: {message}")
@@ -162,15 +151,15 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _error_of(words: str) -> SlurmError:
+def _error_of(words: str) -> QueueError:
     """What a command said, after what it means where that is known."""
     if is_unconfigured(words):
-        return NoSlurmError(f"{UNCONFIGURED} ({words})")
-    return SlurmAwayError(f"{AWAY} ({words})") if is_away(words) else SlurmError(words)
+        return NoQueueError(f"{UNCONFIGURED} ({words})")
+    return QueueAwayError(f"{AWAY} ({words})") if is_away(words) else QueueRefusalError(words)
 
 
 def _read(parse: Callable[[str], T], text: str) -> T:
     try:
         return parse(text)
     except ValueError as error:
-        raise SlurmError(str(error)) from error
+        raise QueueRefusalError(str(error)) from error

@@ -8,7 +8,12 @@ from typing import Final
 from laxity_scheduler.following.chain_folder import hold_chain, open_chain, read_script
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_outcome import outcome_of_lost, outcome_of_row
-from laxity_scheduler.following.link_queue import LinkOutcome, QueueRow
+from laxity_scheduler.following.link_queue import (
+    LinkOutcome,
+    QueueError,
+    QueueRefusalError,
+    QueueRow,
+)
 from laxity_scheduler.slurm.link_script import (
     holds_lock,
     read_directives,
@@ -16,12 +21,7 @@ from laxity_scheduler.slurm.link_script import (
     read_started_job,
     write_link_script,
 )
-from laxity_scheduler.slurm.slurm_client import (
-    SlurmAwayError,
-    SlurmClient,
-    SlurmError,
-    require_slurm,
-)
+from laxity_scheduler.slurm.slurm_client import SlurmClient, require_slurm
 
 LONG_AGO: Final = "now-365days"
 A_DAY: Final = ("-a", "-S", "now-1days")
@@ -50,7 +50,7 @@ class SlurmQueue:
     def past_rows(self) -> tuple[list[QueueRow], str]:
         try:
             return self._client.ask_accounting(*A_DAY), "sacct"
-        except SlurmError:
+        except QueueError:
             return [], ""
 
     def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
@@ -59,9 +59,7 @@ class SlurmQueue:
     def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
         try:
             rows = self._client.ask_accounting("-j", link.job_id)
-        except SlurmAwayError:
-            raise
-        except SlurmError:
+        except QueueRefusalError:
             return None
         return next((row for row in rows if row.job_id == link.job_id), None)
 
@@ -83,9 +81,7 @@ class SlurmQueue:
         name = self._state.job_name(link)
         try:
             rows = self._client.ask_accounting("-S", LONG_AGO, "--name", name)
-        except SlurmAwayError:
-            raise
-        except SlurmError:
+        except QueueRefusalError:
             return ""
         ids = (row.job_id for row in rows if row.has_started and row.job_id not in link.lost_ids)
         return next(ids, "")
@@ -107,9 +103,7 @@ class SlurmQueue:
         """None if Slurm would refuse the script: submitting it then says why."""
         try:
             return self._client.ask_planned_start(self._folder / "script", *self._options)
-        except SlurmAwayError:
-            raise
-        except SlurmError:
+        except QueueRefusalError:
             return None
 
     def cancel(self, job_ids: Iterable[str]) -> None:

@@ -253,6 +253,11 @@ def test_who_can_leave_a_node_waits_where_that_helps_one_who_cannot() -> None:
     keeps_to_sets(40)
 
 
+def test_who_awaits_one_gpu_of_a_node_gets_the_free_one_beside_it_as_well() -> None:
+    """j1 was stopped for j3, whose worker needs both GPUs of n0, and may use no other free one."""
+    keeps_to_sets(241)
+
+
 def shared_world(seed: int) -> ToyWorld:
     """The same in two namespaces whose quotas are less than the cluster has, and one without."""
     world, rng = tied_world(seed) if seed % 3 == 0 else random_world(seed), random.Random(seed)
@@ -309,6 +314,11 @@ def test_a_stop_that_an_amended_promise_rests_on_is_not_taken_back() -> None:
 def test_an_amended_promise_is_counted_with_the_deadline_that_it_asks_for() -> None:
     """j6 asks for 8 s less; a second worker could join too late for that."""
     is_interfered_with(936)
+
+
+def test_a_promised_job_moves_that_leaves_no_node_whole_for_wider_workers() -> None:
+    """j0 needs two GPUs on one node; two nodes have half of theirs left, and j3 could use either."""
+    is_interfered_with(1_179)
 
 
 every_world = pytest.mark.parametrize(

@@ -128,7 +128,10 @@ def _cut(usable: frozenset[str], sets: Mapping[str, NodeSet]) -> tuple[Region, .
 
 
 def _count_awaited_gpus(state: ClusterState) -> Counter[tuple[str, str]]:
-    """GPUs by (job, node) that are held or being freed for somebody."""
+    """GPUs by (job, node) that are held or being freed for somebody, of whole workers.
+
+    What such a worker needs beside them was free there already.
+    """
     gpus: Counter[tuple[str, str]] = Counter()
     for hold in state.holds:
         if hold.until_at > state.now:
@@ -137,6 +140,9 @@ def _count_awaited_gpus(state: ClusterState) -> Counter[tuple[str, str]]:
         if stopping(job):
             for node in job.nodes:
                 gpus[job.stop_for, node] += job.gpus_per_worker
+    for (name, node), count in gpus.items():
+        size = state.by_id[name].gpus_per_worker if name in state.by_id else 1
+        gpus[name, node] = -(-count // size) * size
     return gpus
 
 

@@ -147,13 +147,24 @@ def _may_be_stopped(context: DecisionContext, other: Job, job: Job, patience_s: 
             return False
         curve = forecasts.curve(other)
         lost_s = forecasts.time_to_free_s(other) + curve.start_s(other.workers, "p90")
-        waits_s = forecasts.trajectory_s(job)
         slack_s, _ = slack(other, forecasts)
-        return slack_s > lost_s + waits_s
+        return slack_s > lost_s + _time_away_s(context, other, job)
     if context.claims(job):
         return True
     ran_s = context.now - (context.now if other.resumed_at is None else other.resumed_at)
     return ran_s >= rules.least_run_s and other.preemptions < rules.most_preemptions
+
+
+def _time_away_s(context: DecisionContext, other: Job, job: Job) -> float:
+    """How long a promised job that is planned to run on waits, once it is stopped for another.
+
+    Until that one is done. But plans have GPUs for both, only not side by side on nodes: one with
+    smaller workers has others as soon as all who have no claim have left these.
+    """
+    done_s = context.forecasts.trajectory_s(job)
+    if other.gpus_per_worker < job.gpus_per_worker:
+        return min(done_s, context.reservations.room.drain_s)
+    return done_s
 
 
 def least_width_in_time(context: DecisionContext, job: Job) -> int:

@@ -38,6 +38,7 @@ from laxity_scheduler.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
 from laxity_scheduler.studies.trial import Row, Trial, figures_row
 
 JOBS, LOAD = 2_500, 1.2
+SAMPLE_JOBS: Final = 160
 INSTANCES: Final = 200  # random reclaims of each seed
 ON_INSTANCES: Final = ("random", "fewest jobs", "cost", "exact")  # jobs there have no overhead
 FIGURES: Final = (
@@ -83,7 +84,9 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
         return []
     source = datasets.source("philly")
     sizes = [
-        LoanBench(0, SMALL_LOAD, seed) if datasets.samples else LoanBench(JOBS, LOAD, seed)
+        LoanBench(SAMPLE_JOBS, SMALL_LOAD, seed)
+        if datasets.samples
+        else LoanBench(JOBS, LOAD, seed)
         for seed in seeds
     ]
     return [_instance_trial(name, seed) for seed in seeds for name in ON_INSTANCES] + [

@@ -1,0 +1,20 @@
+"""Files of tests that share a server which starts slowly are one unit, and come first."""
+
+from pathlib import Path
+
+from tests.support.server_units import rank, unit_of
+
+TESTS = Path(__file__).parents[1]
+PODS = [TESTS / "kubernetes" / f"test_{name}.py" for name in ("pods", "real_loans", "workpool")]
+FLOWS = [TESTS / "declare/test_running.py", TESTS / "observe/test_flow_runs.py"]
+OTHERS = [TESTS / "train/test_epochs.py", TESTS / "kubernetes/test_loans.py"]
+
+
+def test_files_that_share_a_server_are_one_unit_and_others_are_units_of_their_own() -> None:
+    assert {unit_of(file) for file in PODS} == {"real pods"}
+    assert {unit_of(file) for file in FLOWS} == {"Prefect"}
+    assert [unit_of(file) for file in OTHERS] == [str(file) for file in OTHERS]
+
+
+def test_files_that_share_a_server_come_before_all_others() -> None:
+    assert sorted([*OTHERS, *FLOWS, *PODS], key=rank) == [*PODS, *FLOWS, *OTHERS]

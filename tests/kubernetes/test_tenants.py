@@ -19,6 +19,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import ACCOUNT, Cluster
+from tests.support.kubernetes.fixtures import MANIFESTS
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.service import Json, Service, training_job
@@ -202,6 +203,40 @@ def test_the_tables_of_pod_security_say_what_the_api_server_says(
         is_refused = any(one in said for one in words)
         assert is_refused or "created" in said, f"{what}: {said}"
         assert bool(find_violations(pod, level)) is is_refused, f"{what}: {said}"
+
+
+def test_a_job_where_the_service_has_no_rights_is_explained_in_a_line_and_then_as_decided(
+    account: None, cluster: Cluster, nursery: Nursery, namespace: str, tmp_path: Any
+) -> None:
+    kubectl(cluster, "delete", "clusterrolebinding", "laxity-namespace")
+    service = Service(cluster, tmp_path, nursery=nursery)
+    try:
+        service.start()
+        apply(cluster, training_job(namespace, "waits", HARD))
+
+        def chain() -> list[Json]:
+            where = f"/v1/jobs/{namespace}/waits/explain"
+            return list(asked(service, "GET", where, {})[1].get("chain", ()))
+
+        cluster.until(lambda: "undone" in kinds(chain()), 60.0, "what was refused to be told")
+        assert kinds(chain()) == ["undone"]
+        assert f"kubectl -n {namespace} create rolebinding laxity" in chain()[0]["reason"]
+        kubectl(
+            cluster, "create", "rolebinding", "laxity", "-n", namespace,
+            "--clusterrole=laxity-namespace", "--serviceaccount=laxity:laxity",
+        )  # fmt: skip
+        kubectl(
+            cluster, "annotate", "job", "waits", "-n", namespace, f"{names.EPOCHS}=4", "--overwrite"
+        )
+        cluster.until(lambda: "admit" in kinds(chain()), 60.0, "the job to start")
+        assert kinds(chain()) == ["undone", "promised", "admit"]
+    finally:
+        service.stop()
+        kubectl(cluster, "apply", "-f", str(MANIFESTS / "cluster-wide" / "binding.yaml"))
+
+
+def kinds(chain: list[Json]) -> list[str]:
+    return [row["decision"]["kind"] for row in chain]
 
 
 def test_the_service_acts_only_in_namespaces_where_it_is_bound(

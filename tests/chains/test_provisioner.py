@@ -299,6 +299,9 @@ def test_a_file_that_is_no_provisioner_is_refused(tmp_path: Path) -> None:
     path.write_text("text")
     with pytest.raises(ValueError, match="no provisioner of version 1"):
         load_provisioner(path)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"^there is no file \S+model.npz$"):
+        load_provisioner(path)
 
 
 def run_laxity(*words: str) -> tuple[int, str, str]:

@@ -9,17 +9,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from laxity import names
+from laxity.worker.__main__ import save_and_stop
 from laxity.worker.mlflow_tracking import (
     POINTS_HANDED_OVER,
     EpochMetrics,
     Tracker,
     series_name,
 )
+from laxity.worker.sigterm import EXIT_STOPPED
 from tests.support.crew import Crew
 from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
@@ -201,6 +204,20 @@ def test_nothing_is_handed_over_once_mlflow_is_open_or_where_too_much_waits(uri:
 
     assert tracker.take_unlogged() == []
     assert much.take_unlogged() == []
+
+
+@pytest.mark.parametrize(("is_open", "flushes"), [(False, 0), (True, 1)])
+def test_a_worker_that_is_stopped_waits_for_mlflow_only_where_it_is_open(
+    flushes: int, *, is_open: bool
+) -> None:
+    waits: list[float] = []
+    tracker = SimpleNamespace(opened=is_open, flush=lambda at_most_s, **_: waits.append(at_most_s))
+    training: Any = SimpleNamespace(
+        save_rest=lambda: None, rank=0, folder=None, tracker=tracker, outbox=None
+    )
+
+    assert save_and_stop(training) == EXIT_STOPPED
+    assert len(waits) == flushes
 
 
 @pytest.fixture

@@ -201,9 +201,12 @@ def _others_lost(training: Training) -> bool:
 
 
 def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> None:
-    """Let the reports and MLflow's points out, for so long."""
+    """Let the reports and MLflow's points out, for so long.
+
+    A stop is not the time to import MLflow: the next start logs again what is in the reports.
+    """
     with suppress(TrainingStopped):
-        if training.tracker is not None:
+        if training.tracker is not None and (outcome or training.tracker.opened):
             training.tracker.flush(at_most_s=min(at_most_s, _TRACKED_S), outcome=outcome)
         if training.outbox is not None:
             training.outbox.drain(at_most_s=at_most_s)

@@ -16,6 +16,7 @@ from laxity_scheduler.promising.kept_claims import KeptClaims
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
 from laxity_scheduler.promising.room import Room
+from laxity_scheduler.promising.share_table import ShareTable
 from tests.support.crowded import crowded
 from tests.support.random_states import PREDICTORS, Case, drawn
 
@@ -80,18 +81,18 @@ def test_a_table_of_shares_says_of_each_what_the_share_says() -> None:
         for profile in profiles(case, 1 + len(where.regions)):
             held = hold_nothing(len(claims), 1 + len(where.regions))
             shares, _ = where.planner.plan_all(claims, held, profile, stay=False)
+            shares.add_widths(["plain"], np.array([2]), np.array([90.0]))
+            shares.add("given", Share(((0.0, 0), (60.0, 1), (120.0, 4)), 300.0))
             names = [claim.job.id for claim in claims if claim.job.id in shares]
-            shares.plain["plain"] = (2, 90.0)
-            shares["given"] = Share(((0.0, 0), (60.0, 1), (120.0, 4)), 300.0)
             names += ["plain", "given"]
-            told = shares.outline([*names, "nobody"], due_s=60.0)
-            assert told.workers.tolist() == [*(shares[name].workers for name in names), -1]
-            assert told.workers_now.tolist() == [*(shares[name].workers_now for name in names), -1]
-            assert told.widest.tolist() == [*(shares[name].widest for name in names), -1]
-            assert told.starts_s.tolist() == [*(shares[name].starts_s for name in names), FOREVER]
-            assert told.finish_s.tolist() == [*(shares[name].finish_s for name in names), FOREVER]
+            rows = shares.rows_of([*names, "nobody"])
+            assert rows.workers.tolist() == [*(shares[name].workers for name in names), -1]
+            assert rows.workers_now.tolist() == [*(shares[name].workers_now for name in names), -1]
+            assert rows.widest[:-1].tolist() == [shares[name].widest for name in names]
+            assert rows.starts_s.tolist() == [*(shares[name].starts_s for name in names), FOREVER]
+            assert rows.finish_s.tolist() == [*(shares[name].finish_s for name in names), FOREVER]
             due = [max(w for at_s, w in shares[name].steps if at_s <= 60.0) for name in names]
-            assert told.due_width.tolist() == [*due, -1]
+            assert rows.widest_by(60.0)[:-1].tolist() == due
 
 
 def test_newcomers_are_admitted_up_to_the_first_that_is_late_as_each_alone_would_be() -> None:
@@ -110,7 +111,9 @@ def test_newcomers_are_admitted_up_to_the_first_that_is_late_as_each_alone_would
             due_s = np.array([claim.deadline_s for claim in claims])
             plans = Plans(where.planner, [claim.job for claim in claims])
             made = where.planner.plan_newcomers(plans, slice(0, len(claims)), due_s, together)
-            assert [plans.share(at) for at in range(made)] == expected
+            names, shares = [claim.job.id for claim in claims[:made]], ShareTable()
+            shares.add_rows(names, plans.share_rows(np.arange(made)))
+            assert [shares[name] for name in names] == expected
             assert together.parts.tolist() == alone.parts.tolist()
 
 
@@ -124,7 +127,7 @@ def test_kept_claims_that_grew_leave_what_all_of_them_planned_in_order_leave() -
         where = Room(case.state, Forecasts(case.state, case.predictor), Terms(), tuple(claims))
         for profile in profiles(case, 1 + len(where.regions)):
             shares = where.in_order(claims, profile.copy()).shares
-            starts_s = shares.outline([claim.job.id for claim in claims]).starts_s
+            starts_s = shares.rows_of([claim.job.id for claim in claims]).starts_s
             order = order_by_start(starts_s)
             expected, left = profile.copy(), profile.copy()
             where.in_order(where.sort_claims(claims, order), expected)

@@ -49,7 +49,8 @@ def test_all_that_is_promised_can_be_laid_out_at_every_instant() -> None:
         asking = newcomers(draw, state, epochs=4, slack=3.0)
         judge, promises = judged(state, asking)
         nodes = {node.id: node.gpus for node in state.nodes}
-        shares = judge.reservations.shares.values()
+        reservations = judge.reservations
+        shares = [reservations.shares[claim.job.id] for claim in reservations.claims]
         instants = {at_s for share in shares for at_s, _ in share.steps}
         instants |= {share.finish_s for share in shares if share.finish_s < float("inf")}
         for at_s in sorted(instants):

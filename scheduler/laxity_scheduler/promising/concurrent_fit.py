@@ -15,10 +15,10 @@ from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Share
 from laxity_scheduler.promising.room import Room
+from laxity_scheduler.promising.share_table import ShareTable
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints
@@ -43,12 +43,12 @@ class ConcurrentFit:
                 _take_all(self._ledger, job.nodes, job.gpus_per_worker)
         self._parts = [_Part(room, region) for region in room.regions]
 
-    def add_all(self, claims: Sequence[Claim], *, amended: str = "") -> LazyShares | None:
+    def add_all(self, claims: Sequence[Claim], *, amended: str = "") -> ShareTable | None:
         """The shares of all claims, counted; None if they do not fit together.
 
         That of the `amended` job has another deadline than the snapshot says.
         """
-        shares = LazyShares()
+        shares = ShareTable()
         if claims and self._ledger is None and self._free >= 0:
             self._add_plain(shares, amended)
             if self.left < 0 or any(part.left < 0 for part in self._parts):
@@ -59,10 +59,10 @@ class ConcurrentFit:
             share = self.add(claim, keep=True)
             if share is None:
                 return None
-            shares[claim.job.id] = share
+            shares.add(claim.job.id, share)
         return shares
 
-    def _add_plain(self, shares: "LazyShares", amended: str) -> None:
+    def _add_plain(self, shares: ShareTable, amended: str) -> None:
         """Those that are in time at their width or less: they take no free GPU from anybody.
 
         So it does not matter in which order they are counted.
@@ -77,10 +77,8 @@ class ConcurrentFit:
         if not ids.issuperset(names):
             counts &= np.array([name in ids for name in names], dtype=np.bool_)
         self.left -= int((width * frame.column(SIZE)[rows])[counts].sum())
-        plans = zip(names, width.tolist(), finish_s.tolist(), counts.tolist(), strict=True)
-        shares.plain = {
-            name: (int(wide), ends_s) for name, wide, ends_s, counted in plans if counted
-        }
+        names = [names[place] for place in np.flatnonzero(counts).tolist()]
+        shares.add_widths(names, width[counts].astype(np.int64), finish_s[counts])
         if self._parts:
             self._weigh(rows[counts], width[counts])
 

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from laxity_scheduler.promising.claimants import Held
-from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.reserve import Claim, Profile
 from laxity_scheduler.promising.room import Room
+from laxity_scheduler.promising.share_table import ShareTable
 
 
 class KeptClaims:
     """Claims with their shares; both may grow."""
 
-    def __init__(self, room: Room, claims: Sequence[Claim], shares: LazyShares) -> None:
+    def __init__(self, room: Room, claims: Sequence[Claim], shares: ShareTable) -> None:
         self._room, self._claims, self._shares = room, claims, shares
         self._names: list[str] = []
         self._rows = np.zeros(0, dtype=np.int64)
@@ -39,5 +39,5 @@ class KeptClaims:
         rows = self._room.forecasts.frame.row_numbers([claim.job for claim in new])
         self._rows = np.append(self._rows, rows)
         self._due_s = np.append(self._due_s, [claim.deadline_s for claim in new])
-        self._starts_s = np.append(self._starts_s, self._shares.outline(names).starts_s)
+        self._starts_s = np.append(self._starts_s, self._shares.rows_of(names).starts_s)
         self._names += names

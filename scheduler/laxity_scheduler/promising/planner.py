@@ -26,22 +26,22 @@ from laxity_scheduler.promising.claimants import (
     nothing_known,
     room_for,
 )
-from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
 from laxity_scheduler.promising.regions import Region, weigh
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus, deadlines_s
 from laxity_scheduler.promising.seating import find_its_seats
+from laxity_scheduler.promising.share_table import ShareRows, ShareTable
 
 PlanOne = Callable[[Claimant, float, How, Profile, Full, Floats, Ints], tuple[int, float]]
 Kind = tuple[int, int, str, str]  # a curve, by identity; GPUs per worker, nodes, quota
 
 
 class Plans:
-    """Shares of these jobs, which are rows of the snapshot; the first so many are made."""
+    """Shares of these jobs, which are rows of the snapshot, as far as they are planned."""
 
     def __init__(self, planner: "Planner", jobs: Sequence[Job], rows: Ints | None = None) -> None:
         frame = planner.forecasts.frame
         self._levels = frame.levels("p90")
-        self.rows, self.made = frame.row_numbers(jobs) if rows is None else rows, 0
+        self.rows = frame.row_numbers(jobs) if rows is None else rows
         weighs = weigh(
             planner.regions, jobs, self._levels[self.rows, WIDTH], frame.column(SIZE)[self.rows]
         )
@@ -49,44 +49,13 @@ class Plans:
         self.claimants = Claimants(rows, levels, *weighs)
         self.shares = room_for(len(self.rows), self._levels.shape[2], weighs[0].shape[1])
         self.full = nothing_known(self._levels.shape[2])
-        self._outline: tuple[int, Outline, Ints] | None = None
 
-    def _outline_so_far(self) -> tuple[Outline, Ints]:
-        """What is said of those that are made, and their workers by step."""
-        latest = self._outline
-        if latest is None or latest[0] != self.made:
-            shares = self.shares.of(slice(self.made))
-            steps = np.arange(shares.level.shape[1])
-            there = (steps < shares.many[:, None]) & (shares.level != NOBODY)
-            level = np.where(there, shares.level, 0)
-            of = self._levels[self.rows[: self.made, None], WIDTH, level]
-            widths = np.where(there, of, 0.0).astype(np.int64)
-            among, first = np.arange(self.made), there.argmax(axis=1)
-            some = there.any(axis=1)
-            outline = Outline(
-                np.where(some, shares.from_s[among, first], FOREVER),
-                widths[among, first],
-                widths[:, 0],
-                widths.max(axis=1, initial=0),
-                shares.finish_s,
-                widths[:, 0],
-            )
-            latest = self._outline = self.made, outline, widths
-        return latest[1], latest[2]
-
-    def outline(self, due_s: float) -> Outline:
-        outline, widths = self._outline_so_far()
-        if due_s:
-            soon = self.shares.from_s[: self.made] <= due_s
-            return outline._replace(due_width=np.where(soon, widths, 0).max(axis=1, initial=0))
-        return outline
-
-    def share(self, place: int) -> Share:
-        count, shares = int(self.shares.many[place]), self.shares
-        widths = self._outline_so_far()[1][place, :count].tolist()
-        steps = zip(shares.from_s[place, :count].tolist(), widths, strict=True)
-        seats = tuple(shares.seats[place].tolist())
-        return Share(tuple(steps), float(shares.finish_s[place]), seats)
+    def share_rows(self, places: Ints) -> ShareRows:
+        """Those of these jobs, with workers in place of levels."""
+        from_s, level, many, finish_s, _, seats = (column[places] for column in self.shares)
+        there = (np.arange(level.shape[1]) < many[:, None]) & (level != NOBODY)
+        widths = self._levels[self.rows[places, None], WIDTH, np.where(there, level, 0)]
+        return ShareRows(from_s, np.where(there, widths, 0.0).astype(np.int64), finish_s, seats)
 
 
 @dataclass(frozen=True)
@@ -101,21 +70,21 @@ class Planner:
 
     def plan_all(
         self, claims: Sequence[Claim], held: Held, profile: Profile, *, stay: bool
-    ) -> tuple[LazyShares, frozenset[str]]:
+    ) -> tuple[ShareTable, frozenset[str]]:
         """Shares of all claims, one after the other, and who is late; taken out of the profile.
 
         `stay`: a running job keeps its width if it is in time with it.
         """
         plans, due_s = Plans(self, [claim.job for claim in claims]), deadlines_s(claims)
         self.plan_in_order(plans, np.arange(len(claims)), due_s, held, profile, stay=stay)
-        plans.made = len(claims)
-        names, outcomes = [claim.job.id for claim in claims], plans.shares.found
-        shares = LazyShares()
-        shares.plan(names, plans)
-        for place in np.flatnonzero(outcomes == NONE).tolist():
-            del shares.planned[names[place]]
-        late = frozenset([names[place] for place in np.flatnonzero(outcomes != IN_TIME).tolist()])
-        return shares, late
+        names, outcomes, shares = (
+            [claim.job.id for claim in claims],
+            plans.shares.found,
+            ShareTable(),
+        )
+        some, late = np.flatnonzero(outcomes != NONE), np.flatnonzero(outcomes != IN_TIME)
+        shares.add_rows([names[place] for place in some.tolist()], plans.share_rows(some))
+        return shares, frozenset([names[place] for place in late.tolist()])
 
     def plan_in_order(
         self, plans: Plans, places: Ints, due_s: Floats, held: Held, profile: Profile, *, stay: bool
@@ -129,8 +98,7 @@ class Planner:
         among = np.arange(places.start, places.stop)
         how, shares = self._how(stay=False), plans.shares.of(places)
         plan = self._run(planning.plan_newcomers)
-        made = plan(plans.claimants, among, due_s, how, profile, plans.full, shares)
-        plans.made = places.start + made
+        made: int = plan(plans.claimants, among, due_s, how, profile, plans.full, shares)
         return made
 
     def least(self, claim: Claim, profile: Profile) -> Share | None:

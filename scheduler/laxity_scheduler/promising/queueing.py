@@ -90,7 +90,7 @@ def _starts_on(
     heapify(ends)
     starts: dict[str, float] = {}
     at_s, free = 0.0, free_gpus
-    planned_s = reservations.shares.outline([entry.job.id for entry in queue]).starts_s.tolist()
+    planned_s = reservations.shares.rows_of([entry.job.id for entry in queue]).starts_s.tolist()
     for entry, plan_s in zip(queue, planned_s, strict=True):
         need = entry.workers * entry.job.gpus_per_worker
         while free < need and ends:

@@ -20,11 +20,11 @@ from laxity_scheduler.promising.claims import (
 )
 from laxity_scheduler.promising.concurrent_fit import ConcurrentFit
 from laxity_scheduler.promising.kept_claims import KeptClaims
-from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Profile, Share
 from laxity_scheduler.promising.room import Kept, Room
+from laxity_scheduler.promising.share_table import ShareTable
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints
@@ -61,7 +61,7 @@ class Reservations:
             claims = [amended if claim.job.id == amended.job.id else claim for claim in claims]
         self.room = Room(state, forecasts, terms, tuple(claims))
         self.claims = self.room.sort_claims(claims, AS_PLANNED)
-        self.shares = LazyShares()
+        self.shares = ShareTable()
         self.late: frozenset[str] = frozenset()
         self._together: ConcurrentFit | None = None
         self._profile: Profile | None = None
@@ -131,7 +131,7 @@ class Reservations:
         if share is None:
             return self._replan_orders(claim)
         self.claims.append(claim)
-        self.shares[claim.job.id] = share
+        self.shares.add(claim.job.id, share)
         return share
 
     def admit_all(
@@ -143,8 +143,7 @@ class Reservations:
         count = self._together.count(jobs, widths * sizes)
         jobs = jobs[:count]
         self.claims += construct_many(Claim, jobs, due_s[:count].tolist())
-        rows = zip(jobs, widths[:count].tolist(), finish_s[:count].tolist(), strict=True)
-        self.shares.plain |= {job.id: (width, ends_s) for job, width, ends_s in rows}
+        self.shares.add_widths([job.id for job in jobs], widths[:count], finish_s[:count])
         if self._profile is not None:
             for job in jobs:
                 needed_gpus = self.room.planner.gpu_needs(job)
@@ -162,7 +161,8 @@ class Reservations:
         count = self.room.planner.plan_newcomers(plans, ones, shown, self._profile)
         jobs = jobs[:count]
         self.claims += construct_many(Claim, jobs, due_s[:count].tolist())
-        self.shares.plan([job.id for job in jobs], plans, ones.start)
+        rows = plans.share_rows(np.arange(ones.start, ones.start + count))
+        self.shares.add_rows([job.id for job in jobs], rows)
         return count
 
     def profile(self, horizon_s: float = 0.0) -> Profile:

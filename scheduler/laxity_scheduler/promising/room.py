@@ -20,18 +20,18 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claim_rows import ClaimRows
 from laxity_scheduler.promising.claimants import Held, hold_nothing
 from laxity_scheduler.promising.claims import CONFINED_FIRST, IN_TURN, ORDERS, ClaimOrder, Terms
-from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner
 from laxity_scheduler.promising.regions import Region, regions_of
 from laxity_scheduler.promising.reserve import Claim, Profile, find_end, slot_edges
+from laxity_scheduler.promising.share_table import ShareTable
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """How all claims are kept: a share each; `late` are those that miss their deadline with it."""
 
-    shares: LazyShares
+    shares: ShareTable
     late: frozenset[str]
     profile: Profile  # what is left
 
@@ -44,7 +44,6 @@ class Room:
     forecasts: Forecasts
     terms: Terms
     claims: tuple[Claim, ...]
-    borrowed: int = 0
     ids: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +65,7 @@ class Room:
         leave, stay = self._on_closed_nodes
         foreign = max(0, sum(node.gpus - node.free_gpus for node in nodes) - ours + leave + stay)
         gpus = sum(node.gpus for node in nodes if node.pool == "training")
-        return gpus + stay - foreign + self.borrowed
+        return gpus + stay - foreign
 
     @property
     def _on_closed_nodes(self) -> tuple[int, int]:
@@ -85,12 +84,6 @@ class Room:
     def regions(self) -> tuple[Region, ...]:
         """Where claims are counted beside the whole cluster."""
         return regions_of(self.state)
-
-    def slots(self, gpus_per_worker: int) -> int:
-        """How many workers of that size the empty training nodes hold."""
-        return sum(
-            count * (gpus // gpus_per_worker) for gpus, count in self.state.training_sizes.items()
-        )
 
     def slots_for(self, job: Job) -> int:
         """How many of its workers the empty training nodes hold that it may use."""

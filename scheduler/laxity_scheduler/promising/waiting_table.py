@@ -118,7 +118,7 @@ def build_queue(
 ) -> list[Waiting]:
     """All of these that may start, in order; hard jobs that have no verdict yet are left out."""
     names = [job.id for job in jobs]
-    places, widths = table.at(jobs), reservations.shares.outline(names).workers
+    places, widths = table.at(jobs), reservations.shares.rows_of(names).workers
     aged = _are_aged(names, reservations)
     claimed = (widths >= 0) & ~aged
     wants = (table.column(SERVICE) == HARD) & (table.column(DUE_AT) < FOREVER)

@@ -40,10 +40,10 @@ def compare_promised(context: DecisionContext) -> PromisedWidths | None:
     due_at = frame.in_force_at[rows]
     slack_s, _ = frame.slack_s(rows, due_at - context.now)
     names, late = [job.id for job in jobs], reservations.late
-    plans = reservations.shares.outline(names, due_s=reservations.reach_s)
+    plans = reservations.shares.rows_of(names)
     workers = frame.table[rows, fields.WORKERS]
     order = np.lexsort((frame.ranks[rows], slack_s, plans.workers_now <= workers))
-    quiet = (plans.workers_now >= 0) & (plans.due_width <= workers)
+    quiet = (plans.workers_now >= 0) & (plans.widest_by(reservations.reach_s) <= workers)
     if late or context.newly:
         newly = context.newly
         unaffected = [name not in late and name not in newly for name in names]

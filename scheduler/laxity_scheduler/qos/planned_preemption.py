@@ -32,7 +32,7 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
         return
     shares, takers = reservations.shares, _takers(context, served)
     jobs = context.state.running if takers else ()
-    now = shares.outline([job.id for job in jobs]).workers_now
+    now = shares.rows_of([job.id for job in jobs]).workers_now
     ways = [jobs[place] for place in np.flatnonzero(now == 0).tolist()]
     ways = [job for job in ways if context.is_settled(job) and job.preemptible]
     taker, ways = _first_short(context, takers, ways, kept) if ways else (None, ways)
@@ -55,7 +55,7 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
 def _takers(context: DecisionContext, served: Collection[str]) -> list[Job]:
     """The jobs that are planned to have more workers than they have, most urgent first."""
     claims = context.reservations.claims
-    planned = context.reservations.shares.outline([claim.job.id for claim in claims])
+    planned = context.reservations.shares.rows_of([claim.job.id for claim in claims])
     has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
     takes = (planned.widest > has) & (planned.workers_now >= has)
     takers = [claims[place] for place in np.flatnonzero(takes).tolist()]

@@ -28,7 +28,7 @@ def order_by_plan(
     They need nobody to stop yet.
     """
     reservations = context.reservations
-    plans = reservations.shares.outline([entry.job.id for entry in ones])
+    plans = reservations.shares.rows_of([entry.job.id for entry in ones])
     places = np.argsort(plans.workers_now <= 0, kind="stable")
     plans = plans.at(places)
     ordered = [ones[place] for place in places.tolist()]

@@ -24,9 +24,9 @@ from laxity_scheduler.model.decision import Forecasted, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import PendingPromise, Promise
-from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.promise import promises_of
 from laxity_scheduler.promising.reserve import Profile, Share
+from laxity_scheduler.promising.share_table import ShareTable
 from laxity_scheduler.qos.context import DecisionContext
 
 IN_TIME: Final = frozenset({"fits", "promise_moved"})
@@ -45,7 +45,7 @@ class Outlook(NamedTuple):
     planned: Bools  # it goes on as all claims are planned together, not on that width
     tolerance_s: Floats  # it may be late by so much
 
-    def shares(self, places: Ints, known: LazyShares) -> list[Share]:
+    def shares(self, places: Ints, known: ShareTable) -> list[Share]:
         """Of some of them: as planned, or on one width to the end."""
         steps = [((0.0, workers),) for workers in self.workers[places].tolist()]
         shares = construct_many(Share, steps, self.finish_s[places].tolist(), [()] * len(steps))
@@ -125,7 +125,7 @@ def _on_one_width(context: DecisionContext, rows: Ints, jobs: list[Job]) -> tupl
 def _plan_late(context: DecisionContext, outlook: Outlook, late: Ints) -> None:
     """Those that are late on one width go on as planned, if that is sooner."""
     reservations, jobs = context.reservations, [outlook.jobs[place] for place in late.tolist()]
-    plans = reservations.shares.outline([job.id for job in jobs])
+    plans = reservations.shares.rows_of([job.id for job in jobs])
     width, finish_s = outlook.workers[late], outlook.finish_s[late]
     planned = (plans.workers >= 0) & ((plans.finish_s < finish_s) | (width == 0))
     planned &= ~_among(context.starts, jobs) | (plans.workers_now == width)

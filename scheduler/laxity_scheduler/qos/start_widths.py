@@ -25,7 +25,7 @@ def tries_with_claim(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
     """
     table, reservations = context.waiting, context.reservations
     places = table.at([entry.job for entry in ones])
-    plans = reservations.shares.outline([entry.job.id for entry in ones])
+    plans = reservations.shares.rows_of([entry.job.id for entry in ones])
     is_new = np.array([entry.job.id in context.newly for entry in ones], dtype=np.bool_)
     due_at = np.where(is_new, table.column(DUE_AT)[places], table.in_force_at[places])
     starts_now = (plans.workers_now > 0) | reservations.roomy

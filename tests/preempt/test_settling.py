@@ -17,8 +17,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
-from laxity_scheduler.promising.claims import Terms
-from laxity_scheduler.promising.reserve import Claim
+from laxity_scheduler.promising.claims import Terms, claims_of
 from laxity_scheduler.promising.room import Room
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.crowded import crowded
@@ -130,9 +129,10 @@ def test_plans_leave_a_resized_job_its_width_for_two_epochs_if_that_is_in_time()
             "wide", 863.0, epochs=2, workers=(1, 2, 4), running=4, width_changed_at=changed_at
         )
         state = cluster(gpus=4, jobs=[wide], now=30.0)
-        claim = Claim(wide, 833.0)
-        room = Room(state, Forecasts(state, TEN_MINUTE_EPOCHS), Terms(), (claim,))
-        kept = room.in_order([claim], room.empty_profile(1_000.0))
+        forecasts = Forecasts(state, TEN_MINUTE_EPOCHS)
+        claims = claims_of(forecasts.frame, [wide], [833.0])
+        room = Room(state, forecasts, Terms(), claims)
+        kept = room.in_order(claims, room.empty_profile(1_000.0))
         assert not kept.late
         return kept.shares["team/wide"].workers_now
 

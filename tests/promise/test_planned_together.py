@@ -6,13 +6,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import compiled, fields, kernels, loops
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.claimants import hold_nothing
-from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, ClaimOrder, Terms
-from laxity_scheduler.promising.kept_claims import KeptClaims
+from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, Claims, Terms, claims_of
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
 from laxity_scheduler.promising.room import Room
@@ -23,12 +21,16 @@ from tests.support.random_states import PREDICTORS, Case, drawn
 CASES = tuple(drawn(150))
 
 
-def claims_of(case: Case) -> list[Claim]:
-    draw = Random(case.seed)
-    return [
-        Claim(job, draw.choice((FOREVER, draw.uniform(1.0, 200.0), draw.uniform(1.0, 20_000.0))))
-        for job in case.state.jobs
+def drawn_claims(case: Case, forecasts: Forecasts) -> Claims:
+    draw, jobs = Random(case.seed), case.state.jobs
+    due_s = [
+        draw.choice((FOREVER, draw.uniform(1.0, 200.0), draw.uniform(1.0, 20_000.0))) for _ in jobs
     ]
+    return claims_of(forecasts.frame, jobs, due_s)
+
+
+def one_by_one(claims: Claims) -> Iterator[Claim]:
+    return map(Claim, claims.jobs, claims.deadline_s.tolist())
 
 
 def profiles(case: Case, parts: int) -> Iterator[Profile]:
@@ -76,14 +78,15 @@ def test_a_walk_ends_when_the_same_steps_do() -> None:
 
 def test_a_table_of_shares_says_of_each_what_the_share_says() -> None:
     for case in CASES:
-        forecasts, claims = Forecasts(case.state, case.predictor), claims_of(case)
-        where = Room(case.state, forecasts, Terms(grow_anywhere=True), tuple(claims))
+        forecasts = Forecasts(case.state, case.predictor)
+        claims = drawn_claims(case, forecasts)
+        where = Room(case.state, forecasts, Terms(grow_anywhere=True), claims)
         for profile in profiles(case, 1 + len(where.regions)):
-            held = hold_nothing(len(claims), 1 + len(where.regions))
+            held = hold_nothing(len(claims.jobs), 1 + len(where.regions))
             shares, _ = where.planner.plan_all(claims, held, profile, stay=False)
             shares.add_widths(["plain"], np.array([2]), np.array([90.0]))
             shares.add("given", Share(((0.0, 0), (60.0, 1), (120.0, 4)), 300.0))
-            names = [claim.job.id for claim in claims if claim.job.id in shares]
+            names = [name for name in claims.names if name in shares]
             names += ["plain", "given"]
             rows = shares.rows_of([*names, "nobody"])
             assert rows.workers.tolist() == [*(shares[name].workers for name in names), -1]
@@ -97,46 +100,25 @@ def test_a_table_of_shares_says_of_each_what_the_share_says() -> None:
 
 def test_newcomers_are_admitted_up_to_the_first_that_is_late_as_each_alone_would_be() -> None:
     for case in CASES:
-        where = Room(case.state, Forecasts(case.state, case.predictor), Terms(), ())
-        claims = [claim for claim in claims_of(case) if not claim.job.workers]
+        forecasts = Forecasts(case.state, case.predictor)
+        claims = drawn_claims(case, forecasts)
+        claims = claims.at(np.flatnonzero([not job.workers for job in claims.jobs]))
+        where = Room(case.state, forecasts, Terms(), claims_of(forecasts.frame, (), ()))
         for profile in profiles(case, 1 + len(where.regions)):
             alone, together = profile.copy(), profile.copy()
             expected = []
-            for claim in claims:
+            for claim in one_by_one(claims):
                 share = where.planner.least(claim, alone)
                 if share is None:
                     break
                 alone.reserve(share, where.planner.gpu_needs(claim.job))
                 expected.append(share)
-            due_s = np.array([claim.deadline_s for claim in claims])
-            plans = Plans(where.planner, [claim.job for claim in claims])
-            made = where.planner.plan_newcomers(plans, slice(0, len(claims)), due_s, together)
-            names, shares = [claim.job.id for claim in claims[:made]], ShareTable()
+            plans, shares = Plans(where.planner, claims), ShareTable()
+            made = where.planner.plan_newcomers(plans, 0, claims.deadline_s, together)
+            names = claims.names[:made]
             shares.add_rows(names, plans.share_rows(np.arange(made)))
             assert [shares[name] for name in names] == expected
             assert together.parts.tolist() == alone.parts.tolist()
-
-
-def order_by_start(starts_s: Floats) -> ClaimOrder:
-    return ClaimOrder(lambda _, __, due_s: (starts_s, due_s))
-
-
-def test_kept_claims_that_grew_leave_what_all_of_them_planned_in_order_leave() -> None:
-    for case in (*CASES, *contended()):
-        claims = claims_of(case)
-        where = Room(case.state, Forecasts(case.state, case.predictor), Terms(), tuple(claims))
-        for profile in profiles(case, 1 + len(where.regions)):
-            shares = where.in_order(claims, profile.copy()).shares
-            starts_s = shares.rows_of([claim.job.id for claim in claims]).starts_s
-            order = order_by_start(starts_s)
-            expected, left = profile.copy(), profile.copy()
-            where.in_order(where.sort_claims(claims, order), expected)
-            growing = claims[: len(claims) // 2]
-            kept = KeptClaims(where, growing, shares)
-            kept.take_out(profile.copy())
-            growing += claims[len(growing) :]
-            kept.take_out(left)
-            assert left.parts.tolist() == expected.parts.tolist(), case.seed
 
 
 @pytest.mark.slow  # compiles
@@ -161,8 +143,9 @@ def contended() -> Iterator[Case]:
 
 def answers(case: Case, terms: Terms) -> list[object]:
     """What is in the way of claims, their order, their shares, and what offers rest on."""
-    forecasts, claims = Forecasts(case.state, case.predictor), claims_of(case)
-    where = Room(case.state, forecasts, terms, tuple(claims[: len(claims) // 2]))
+    forecasts = Forecasts(case.state, case.predictor)
+    claims = drawn_claims(case, forecasts)
+    where = Room(case.state, forecasts, terms, claims.at(np.arange(len(claims.jobs) // 2)))
     horizon_s = where.rows.horizon_s(claims)
     profile = where.empty_profile(horizon_s)
     kept = where.find_best_plan(where.sort_claims(where.claims, AS_PLANNED), horizon_s)
@@ -170,10 +153,10 @@ def answers(case: Case, terms: Terms) -> list[object]:
     return [
         where.drain_s,
         profile.parts.tolist(),
-        *([claim.job.id for claim in where.sort_claims(claims, order)] for order in ORDERS),
-        {name: kept.shares.get(name) for name in (claim.job.id for claim in claims)},
+        *(where.sort_claims(claims, order).names for order in ORDERS),
+        {name: kept.shares.get(name) for name in claims.names},
         kept.late,
         kept.profile.parts.tolist(),
-        [where.planner.least(claim, kept.profile) for claim in claims],
-        [where.planner.earliest(claim.job, busy) for claim in claims],
+        [where.planner.least(claim, kept.profile) for claim in one_by_one(claims)],
+        [where.planner.earliest(job, busy) for job in claims.jobs],
     ]

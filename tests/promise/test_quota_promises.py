@@ -92,9 +92,7 @@ def test_at_no_instant_do_promised_jobs_have_more_than_their_quota() -> None:
         state = replace(state, jobs=(*state.jobs, *asking))
         judge = Judge(state, Forecasts(state, MINUTE_EPOCHS), Terms())
         verdicts = [judge.verdict(one) for one in asking]
-        shares = {
-            one.job: judge.reservations.shares[one.job.id] for one in judge.reservations.claims
-        }
+        shares = {one: judge.reservations.shares[one.id] for one in judge.reservations.claims.jobs}
         for at_s in sorted({at_s for share in shares.values() for at_s, _ in share.steps}):
             for name, gpus in quotas.items():
                 used = sum(

@@ -23,8 +23,7 @@ STATES = 150
 def demands(state: ClusterState, judge: Judge, at_s: float) -> list[Demand]:
     found: list[Demand] = []
     everywhere = frozenset(node.id for node in state.nodes)
-    for claim in judge.reservations.claims:
-        row = claim.job
+    for row in judge.reservations.claims.jobs:
         share = judge.reservations.shares[row.id]
         many = workers_at(share, at_s)
         stays = row.nodes[: min(many, share.workers_now)]  # else it stops, and starts elsewhere
@@ -50,7 +49,7 @@ def test_all_that_is_promised_can_be_laid_out_at_every_instant() -> None:
         judge, promises = judged(state, asking)
         nodes = {node.id: node.gpus for node in state.nodes}
         reservations = judge.reservations
-        shares = [reservations.shares[claim.job.id] for claim in reservations.claims]
+        shares = [reservations.shares[name] for name in reservations.claims.names]
         instants = {at_s for share in shares for at_s, _ in share.steps}
         instants |= {share.finish_s for share in shares if share.finish_s < float("inf")}
         for at_s in sorted(instants):

@@ -9,7 +9,7 @@ than last time are read again.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -204,15 +204,6 @@ class Frame:
 
     def column(self, field: int) -> Floats:
         return self.table[:, field]
-
-    def rows(self, jobs: Sequence[Job]) -> Ints | None:
-        """Which rows these are; None if one of them is not among them."""
-        try:
-            places = list(map(self._read.places.__getitem__, [job.id for job in jobs]))
-        except KeyError:
-            return None
-        same = all(map(is_, map(self.jobs.__getitem__, places), jobs))
-        return np.array(places, dtype=np.int64) if same else None
 
     def row_numbers(self, jobs: Sequence[Job]) -> Ints:
         """Which rows these are; each is among them."""

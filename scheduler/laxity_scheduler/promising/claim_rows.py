@@ -1,26 +1,23 @@
 """Who is in the way of claims, how far plans look, in which order claims are planned: asked of all rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from operator import is_
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import fields
-from laxity_scheduler.frame.arrays import Bools, Ints
+from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.frame import Frame
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.promising.claims import ClaimOrder
-from laxity_scheduler.promising.reserve import Claim, deadlines_s
+from laxity_scheduler.promising.claims import ClaimOrder, Claims
 
 
 class ClaimRows:
     """The rows of a snapshot at its instant, some of which have a claim."""
 
-    def __init__(self, frame: Frame, claims: Sequence[Claim]) -> None:
+    def __init__(self, frame: Frame, claims: Claims) -> None:
         self._frame, self._claims = frame, claims
-        self._rows = frame.row_numbers([claim.job for claim in claims])
         self.runs: Bools = frame.column(fields.WORKERS) > 0.0
         self._ends: Bools = frame.column(fields.TERMINATING) > 0.0
         self.ended_s = frame.levels("p90")[:, fields.STOP, 0]  # when terminating pods are gone
@@ -28,18 +25,12 @@ class ClaimRows:
     @cached_property
     def _claimed(self) -> Bools:
         claimed = np.zeros(len(self.runs), dtype=np.bool_)
-        claimed[self._rows] = True
+        claimed[self._claims.rows] = True
         return claimed
 
     @cached_property
     def _times_s(self) -> tuple[Floats, Floats, Floats]:
         return self._frame.times_s("p90")
-
-    def _claim_row_numbers(self, claims: Sequence[Claim]) -> Ints:
-        own_claims = self._claims
-        if len(claims) == len(own_claims) and all(map(is_, claims, own_claims)):
-            return self._rows
-        return self._frame.row_numbers([claim.job for claim in claims])
 
     @property
     def drain_s(self) -> float:
@@ -81,44 +72,29 @@ class ClaimRows:
         ends_s, _, freed_s = self._frame.times_s("mean")
         return np.where(self._frame.column(fields.STOPPING) > 0.0, freed_s, ends_s)
 
-    def horizon_s(self, claims: Sequence[Claim]) -> float:
+    def horizon_s(self, claims: Claims) -> float:
         """How far plans of these claims look, in seconds from now."""
-        due_s, ends_s = deadlines_s(claims), self._times_s[0][self._claim_row_numbers(claims)]
+        due_s, ends_s = claims.deadline_s, self._times_s[0][claims.rows]
         last_s = max(due_s[due_s < FOREVER].max(initial=1.0), 1.0)
         return float(max(last_s, (2.0 * ends_s[ends_s < FOREVER]).max(initial=0.0)))
 
     def sort_claims(
-        self, claims: Sequence[Claim], order: ClaimOrder, awaited: Mapping[str, float]
-    ) -> list[Claim]:
+        self, claims: Claims, order: ClaimOrder, awaited: Mapping[str, float]
+    ) -> Claims:
         """What cannot be stopped first; running before awaited before waiting jobs, unless by EDF.
 
         By EDF a running job may have to make way, but nobody comes before an awaited job. In how many
         seconds GPUs are free for these is said in `awaited`.
         """
-        names = [claim.job.id for claim in claims]
-        rows, due_s = self._claim_row_numbers(claims), deadlines_s(claims)
-        keys = order.keys(self._frame, rows, due_s)
-        places = self.order_places(rows, names, keys, awaited, makes_way=order.makes_way)
-        return [claims[place] for place in places.tolist()]
-
-    def order_places(
-        self,
-        rows: Ints,
-        names: Sequence[str],
-        keys: Sequence[Floats],
-        awaited: Mapping[str, float],
-        *,
-        makes_way: bool,
-    ) -> Ints:
-        """The places of claims in the order of `sort_claims`, from their rows, names and keys."""
-        of = self._frame.column
+        of, rows = self._frame.column, claims.rows
+        keys = order.keys(self._frame, rows, claims.deadline_s)
         goes_on = self.runs[rows] & (of(fields.STOPPING)[rows] == 0.0)
         stays = of(fields.STAYS)[rows] > 0.0
-        moves = 2.0 if makes_way else 1.0
+        moves = 2.0 if order.makes_way else 1.0
         first = np.where(goes_on, np.where(stays, 0.0, moves), 2.0)
         ready_s = np.zeros(len(rows))
         if awaited:
-            for place, name in enumerate(names):
+            for place, name in enumerate(claims.names):
                 if name in awaited and not goes_on[place]:
                     first[place], ready_s[place] = 1.0, awaited[name]
-        return np.lexsort((self._frame.ranks[rows], *reversed(keys), ready_s, first))
+        return claims.at(np.lexsort((self._frame.ranks[rows], *reversed(keys), ready_s, first)))

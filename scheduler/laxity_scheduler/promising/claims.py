@@ -5,18 +5,26 @@ starve (then as soon as there is room, at its least width). Everything else that
 at the end of its epoch; only pinned jobs and those that may not be preempted stay in the way.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.fields import PLANNED_AT, QUEUED_AT, WAITING, WORKERS
+from laxity_scheduler.frame.arrays import Bools, Ints
+from laxity_scheduler.frame.fields import (
+    DUE_AT,
+    HARD,
+    PLANNED_AT,
+    QUEUED_AT,
+    SERVICE,
+    TOTAL,
+    WAITING,
+    WANTS,
+    WORKERS,
+)
 from laxity_scheduler.frame.frame import Frame
-from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 
@@ -44,42 +52,51 @@ def holds_promise(job: Job, now: float) -> bool:
     return isinstance(job.verdict, Promise) and now <= job.verdict.deadline_at
 
 
-def ageing_limit_s(job: Job, forecasts: Forecasts, terms: Terms) -> float:
-    curve = forecasts.curve(job)
-    run_s = curve.total_s(curve.least, "mean")
-    return max(terms.ageing_s, terms.ageing_runs * run_s) if run_s < FOREVER else terms.ageing_s
+def ageing_limits_s(frame: Frame, rows: Ints | slice, terms: Terms) -> Floats:
+    """How long these jobs may wait before they have waited too long, (n,)."""
+    run_s = frame.levels("mean")[rows, TOTAL, 0]
+    limits_s: Floats = terms.ageing_runs * np.where(run_s < FOREVER, run_s, 0.0)
+    return np.maximum(terms.ageing_s, limits_s)
 
 
-def waits(job: Job) -> bool:
-    """Suspended, all pods gone, not refused, not pinned: it may be started."""
-    return not (job.workers or job.terminating_workers or job.refused or job.pinned)
+def want_promise(frame: Frame) -> Bools:
+    """Hard jobs whose deadline is ahead and that have no verdict on it yet, (n,)."""
+    hard = (frame.column(SERVICE) == HARD) & (frame.column(DUE_AT) < FOREVER)
+    return hard & (frame.column(WANTS) > 0.0) & ~frame.promised
 
 
-def find_aged_jobs(
-    state: ClusterState, forecasts: Forecasts, terms: Terms, without: str
-) -> Iterable[Job]:
-    """Waiting jobs that no promise covers and that have waited longer than their limit."""
-    frame = forecasts.frame
-    long = state.now - frame.column(QUEUED_AT) >= terms.ageing_s
-    for job in frame.where((frame.column(WAITING) > 0.0) & long):
-        if (
-            waits(job)
-            and job.id != without
-            and not holds_promise(job, state.now)
-            and not wants_promise(job, state.now)
-            and state.now - job.queued_at >= ageing_limit_s(job, forecasts, terms)
-        ):
-            yield job
+def find_aged_jobs(frame: Frame, terms: Terms) -> list[Job]:
+    """Waiting jobs that no promise covers and that have waited too long."""
+    aged = frame.now - frame.column(QUEUED_AT) >= ageing_limits_s(frame, slice(None), terms)
+    aged &= (frame.column(WAITING) > 0.0) & ~frame.promised & ~want_promise(frame)
+    return [job for job in frame.where(aged) if not job.refused]
 
 
-def wants_promise(job: Job, now: float) -> bool:
-    """A hard job whose deadline is ahead and that has no verdict on it yet."""
-    return (
-        job.service_class == "hard"
-        and job.deadline_at < FOREVER
-        and (job.asked or job.verdict is None)
-        and not holds_promise(job, now)
-    )
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """n claims (`reserve.Claim`) as columns: whose, which rows of the snapshot these are, until when."""
+
+    jobs: Sequence[Job]
+    rows: Ints  # (n,)
+    deadline_s: Floats  # (n,): from now
+
+    @property
+    def names(self) -> list[str]:
+        return [job.id for job in self.jobs]
+
+    def at(self, places: Ints) -> "Claims":
+        jobs = [self.jobs[place] for place in places.tolist()]
+        return Claims(jobs, self.rows[places], self.deadline_s[places])
+
+    def __add__(self, other: "Claims") -> "Claims":
+        rows, deadline_s = (self.rows, other.rows), (self.deadline_s, other.deadline_s)
+        jobs = [*self.jobs, *other.jobs]
+        return Claims(jobs, np.concatenate(rows), np.concatenate(deadline_s))
+
+
+def claims_of(frame: Frame, jobs: Sequence[Job], deadline_s: Sequence[float] | Floats) -> Claims:
+    """Those of jobs of a snapshot."""
+    return Claims(jobs, frame.row_numbers(jobs), np.array(deadline_s, dtype=np.float64))
 
 
 Keys = Callable[[Frame, Ints, Floats], tuple[Floats, ...]]

@@ -15,6 +15,7 @@ from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.promising.claims import Claims
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Share
 from laxity_scheduler.promising.room import Room
@@ -43,23 +44,23 @@ class ConcurrentFit:
                 _take_all(self._ledger, job.nodes, job.gpus_per_worker)
         self._parts = [_Part(room, region) for region in room.regions]
 
-    def add_all(self, claims: Sequence[Claim], *, amended: str = "") -> ShareTable | None:
+    def add_all(self, claims: Claims, *, amended: str = "") -> ShareTable | None:
         """The shares of all claims, counted; None if they do not fit together.
 
         That of the `amended` job has another deadline than the snapshot says.
         """
         shares = ShareTable()
-        if claims and self._ledger is None and self._free >= 0:
+        if claims.jobs and self._ledger is None and self._free >= 0:
             self._add_plain(shares, amended)
             if self.left < 0 or any(part.left < 0 for part in self._parts):
                 return None
-        for claim in claims:
-            if claim.job.id in shares:
+        for job, deadline_s in zip(claims.jobs, claims.deadline_s.tolist(), strict=True):
+            if job.id in shares:
                 continue
-            share = self.add(claim, keep=True)
+            share = self.add(Claim(job, deadline_s), keep=True)
             if share is None:
                 return None
-            shares.add(claim.job.id, share)
+            shares.add(job.id, share)
         return shares
 
     def _add_plain(self, shares: ShareTable, amended: str) -> None:

@@ -1,6 +1,6 @@
 """Plans claims on a profile: thousands in one call, or one job of which somebody asks what if."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,8 +26,9 @@ from laxity_scheduler.promising.claimants import (
     nothing_known,
     room_for,
 )
+from laxity_scheduler.promising.claims import Claims
 from laxity_scheduler.promising.regions import Region, weigh
-from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus, deadlines_s
+from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
 from laxity_scheduler.promising.seating import find_its_seats
 from laxity_scheduler.promising.share_table import ShareRows, ShareTable
 
@@ -36,25 +37,22 @@ Kind = tuple[int, int, str, str]  # a curve, by identity; GPUs per worker, nodes
 
 
 class Plans:
-    """Shares of these jobs, which are rows of the snapshot, as far as they are planned."""
+    """Shares of these claims, as far as they are planned."""
 
-    def __init__(self, planner: "Planner", jobs: Sequence[Job], rows: Ints | None = None) -> None:
-        frame = planner.forecasts.frame
-        self._levels = frame.levels("p90")
-        self.rows = frame.row_numbers(jobs) if rows is None else rows
-        weighs = weigh(
-            planner.regions, jobs, self._levels[self.rows, WIDTH], frame.column(SIZE)[self.rows]
-        )
-        rows, levels = frame.tables_of(self.rows, "p90")
+    def __init__(self, planner: "Planner", claims: Claims) -> None:
+        frame, places = planner.forecasts.frame, claims.rows
+        self._widths = widths = frame.levels("p90")[places, WIDTH]
+        weighs = weigh(planner.regions, claims.jobs, widths, frame.column(SIZE)[places])
+        rows, levels = frame.tables_of(places, "p90")
         self.claimants = Claimants(rows, levels, *weighs)
-        self.shares = room_for(len(self.rows), self._levels.shape[2], weighs[0].shape[1])
-        self.full = nothing_known(self._levels.shape[2])
+        self.shares = room_for(len(places), widths.shape[1], weighs[0].shape[1])
+        self.full = nothing_known(widths.shape[1])
 
     def share_rows(self, places: Ints) -> ShareRows:
-        """Those of these jobs, with workers in place of levels."""
+        """Those of these claims, with workers in place of levels."""
         from_s, level, many, finish_s, _, seats = (column[places] for column in self.shares)
         there = (np.arange(level.shape[1]) < many[:, None]) & (level != NOBODY)
-        widths = self._levels[self.rows[places, None], WIDTH, np.where(there, level, 0)]
+        widths = self._widths[places[:, None], np.where(there, level, 0)]
         return ShareRows(from_s, np.where(there, widths, 0.0).astype(np.int64), finish_s, seats)
 
 
@@ -69,36 +67,27 @@ class Planner:
     _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
 
     def plan_all(
-        self, claims: Sequence[Claim], held: Held, profile: Profile, *, stay: bool
+        self, claims: Claims, held: Held, profile: Profile, *, stay: bool
     ) -> tuple[ShareTable, frozenset[str]]:
         """Shares of all claims, one after the other, and who is late; taken out of the profile.
 
         `stay`: a running job keeps its width if it is in time with it.
         """
-        plans, due_s = Plans(self, [claim.job for claim in claims]), deadlines_s(claims)
-        self.plan_in_order(plans, np.arange(len(claims)), due_s, held, profile, stay=stay)
-        names, outcomes, shares = (
-            [claim.job.id for claim in claims],
-            plans.shares.found,
-            ShareTable(),
-        )
-        some, late = np.flatnonzero(outcomes != NONE), np.flatnonzero(outcomes != IN_TIME)
-        shares.add_rows([names[place] for place in some.tolist()], plans.share_rows(some))
-        return shares, frozenset([names[place] for place in late.tolist()])
+        plans, how = Plans(self, claims), self._how(stay=stay)
+        places, plan = np.arange(len(claims.rows)), self._run(planning.plan_claims)
+        due_s, shares = claims.deadline_s, plans.shares
+        plan(plans.claimants, places, due_s, held, how, profile, plans.full, shares)
+        names, table = claims.names, ShareTable()
+        some, late = np.flatnonzero(shares.found != NONE), np.flatnonzero(shares.found != IN_TIME)
+        table.add_rows([names[place] for place in some.tolist()], plans.share_rows(some))
+        return table, frozenset([names[place] for place in late.tolist()])
 
-    def plan_in_order(
-        self, plans: Plans, places: Ints, due_s: Floats, held: Held, profile: Profile, *, stay: bool
-    ) -> None:
-        """Plan the claims of these places, for which so much is held until then, on this profile."""
-        plan, how = self._run(planning.plan_claims), self._how(stay=stay)
-        plan(plans.claimants, places, due_s, held, how, profile, plans.full, plans.shares)
-
-    def plan_newcomers(self, plans: Plans, places: slice, due_s: Floats, profile: Profile) -> int:
+    def plan_newcomers(self, plans: Plans, first: int, due_s: Floats, profile: Profile) -> int:
         """Plan these, which wait, one after the other to the first that is late; how many."""
-        among = np.arange(places.start, places.stop)
-        how, shares = self._how(stay=False), plans.shares.of(places)
-        plan = self._run(planning.plan_newcomers)
-        made: int = plan(plans.claimants, among, due_s, how, profile, plans.full, shares)
+        end = first + len(due_s)
+        how, shares = self._how(stay=False), plans.shares.of(slice(first, end))
+        plan, places = self._run(planning.plan_newcomers), np.arange(first, end)
+        made: int = plan(plans.claimants, places, due_s, how, profile, plans.full, shares)
         return made
 
     def least(self, claim: Claim, profile: Profile) -> Share | None:

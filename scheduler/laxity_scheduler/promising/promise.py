@@ -196,7 +196,7 @@ class _Case:
         over_budget = self._over_budget(claim)
         if over_budget is not None:
             return over_budget
-        others = tuple(claim.job.id for claim in self.reservations.claims[:10])
+        others = tuple(job.id for job in self.reservations.claims.jobs[:10])
         replanned = self.in_place
         share = replanned.shares[self.job.id] if replanned else self.reservations.admit(claim)
         if share is None:
@@ -380,10 +380,10 @@ class _Case:
         if share is None:
             return None
         held = sum(
-            reservation_gpu_s(other.job, runs_of(mine, now), now)
-            for other in self.reservations.claims
-            if other.job.namespace == job.namespace
-            and (mine := self.reservations.shares.get(other.job.id)) is not None
+            reservation_gpu_s(other, runs_of(mine, now), now)
+            for other in self.reservations.claims.jobs
+            if other.namespace == job.namespace
+            and (mine := self.reservations.shares.get(other.id)) is not None
         )
         needed = reservation_gpu_s(job, runs_of(share, now), now)
         if held + needed <= budget:

@@ -8,7 +8,7 @@ from typing import Literal
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import NO_CAPACITY, NO_NODES, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.claims import Terms, ageing_limit_s, deadline_in_force
+from laxity_scheduler.promising.claims import deadline_in_force
 from laxity_scheduler.promising.reservations import Reservations
 
 Rank = Literal["promised", "aged", "soft", "hopeless", "best_effort"]
@@ -35,10 +35,6 @@ class Waiting:
 def slack(job: Job, forecasts: Forecasts) -> tuple[float, int]:
     """Spare seconds at P90 on the least width that is in time; negative: on the fastest one."""
     return forecasts.slack_s(job, deadline_in_force(job) - forecasts.now)
-
-
-def ages_at(job: Job, forecasts: Forecasts, terms: Terms) -> float:
-    return job.queued_at + ageing_limit_s(job, forecasts, terms)
 
 
 def predict_starts(

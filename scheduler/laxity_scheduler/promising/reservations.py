@@ -1,25 +1,26 @@
 """What is promised, planned over time, and whether a newcomer fits behind or between it."""
 
-from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import may_ever_start
-from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.frame.fields import PROMISED_DUE_AT
+from laxity_scheduler.frame.fields import PINNED, PROMISED_DUE_AT
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import (
     AS_PLANNED,
+    ClaimOrder,
+    Claims,
     Terms,
+    claims_of,
     find_aged_jobs,
 )
 from laxity_scheduler.promising.concurrent_fit import ConcurrentFit
-from laxity_scheduler.promising.kept_claims import KeptClaims
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Profile, Share
@@ -44,38 +45,37 @@ class Reservations:
     ) -> None:
         """`without` leaves out a job's claim; `amended` is planned in the place of the old one."""
         self.state, self.forecasts, self.terms = state, forecasts, terms
-        self.aged = tuple(find_aged_jobs(state, forecasts, terms, without))
-        if state.sets:
-            self.aged = tuple(
-                job for job in self.aged if not job.eligible or may_ever_start(state, job)
-            )
-        frame = forecasts.frame
-        left_s = (frame.column(PROMISED_DUE_AT)[frame.promised] - state.now).tolist()
-        claims = [
-            claim
-            for claim in construct_many(Claim, frame.where(frame.promised), left_s)
-            if claim.job.id != without and not claim.job.pinned
+        self.aged = [
+            job
+            for job in find_aged_jobs(forecasts.frame, terms)
+            if job.id != without and (not job.eligible or may_ever_start(state, job))
         ]
-        claims += [Claim(job, FOREVER) for job in self.aged]
+        claims = self._find_claims(without)
         if amended is not None:
-            claims = [amended if claim.job.id == amended.job.id else claim for claim in claims]
-        self.room = Room(state, forecasts, terms, tuple(claims))
+            claims.deadline_s[[name == amended.job.id for name in claims.names]] = (
+                amended.deadline_s
+            )
+        self.room = Room(state, forecasts, terms, claims)
         self.claims = self.room.sort_claims(claims, AS_PLANNED)
         self.shares = ShareTable()
         self.late: frozenset[str] = frozenset()
         self._together: ConcurrentFit | None = None
         self._profile: Profile | None = None
-        self._kept: KeptClaims | None = None  # of these claims and shares
-        self._known_horizon_s: float | None = None
-        self._first = tuple(self.claims)
         self._keep_all(amended.job.id if amended is not None else "")
 
-    @property
+    def _find_claims(self, without: str) -> Claims:
+        """Of promised jobs, then of those that have waited too long."""
+        frame = self.forecasts.frame
+        due_at = frame.column(PROMISED_DUE_AT)
+        rows = np.flatnonzero(frame.promised & (frame.column(PINNED) == 0.0))
+        rows = rows[[job.id != without for job in frame.at(rows)]] if without else rows
+        promised = Claims(frame.at(rows), rows, due_at[rows] - self.state.now)
+        return promised + claims_of(frame, self.aged, [FOREVER] * len(self.aged))
+
+    @cached_property
     def _horizon_s(self) -> float:
         """How far plans look; asked for only where there is not room for all at once."""
-        if self._known_horizon_s is None:
-            self._known_horizon_s = self.room.rows.horizon_s(self._first)
-        return self._known_horizon_s
+        return self.room.rows.horizon_s(self.room.claims)
 
     @property
     def roomy(self) -> bool:
@@ -124,45 +124,44 @@ class Reservations:
         if share is None:
             share = self.fits(claim)
             if share is not None:
-                self.room.in_order([claim], self.profile(claim.deadline_s))
+                self.room.in_order(self._as_claims(claim), self.profile(claim.deadline_s))
                 self._together = None
         elif self._profile is not None:
             self._profile.reserve(share, self.room.planner.gpu_needs(claim.job))
         if share is None:
             return self._replan_orders(claim)
-        self.claims.append(claim)
+        self.claims += self._as_claims(claim)
         self.shares.add(claim.job.id, share)
         return share
 
-    def admit_all(
-        self, jobs: Sequence[Job], due_s: Floats, widths: "Ints", finish_s: Floats, sizes: "Ints"
-    ) -> int:
+    def admit_all(self, claims: Claims, widths: "Ints", finish_s: Floats, sizes: "Ints") -> int:
         """Count the first of these newcomers, each on one width, as long as all run at once."""
         if self._together is None:
             return 0
-        count = self._together.count(jobs, widths * sizes)
-        jobs = jobs[:count]
-        self.claims += construct_many(Claim, jobs, due_s[:count].tolist())
-        self.shares.add_widths([job.id for job in jobs], widths[:count], finish_s[:count])
+        count = self._together.count(claims.jobs, widths * sizes)
+        claims = claims.at(np.arange(count))
+        self.claims += claims
+        self.shares.add_widths(claims.names, widths[:count], finish_s[:count])
         if self._profile is not None:
-            for job in jobs:
+            for job in claims.jobs:
                 needed_gpus = self.room.planner.gpu_needs(job)
                 self._profile.reserve(self.shares[job.id], needed_gpus)
         return count
 
-    def admit_behind(self, jobs: Sequence[Job], plans: Plans, ones: slice, due_s: Floats) -> int:
+    def admit_behind(self, claims: Claims, plans: Plans, first: int) -> int:
         """Count the first of these newcomers, which wait, each planned behind all claims.
 
-        Until one is late, or due beyond what the profile shows. How many.
+        Until one is late, or due beyond what the profile shows. How many. Their place in the plans
+        is `first` and those after it.
         """
-        if self._together is not None or self._profile is None or not len(due_s):
+        if self._together is not None or self._profile is None or not claims.jobs:
             return 0
+        due_s = claims.deadline_s
         shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
-        count = self.room.planner.plan_newcomers(plans, ones, shown, self._profile)
-        jobs = jobs[:count]
-        self.claims += construct_many(Claim, jobs, due_s[:count].tolist())
-        rows = plans.share_rows(np.arange(ones.start, ones.start + count))
-        self.shares.add_rows([job.id for job in jobs], rows)
+        count = self.room.planner.plan_newcomers(plans, first, shown, self._profile)
+        claims = claims.at(np.arange(count))
+        self.claims += claims
+        self.shares.add_rows(claims.names, plans.share_rows(np.arange(first, first + count)))
         return count
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
@@ -170,11 +169,11 @@ class Reservations:
         profile = self._profile
         if profile is None or (self._horizon_s < horizon_s < FOREVER):
             far_s = max(self._horizon_s, horizon_s if horizon_s < FOREVER else 0.0)
-            self._known_horizon_s = far_s
+            self._horizon_s = far_s
             profile = self._profile = self.room.empty_profile(far_s)
-            if self._kept is None:
-                self._kept = KeptClaims(self.room, self.claims, self.shares)
-            self._kept.take_out(profile)
+            order = ClaimOrder(lambda *_: (starts_s, self.claims.deadline_s))  # as planned now
+            starts_s = self.shares.rows_of(self.claims.names).starts_s
+            self.room.in_order(self.room.sort_claims(self.claims, order), profile)
         return profile
 
     def _keep_all(self, amended: str) -> None:
@@ -187,22 +186,26 @@ class Reservations:
 
     def _take(self, kept: Kept) -> None:
         self.shares, self.late, self._profile = kept.shares, kept.late, kept.profile
-        self._together = self._kept = None
+        self._together = None
 
     def _replan_orders(self, claim: Claim) -> Share | None:
         """Other orders of all claims, in which nobody is late who is in time now."""
-        if len(self.claims) > self.terms.replan_claims:
+        if len(self.claims.jobs) > self.terms.replan_claims:
             return None
-        claims = [*self.claims, claim]
-        horizon_s = max(self._horizon_s, self.room.rows.horizon_s([claim]))
+        newcomer = self._as_claims(claim)
+        claims = self.claims + newcomer
+        horizon_s = max(self._horizon_s, self.room.rows.horizon_s(newcomer))
         base = self.room.empty_profile(horizon_s)
         for order in self.room.orders:
             replanned = self.room.in_order(self.room.sort_claims(claims, order), base.copy())
             if self.harms_nobody(replanned):
-                self.claims, self._known_horizon_s = claims, horizon_s
+                self.claims, self._horizon_s = claims, horizon_s
                 self._take(replanned)
                 return replanned.shares[claim.job.id]
         return None
+
+    def _as_claims(self, claim: Claim) -> Claims:
+        return claims_of(self.forecasts.frame, [claim.job], [claim.deadline_s])
 
     def harms_nobody(self, kept: "Kept | Reservations") -> bool:
         """Whether nobody becomes late, or later, by other shares.

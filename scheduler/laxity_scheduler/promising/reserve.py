@@ -31,11 +31,6 @@ class Claim:
     deadline_s: float
 
 
-def deadlines_s(claims: Sequence[Claim]) -> Floats:
-    """Until when each must be done, in seconds from now, (n,)."""
-    return np.array([claim.deadline_s for claim in claims], dtype=np.float64)
-
-
 @dataclass(frozen=True, slots=True)
 class Share:
     """The widths planned for a claim, and when it ends with them, in seconds from now."""

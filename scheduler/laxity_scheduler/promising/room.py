@@ -19,11 +19,18 @@ from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Hold
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claim_rows import ClaimRows
 from laxity_scheduler.promising.claimants import Held, hold_nothing
-from laxity_scheduler.promising.claims import CONFINED_FIRST, IN_TURN, ORDERS, ClaimOrder, Terms
+from laxity_scheduler.promising.claims import (
+    CONFINED_FIRST,
+    IN_TURN,
+    ORDERS,
+    ClaimOrder,
+    Claims,
+    Terms,
+)
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner
 from laxity_scheduler.promising.regions import Region, regions_of
-from laxity_scheduler.promising.reserve import Claim, Profile, find_end, slot_edges
+from laxity_scheduler.promising.reserve import Profile, find_end, slot_edges
 from laxity_scheduler.promising.share_table import ShareTable
 
 
@@ -43,11 +50,11 @@ class Room:
     state: ClusterState
     forecasts: Forecasts
     terms: Terms
-    claims: tuple[Claim, ...]
+    claims: Claims
     ids: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ids", frozenset(claim.job.id for claim in self.claims))
+        object.__setattr__(self, "ids", frozenset(self.claims.names))
 
     @cached_property
     def planner(self) -> Planner:
@@ -206,22 +213,22 @@ class Room:
                 ready_s[job.stop_for] = max(ready_s.get(job.stop_for, 0.0), freed_s)
         return ready_s
 
-    def sort_claims(self, claims: Sequence[Claim], order: ClaimOrder) -> list[Claim]:
+    def sort_claims(self, claims: Claims, order: ClaimOrder) -> Claims:
         """In the order in which they are planned (`ClaimRows.sort_claims`)."""
         return self.rows.sort_claims(claims, order, self.awaited)
 
-    def in_order(self, claims: Sequence[Claim], profile: Profile, *, stay: bool = False) -> Kept:
+    def in_order(self, claims: Claims, profile: Profile, *, stay: bool = False) -> Kept:
         """All claims planned one after the other on this profile, and taken out of it."""
         shares, late = self.planner.plan_all(claims, self.find_held(claims), profile, stay=stay)
         return Kept(shares, late, profile)
 
-    def find_held(self, claims: Sequence[Claim]) -> Held:
+    def find_held(self, claims: Claims) -> Held:
         """GPUs that are held for jobs that wait."""
-        held = hold_nothing(len(claims), 1 + len(self.regions))
-        place_of = {claim.job.id: place for place, claim in enumerate(claims) if self._holds}
+        held = hold_nothing(len(claims.rows), 1 + len(self.regions))
+        place_of = {name: place for place, name in enumerate(claims.names) if self._holds}
         for hold in self._holds:
             place = place_of.get(hold.job)
-            if place is None or claims[place].job.workers:
+            if place is None or claims.jobs[place].workers:
                 continue
             held.until_s[place] = max(held.until_s[place], hold.until_at - self.state.now)
             held.gpus[place, 0] += hold.gpus
@@ -239,7 +246,7 @@ class Room:
         """In which all claims are planned where one of them would be late."""
         return (*ORDERS, CONFINED_FIRST) if self.state.sets else ORDERS
 
-    def find_best_plan(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
+    def find_best_plan(self, claims: Claims, horizon_s: float) -> Kept:
         """The best of a few orders on a time profile. The claims come in the order `as_planned`."""
         base = self.empty_profile(horizon_s)
         best = self.in_order(claims, base.copy(), stay=True)

@@ -22,9 +22,7 @@ from laxity_scheduler.frame.fields import (
     BEST_EFFORT,
     DUE_AT,
     EXTRA,
-    HARD,
     LEFT,
-    PROMISED_DUE_AT,
     QUEUED_AT,
     SERVICE,
     SIZE,
@@ -33,11 +31,11 @@ from laxity_scheduler.frame.fields import (
     SUBMITTED_AT,
     TOTAL,
     WAITING,
-    WANTS,
     WIDTH,
 )
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.promising.claims import want_promise
 from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting
 
 if TYPE_CHECKING:
@@ -121,8 +119,6 @@ def build_queue(
     places, widths = table.at(jobs), reservations.shares.rows_of(names).workers
     aged = _are_aged(names, reservations)
     claimed = (widths >= 0) & ~aged
-    wants = (table.column(SERVICE) == HARD) & (table.column(DUE_AT) < FOREVER)
-    wants &= (table.column(WANTS) > 0.0) & ~(table.column(PROMISED_DUE_AT) >= table.now)
     rank, key, workers, slack_s = _rank_rows(table)
     mine = places[claimed]
     rank[mine], key[mine], workers[mine] = PROMISED, slack_s[mine], widths[claimed]
@@ -130,7 +126,7 @@ def build_queue(
     rank[mine], key[mine] = AGED, table.column(QUEUED_AT)[mine]
     workers[mine] = table.width[mine, 0]
     slack_s[rank == LEAST] = FOREVER
-    places = places[claimed | aged | ~wants[places]]
+    places = places[claimed | aged | ~want_promise(table.frame)[table.rows[places]]]
     submitted_at = table.column(SUBMITTED_AT)[places]
     keys = (table.by_id[places], submitted_at, key[places], rank[places])
     places = places[np.lexsort(keys)]

@@ -14,14 +14,13 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.reserve import Profile
 from laxity_scheduler.qos.context import DecisionContext
-from laxity_scheduler.qos.growth_placement import find_awaited_nodes
 
 Levels = tuple[Ints, Floats]  # widths, of which 0 is none, and seconds to the end; (n, L)
 
 
 def grow_into_idle(context: DecisionContext) -> None:
     """Widen those that start, and running ones whose width may change now."""
-    taken = find_awaited_nodes(context)
+    taken = _find_awaited_nodes(context)
     if taken is None or not context.ledger.total_free:
         return
     starting = [start.waiting.job for start in context.starts.values()]
@@ -42,6 +41,17 @@ def grow_into_idle(context: DecisionContext) -> None:
         rules = context.placement.rules(context.ledger, jobs, held_s, claimed=False, without=taken)
         for row, level, more in context.ledger.grow(growers, rules):
             _widen(context, jobs[row], int(growers.width[row * growers.levels + level]), more)
+
+
+def _find_awaited_nodes(context: DecisionContext) -> frozenset[str] | None:
+    """The nodes that those who wait may use; None: all."""
+    nodes: frozenset[str] = frozenset()
+    for entry in context.blocked:
+        may = context.state.eligible_nodes(entry.job)
+        if may is None:
+            return None
+        nodes |= may
+    return nodes
 
 
 def _may_grow(context: DecisionContext) -> list[Job]:

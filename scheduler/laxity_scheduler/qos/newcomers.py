@@ -12,6 +12,7 @@ from laxity_scheduler.frame.fields import DUE_AT, HARD, LEFT, PROMISED_DUE_AT, S
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import PendingPromise
+from laxity_scheduler.promising.claims import Claims
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.waiting_table import WaitingTable
 
@@ -29,12 +30,12 @@ class Newcomers:
         self, table: WaitingTable, jobs: Sequence[Job], reservations: "Reservations"
     ) -> None:
         self._table, self._reservations = table, reservations
-        places = self._at = table.at(jobs)
-        self._jobs = jobs[: len(places)]
+        places = table.at(jobs)
+        due_s = table.column(DUE_AT)[places] - table.now
+        self._claims = Claims(jobs[: len(places)], table.rows[places], due_s)
         self._size = table.size[places]
-        self._due_s = table.column(DUE_AT)[places] - table.now
         rest, width = table.rest_s[places], table.width[places]
-        in_time = (rest <= self._due_s[:, None] + TINY_S) & (rest < FOREVER) & (width > 0)
+        in_time = (rest <= due_s[:, None] + TINY_S) & (rest < FOREVER) & (width > 0)
         level, among = in_time.argmax(axis=1), np.arange(len(places))
         self._width, self._rest_s = width[among, level], rest[among, level]
         may = np.full(len(places), not reservations.state.budgets)
@@ -44,54 +45,45 @@ class Newcomers:
     def promise(self, first: int) -> dict[str, PendingPromise]:
         """The next of them that are plainly in time: counted among the claims."""
         index = int(np.searchsorted(self._odd, first))
-        last = int(self._odd[index]) if index < len(self._odd) else len(self._jobs)
+        last = int(self._odd[index]) if index < len(self._odd) else len(self._size)
         if self._reservations.roomy:
-            return self._together(slice(first, last))
+            return self._together(np.arange(first, last))
         return self._behind(first, last)
 
-    def _together(self, ones: slice) -> dict[str, PendingPromise]:
+    def _together(self, places: Ints) -> dict[str, PendingPromise]:
         """As long as all claims run at once, each on its least width."""
-        before = self._before()
-        count = self._reservations.admit_all(
-            self._jobs[ones],
-            self._due_s[ones],
-            self._width[ones],
-            self._rest_s[ones],
-            self._size[ones],
+        before, claims = self._before(), self._claims.at(places)
+        widths, finish_s, sizes = (
+            column[places] for column in (self._width, self._rest_s, self._size)
         )
-        return self._build_pending_promises(ones.start, count, before)
+        count = self._reservations.admit_all(claims, widths, finish_s, sizes)
+        return self._build_pending_promises(claims.at(np.arange(count)), before)
 
     def _behind(self, first: int, last: int) -> dict[str, PendingPromise]:
         """As long as each is in time behind all claims, as they are planned."""
-        plans = self._plans
         promises: dict[str, PendingPromise] = {}
         count = CHUNK
-        while count == CHUNK and plans is not None:
-            ones = slice(first + len(promises), min(last, first + len(promises) + CHUNK))
-            before = self._before()
-            count = self._reservations.admit_behind(
-                self._jobs[ones], plans, ones, self._due_s[ones]
-            )
-            promises |= self._build_pending_promises(ones.start, count, before)
+        while count == CHUNK:
+            before, begin = self._before(), first + len(promises)
+            claims = self._claims.at(np.arange(begin, min(last, begin + CHUNK)))
+            count = self._reservations.admit_behind(claims, self._plans, begin)
+            promises |= self._build_pending_promises(claims.at(np.arange(count)), before)
         return promises
 
     @cached_property
-    def _plans(self) -> Plans | None:
-        """Room for their shares; None where one of them is not a row of the snapshot."""
-        rows = self._reservations.forecasts.frame.rows(self._jobs)
-        return None if rows is None else Plans(self._reservations.room.planner, self._jobs)
+    def _plans(self) -> Plans:
+        """Room for their shares."""
+        return Plans(self._reservations.room.planner, self._claims)
 
     def _before(self) -> list[str]:
-        return [claim.job.id for claim in self._reservations.claims[:MOST_OTHERS]]
+        return [job.id for job in self._reservations.claims.jobs[:MOST_OTHERS]]
 
     def _build_pending_promises(
-        self, first: int, many: int, before: Sequence[str]
+        self, claims: Claims, before: Sequence[str]
     ) -> dict[str, PendingPromise]:
         """Promises that rest on the first claims of all: those before, then one another."""
-        ones, begun = slice(first, first + many), len(before)
-        frame, jobs = self._table.frame, self._jobs[ones]
-        rows = self._table.rows[self._at[ones]].tolist()
-        sources = [frame.curves[row].source for row in rows]
+        jobs, curves, begun = claims.jobs, self._table.frame.curves, len(before)
+        sources = [curves[row].source for row in claims.rows.tolist()]
         others = [*before, *(job.id for job in jobs[: MOST_OTHERS - begun])]
         names_by_source = {source: (source, *others) for source in set(sources)}
         rests_on = [

@@ -25,22 +25,16 @@ class PromisedWidths(NamedTuple):
     wake_at: Sequence[float]
 
 
-def compare_promised(context: DecisionContext) -> PromisedWidths | None:
-    """Those that have formed. None where rows are few or all claims run at once."""
-    reservations = context.reservations
-    if reservations.roomy:
-        return None
-    claims = [claim.job for claim in reservations.claims if claim.job.workers]
-    frame = context.forecasts.frame
-    rows = frame.rows(claims)
-    if rows is None:
-        return None
-    formed = _find_formed(context, claims, frame.table[rows])
-    rows, jobs = rows[formed], [claims[place] for place in np.flatnonzero(formed).tolist()]
+def compare_promised(context: DecisionContext) -> PromisedWidths:
+    """Those that have formed."""
+    reservations, frame = context.reservations, context.forecasts.frame
+    runs = frame.column(fields.WORKERS)[reservations.claims.rows] > 0.0
+    claims = reservations.claims.at(np.flatnonzero(runs))
+    claims = claims.at(np.flatnonzero(_find_formed(context, claims.jobs, frame.table[claims.rows])))
+    rows, jobs, names = claims.rows, claims.jobs, claims.names
     due_at = frame.in_force_at[rows]
     slack_s, _ = frame.slack_s(rows, due_at - context.now)
-    names, late = [job.id for job in jobs], reservations.late
-    plans = reservations.shares.rows_of(names)
+    late, plans = reservations.late, reservations.shares.rows_of(names)
     workers = frame.table[rows, fields.WORKERS]
     order = np.lexsort((frame.ranks[rows], slack_s, plans.workers_now <= workers))
     quiet = (plans.workers_now >= 0) & (plans.widest_by(reservations.reach_s) <= workers)

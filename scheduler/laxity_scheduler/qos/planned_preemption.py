@@ -55,14 +55,12 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
 def _takers(context: DecisionContext, served: Collection[str]) -> list[Job]:
     """The jobs that are planned to have more workers than they have, most urgent first."""
     claims = context.reservations.claims
-    planned = context.reservations.shares.rows_of([claim.job.id for claim in claims])
-    has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
-    takes = (planned.widest > has) & (planned.workers_now >= has)
-    takers = [claims[place] for place in np.flatnonzero(takes).tolist()]
+    planned = context.reservations.shares.rows_of(claims.names)
+    has = np.array([job.workers for job in claims.jobs], dtype=np.int64)
+    takers = claims.at(np.flatnonzero((planned.widest > has) & (planned.workers_now >= has)))
     gone = {*context.starts, *served, *context.acted}
-    takers = [claim for claim in takers if claim.job.id not in gone]
-    takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
-    return [claim.job for claim in takers]
+    by_deadline = np.lexsort((context.forecasts.frame.ranks[takers.rows], takers.deadline_s))
+    return [job for job in takers.at(by_deadline).jobs if job.id not in gone]
 
 
 def _first_short(

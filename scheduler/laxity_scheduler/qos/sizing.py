@@ -27,7 +27,6 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.context import DecisionContext
-from laxity_scheduler.qos.growth_placement import more_nodes
 from laxity_scheduler.qos.idle_growth import pays
 from laxity_scheduler.qos.plan_drift import compare_promised
 from laxity_scheduler.qos.preemption import carry_out, choose, least_width_in_time
@@ -37,12 +36,11 @@ WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much s
 
 def grow_promised(context: DecisionContext) -> None:
     """Running promised jobs that would miss their deadline get more workers."""
-    promised = compare_promised(context)
-    if promised is None:
+    if context.reservations.roomy:
         for job in _in_turn(context):
             _grow_promised(context, job)
         return
-    for job, as_planned, wake_at in zip(*promised, strict=True):
+    for job, as_planned, wake_at in zip(*compare_promised(context), strict=True):
         if not as_planned:
             _grow_promised(context, job)
         elif job.id not in context.acted:
@@ -51,11 +49,11 @@ def grow_promised(context: DecisionContext) -> None:
 
 def _in_turn(context: DecisionContext) -> list[Job]:
     """Running promised jobs of which something may have to be decided, most urgent first."""
-    in_time = _plainly_in_time(context) if context.reservations.roomy else frozenset()
+    in_time = _plainly_in_time(context)
     jobs = [
-        claim.job
-        for claim in context.reservations.claims
-        if claim.job.workers and claim.job.id not in in_time and context.is_formed(claim.job)
+        job
+        for job in context.reservations.claims.jobs
+        if job.workers and job.id not in in_time and context.is_formed(job)
     ]
     jobs.sort(key=lambda job: (slack(job, context.forecasts)[0], job.id))
     return sorted(jobs, key=lambda job: not _due_now(context, job))
@@ -223,9 +221,17 @@ def _grow(context: DecisionContext, job: Job, width: int) -> None:
 def _keep_free(context: DecisionContext, job: Job, need: Need, chosen: tuple[Victim, ...]) -> None:
     """What is free is kept for it while the rest of what it needs is on its way."""
     for placed in range(need.workers):
-        if more_nodes(context, job, 1) is None:
+        if _more_nodes(context, job, 1) is None:
             context.keep_parts(need, gpus_freed_by(chosen), need.workers - placed)
             return
+
+
+def _more_nodes(context: DecisionContext, job: Job, workers: int) -> tuple[str, ...] | None:
+    """Nodes for more workers of a running job, to the end."""
+    ledger, placement = context.ledger, context.placement
+    rest_s, claimed = context.forecasts.rest_s(job, job.workers), context.claims(job)
+    place = placement.place if context.grows else placement.place_on
+    return place(ledger, job, workers, rest_s, claimed=claimed)
 
 
 def _grow_into_free(context: DecisionContext, job: Job, width: int) -> bool:
@@ -238,7 +244,7 @@ def _grow_into_free(context: DecisionContext, job: Job, width: int) -> bool:
             continue
         if forecasts.rest_s(job, wider) >= forecasts.rest_s(job, job.workers):
             continue
-        more = more_nodes(context, job, wider - job.workers)
+        more = _more_nodes(context, job, wider - job.workers)
         if more is not None:
             growth_reason = reason(
                 "grow_to_meet_deadline", late_s=late_s, from_workers=job.workers, workers=wider

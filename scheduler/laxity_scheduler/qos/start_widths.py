@@ -11,7 +11,8 @@ from laxity_scheduler.frame.fields import DUE_AT, QUEUED_AT, TOTAL
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Fact, Reason
-from laxity_scheduler.promising.queueing import Waiting, ages_at
+from laxity_scheduler.promising.claims import ageing_limits_s
+from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.context import DecisionContext, Start
 
 Facts = tuple[tuple[str, Fact], ...]
@@ -74,7 +75,8 @@ def wake_for_unclaimed(context: DecisionContext, ones: Sequence[Waiting]) -> Non
     """Look again when one of them has waited too long, or a soft one can no longer wait."""
     if ones:
         places, table = context.waiting.at([entry.job for entry in ones]), context.waiting
-        context.wake_first(table.column(QUEUED_AT)[places] + _ageing_limits_s(context, places))
+        limits_s = ageing_limits_s(table.frame, table.rows[places], context.rules.terms)
+        context.wake_first(table.column(QUEUED_AT)[places] + limits_s)
         slack_s = np.array([entry.slack_s for entry in ones])
         context.wake_first(context.now + slack_s[_soft(ones)])
 
@@ -83,23 +85,19 @@ def _soft(ones: Sequence[Waiting]) -> Bools:
     return np.array([entry.rank == "soft" for entry in ones], dtype=np.bool_)
 
 
-def _ageing_limits_s(context: DecisionContext, at: Ints) -> Floats:
-    """As `claims.ageing_limit_s`."""
-    terms, mean_s = context.rules.terms, context.waiting.total_s("mean")[at, 0]
-    return np.maximum(terms.ageing_s, terms.ageing_runs * np.where(mean_s < FOREVER, mean_s, 0.0))
-
-
 def start_reasons(context: DecisionContext, starts: Sequence[Start]) -> list[Reason]:
     """Why these start, on the workers that they have in the end."""
     frame = context.forecasts.frame
     rows = frame.row_numbers([start.waiting.job for start in starts])
     level = frame.levels_of(rows, np.array([start.placed for start in starts], dtype=np.int64))
     remaining_s = frame.levels("mean")[rows, TOTAL, level].tolist()
-    facts = [_why(context, *row) for row in zip(starts, remaining_s, strict=True)]
+    limits_s = ageing_limits_s(frame, rows, context.rules.terms).tolist()
+    columns = zip(starts, remaining_s, limits_s, strict=True)
+    facts = [_why(*row, context.now) for row in columns]
     return construct_many(Reason, *zip(*facts, strict=True))
 
 
-def _why(context: DecisionContext, start: Start, remaining_s: float) -> tuple[str, Facts]:
+def _why(start: Start, remaining_s: float, limit_s: float, now: float) -> tuple[str, Facts]:
     """As a code and facts; who found fewer nodes than it was to have first grows later."""
     waiter = start.waiting
     if waiter.rank == "best_effort":
@@ -107,9 +105,7 @@ def _why(context: DecisionContext, start: Start, remaining_s: float) -> tuple[st
     if waiter.rank == "hopeless":
         return "hopeless", ()
     if waiter.rank == "aged":
-        queued_at = waiter.job.queued_at
-        limit_s = ages_at(waiter.job, context.forecasts, context.rules.terms) - queued_at
-        return "aged", (("waited_s", context.now - queued_at), ("limit_s", limit_s))
+        return "aged", (("waited_s", now - waiter.job.queued_at), ("limit_s", limit_s))
     if start.placed < start.wanted:
         return "planned_growth", (("workers", start.workers),)
     return "due_first", (("slack_s", waiter.slack_s), ("workers", start.workers))

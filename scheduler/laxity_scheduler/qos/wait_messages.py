@@ -121,9 +121,9 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
 
 def _explain_promise_holds(context: DecisionContext) -> Why:
     """What a job is told that would fit, but on GPUs that promises are counted on."""
-    claims = context.reservations.claims
-    to_start = islice((claim for claim in claims if not claim.job.workers), MOST_HOLDERS)
-    promised = tuple([claim.job.id for claim in tuple(to_start) or claims[:MOST_HOLDERS]])
+    jobs = context.reservations.claims.jobs
+    to_start = islice((job for job in jobs if not job.workers), MOST_HOLDERS)
+    promised = tuple([job.id for job in tuple(to_start) or jobs[:MOST_HOLDERS]])
     return reason("held_for_promises", holders=", ".join(promised)), promised
 
 

@@ -28,7 +28,7 @@ from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.shares.rule import planner_for_promises
+from laxity_scheduler.shares.rule import plan_promises
 
 LOG: Final = logging.getLogger(__name__)
 Deal = Callable[
@@ -43,7 +43,7 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
 
 def find_late_promises(state: ClusterState, predictor: Predictor) -> Mapping[str, float]:
     """When promised jobs end that cannot be in time, whatever a net does; by id."""
-    return planner_for_promises()(state, predictor).late
+    return plan_promises(state, predictor).late
 
 
 @cache
@@ -64,7 +64,6 @@ def decide_by(net: ScoringNet) -> Policy:
 
 def _decide_above_floors(name: str, deal: Deal) -> Policy:
     """The floors of promised jobs first, and what `deal` makes of the rest."""
-    plan_promises = planner_for_promises()
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         promised = plan_promises(state, predictor)

@@ -15,17 +15,17 @@ between 5 s and the paper's 20 minutes (our own: the paper's slots are fixed).
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Self
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.learned.promise_floors import PromisePlans, deal_as_teacher
+from laxity_scheduler.learned.promise_floors import deal_as_teacher
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.shares.rule import planner_for_promises
+from laxity_scheduler.shares.rule import plan_promises
 from laxity_scheduler.width_comparison import training_rate
 
 SLOTS: Final = 20
@@ -86,9 +86,6 @@ class RewardGuard:
     """Compares a policy with its teacher, snapshot by snapshot."""
 
     teacher: str
-    _plan_promises: Callable[[ClusterState, Predictor], PromisePlans] = field(
-        default_factory=planner_for_promises
-    )
     _slots: deque[SlotReward] = field(default_factory=lambda: deque(maxlen=SLOTS))
     _open: SlotReward = field(default_factory=SlotReward)
     _opened_at: float = 0.0
@@ -99,7 +96,7 @@ class RewardGuard:
     def observe(self, state: ClusterState, predictor: Predictor) -> None:
         """Count what happened since the last snapshot, and ask the teacher about this one."""
         forecasts = Forecasts(state, predictor)
-        plans = self._plan_promises(state, predictor)
+        plans = plan_promises(state, predictor)
         jobs, widths = deal_as_teacher(self.teacher, state, forecasts, plans)
         teacher_widths = {job.id: widths.get(job.id, 0) for job in jobs}
         paces = read_paces(state, forecasts, teacher_widths, self._paces)

@@ -5,7 +5,8 @@ loop (`shares.share_loop.allocate`), so that the code that is simulated is the c
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -71,10 +72,9 @@ class ShareRule:
 
 def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
     """The rule as a policy."""
-    open_decision = _decisions_by(rule)
 
     def share(state: ClusterState, predictor: Predictor) -> Plan:
-        return open_decision(state, predictor).plan()
+        return _open_decision(state, predictor, rule).plan()
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         # the rule knows one pool, and counts a start for each change of width
@@ -87,29 +87,29 @@ def verdicts_of(
     rule: ShareRule,
 ) -> Callable[[ClusterState, Predictor], tuple[Promised | Forecasted | Refuse, ...]]:
     """What the rule tells those who ask, and nothing else: see `share_admission`."""
-    open_decision = _decisions_by(rule)
-    return lambda state, predictor: open_decision(without_loans(state), predictor).verdicts()
+    return lambda state, predictor: _open_decision(without_loans(state), predictor, rule).verdicts()
 
 
-def planner_for_promises() -> Callable[[ClusterState, Predictor], PromiseFloors]:
+def plan_promises(state: ClusterState, predictor: Predictor) -> PromiseFloors:
     """What promised jobs need now, and what else may run beside their plans: see `promised_widths`.
 
-    By no rule's plans: whoever gave the promises, they are planned the same way.
+    By no rule's plans: whoever gave the promises, they are planned the same way. Once per snapshot,
+    as the policy and who compares it with another ask the same.
     """
-    open_decision = _decisions_by(ShareRule("promises"))
-    return lambda state, predictor: open_decision(without_loans(state), predictor).plan_promises()
+    last: tuple[ClusterState, Predictor, PromiseFloors] | None = state.memory.get("promises")
+    if last is None or last[0] is not state or last[1] is not predictor:
+        decision = _open_decision(without_loans(state), predictor, ShareRule("promises"))
+        last = state.memory["promises"] = state, predictor, decision.plan_promises()
+    promises = last[2]
+    return replace(promises, plans=deepcopy(promises.plans))  # who asks takes GPUs of them
 
 
-def _decisions_by(rule: ShareRule) -> Callable[[ClusterState, Predictor], "_Decision"]:
-    """Rows of the last predictor are kept; the answers do not depend on it."""
-    memory: list[ShareRows] = []
-
-    def open_decision(state: ClusterState, predictor: Predictor) -> _Decision:
-        if not memory or memory[0].predictor is not predictor:
-            memory[:] = [ShareRows(predictor)]
-        return _Decision(state.in_submission_order, rule, memory[0])
-
-    return open_decision
+def _open_decision(state: ClusterState, predictor: Predictor, rule: ShareRule) -> "_Decision":
+    """Rows are kept with the snapshots as long as the predictor is the same; no answer depends on it."""
+    rows: ShareRows | None = state.memory.get("share_rows")
+    if rows is None or rows.predictor is not predictor:
+        rows = state.memory["share_rows"] = ShareRows(predictor)
+    return _Decision(state.in_submission_order, rule, rows)
 
 
 class _Decision:

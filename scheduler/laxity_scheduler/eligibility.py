@@ -45,6 +45,19 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
     )
 
 
+def never_starts(state: ClusterState, job: Job) -> Reason | None:
+    """Why the job does not even fit the empty cluster; None if it does."""
+    if job.eligible or may_ever_start(state, job):
+        return misfit_reason(state, job)
+    slots = slots_in(state.capacity("").usable, job)
+    return reason(
+        "does_not_fit_cluster",
+        workers=job.widths[0],
+        gpus_per_worker=job.gpus_per_worker,
+        slots=slots,
+    )
+
+
 def lacks_nodes(verdict: Verdict | None) -> bool:
     """Whether a job was refused because no nodes would hold it."""
     return isinstance(verdict, Refusal) and verdict.reason.code in NODE_CODES
@@ -52,7 +65,7 @@ def lacks_nodes(verdict: Verdict | None) -> bool:
 
 def has_nodes_now(state: ClusterState, job: Job) -> bool:
     """Whether a job that was refused for want of nodes fits on those that there are now."""
-    sizes = state.training_sizes_for(job)
+    sizes = state.capacity(job.eligible).training
     return lacks_nodes(job.verdict) and slots_in(sizes, job) >= job.widths[0]
 
 

@@ -6,13 +6,12 @@ Nobody is stopped or resized. Jobs of one width can be simulated without a snaps
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.capacity.ledger import USABLE, Ledger
-from laxity_scheduler.eligibility import misfit_reason
+from laxity_scheduler.capacity.ledger import Ledger
+from laxity_scheduler.eligibility import never_starts
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Wait
@@ -152,15 +151,11 @@ def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
     order_reason = reason("order", policy=order.name)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        forecasts, ledger, never = (
-            Forecasts(state, predictor),
-            Ledger.of(state),
-            never_starts(state),
-        )
+        forecasts, ledger = Forecasts(state, predictor), Ledger.of(state)
         decisions: list[Decision] = []
         wake_at, blocked = FOREVER, False
         for job in sorted(state.queued, key=lambda job: _queue_key(order, job, predictor)):
-            if (for_good := never(job)) is not None:
+            if (for_good := never_starts(state, job)) is not None:
                 decisions.append(Wait(job.id, for_good))
                 continue
             widths, until_at = order.widths(job, forecasts)
@@ -208,38 +203,4 @@ def _no_room(job: Job, workers: int, ledger: Ledger, state: ClusterState) -> Rea
         needed_gpus=workers * job.gpus_per_worker,
         gpus_per_worker=job.gpus_per_worker,
         free_gpus=ledger.free_among(state.eligible_nodes(job)),
-    )
-
-
-def empty_slots(state: ClusterState) -> Callable[[int], int]:
-    """How many workers of so many GPUs the cluster holds when it is empty."""
-    sizes = [node.gpus for node in state.nodes if node.pool in USABLE]
-
-    @cache
-    def slots(gpus_per_worker: int) -> int:
-        return sum(gpus // gpus_per_worker for gpus in sizes)
-
-    return slots
-
-
-def never_starts(state: ClusterState) -> Callable[[Job], Reason | None]:
-    """Why a job does not even fit the empty cluster; None if it does."""
-    slots = empty_slots(state)
-
-    def why(job: Job) -> Reason | None:
-        if job.eligible:
-            return misfit_reason(state, job)
-        most = slots(job.gpus_per_worker)
-        return too_wide(job, most) if job.widths[0] > most else None
-
-    return why
-
-
-def too_wide(job: Job, slots: int) -> Reason:
-    """Why a job does not even fit the empty cluster."""
-    return reason(
-        "does_not_fit_cluster",
-        workers=job.widths[0],
-        gpus_per_worker=job.gpus_per_worker,
-        slots=slots,
     )

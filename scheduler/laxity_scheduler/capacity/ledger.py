@@ -24,7 +24,7 @@ from laxity_scheduler.capacity.growing import Growers, Grown
 from laxity_scheduler.capacity.placement import ALL_CELLS, Rules
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import run
-from laxity_scheduler.model.cluster import NO_CAPACITY, ClusterState, Pool
+from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.job import Job
 
 USABLE: tuple[Pool, ...] = ("training", "loaned")  # pools that training may use
@@ -274,12 +274,7 @@ def count_free_gpus(state: ClusterState) -> int:
 
 def may_ever_start(state: ClusterState, job: Job) -> bool:
     """Whether the nodes that it may use would hold its least width if they were empty."""
-    if not job.eligible:
-        sizes = Counter(node.gpus for node in state.nodes if node.pool in USABLE)
-        return slots_in(sizes, job) >= job.widths[0]
-    return (
-        slots_in(state.set_capacities.get(job.eligible, NO_CAPACITY).usable, job) >= job.widths[0]
-    )
+    return slots_in(state.capacity(job.eligible).usable, job) >= job.widths[0]
 
 
 def slots_in(sizes: Mapping[int, int], job: Job) -> int:

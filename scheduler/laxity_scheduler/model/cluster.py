@@ -44,14 +44,11 @@ class NodeSet:
 
 @dataclass(frozen=True, slots=True)
 class SetCapacity:
-    """Nodes of a set by their GPUs, those that training may use and those that are its own."""
+    """Nodes of a set by their GPUs: those that training may use, and those that are its own."""
 
     usable: Mapping[int, int]
     training: Mapping[int, int]
     free_gpus: int
-
-
-NO_CAPACITY = SetCapacity({}, {}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,29 +150,22 @@ class ClusterState:
         node_set = (self.sets or {}).get(name)
         return NO_NODES if node_set is None else node_set.nodes
 
+    def capacity(self, name: str) -> "SetCapacity":
+        """The GPUs on the nodes of a set by its name, of all nodes for "", as `nodes_of_set`."""
+        if name not in self._capacities:
+            may = self.nodes_of_set(name)
+            nodes = [node for node in self.nodes if node.pool not in CLOSED_POOLS]
+            nodes = nodes if may is None else [node for node in nodes if node.id in may]
+            usable = Counter([node.gpus for node in nodes])
+            training = Counter([node.gpus for node in nodes if node.pool == "training"])
+            free_gpus = sum([node.free_gpus for node in nodes])
+            self._capacities[name] = SetCapacity(usable, training, free_gpus)
+        return self._capacities[name]
+
     @cached_property
-    def set_capacities(self) -> Mapping[str, "SetCapacity"]:
-        """The GPUs on the nodes of each set."""
-        return {
-            name: self._capacity_of(node_set.nodes) for name, node_set in (self.sets or {}).items()
-        }
-
-    def _capacity_of(self, names: frozenset[str]) -> "SetCapacity":
-        nodes = [node for node in self.nodes if node.id in names and node.pool not in CLOSED_POOLS]
-        training = [node.gpus for node in nodes if node.pool == "training"]
-        free = sum(node.free_gpus for node in nodes)
-        return SetCapacity(Counter(node.gpus for node in nodes), Counter(training), free)
-
-    @cached_property
-    def training_sizes(self) -> Mapping[int, int]:
-        """How many training nodes there are by their GPUs."""
-        return Counter(node.gpus for node in self.nodes if node.pool == "training")
-
-    def training_sizes_for(self, job: Job) -> Mapping[int, int]:
-        """How many training nodes there are that the job may use, by their GPUs."""
-        if not job.eligible:
-            return self.training_sizes
-        return self.set_capacities.get(job.eligible, NO_CAPACITY).training
+    def _capacities(self) -> dict[str, "SetCapacity"]:
+        """Those that were asked for."""
+        return {}
 
     @property
     def in_submission_order(self) -> "ClusterState":

@@ -216,7 +216,7 @@ class _Case:
         unusable = misfit_reason(self.state, job)
         if unusable is not None:
             return Refusal(unusable)
-        largest = max(self.state.training_sizes_for(job), default=0)
+        largest = max(self.state.capacity(job.eligible).training, default=0)
         if gpus > largest:
             figures = reason("does_not_fit_any_node", gpus_per_worker=gpus, largest_gpus=largest)
             return Refusal(figures)

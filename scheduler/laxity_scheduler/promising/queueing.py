@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import Literal
 
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.cluster import NO_CAPACITY, NO_NODES, ClusterState
+from laxity_scheduler.model.cluster import NO_NODES, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import deadline_in_force
 from laxity_scheduler.promising.reservations import Reservations
@@ -50,7 +50,7 @@ def predict_starts(
     for name in sorted({entry.job.eligible for entry in queue} - {""}):
         mine = [entry for entry in queue if entry.job.eligible == name]
         may = state.eligible_nodes(mine[0].job) or NO_NODES
-        free = state.set_capacities.get(name, NO_CAPACITY).free_gpus
+        free = state.capacity(name).free_gpus
         rivals = [entry for entry in queue if _meets(state.eligible_nodes(entry.job), may)]
         held = [
             (job, sum(node in may for node in job.nodes) * job.gpus_per_worker)

@@ -94,7 +94,7 @@ class Room:
 
     def slots_for(self, job: Job) -> int:
         """How many of its workers the empty training nodes hold that it may use."""
-        return slots_in(self.state.training_sizes_for(job), job)
+        return slots_in(self.state.capacity(job.eligible).training, job)
 
     @cached_property
     def unmoving(self) -> tuple[Job, ...]:

@@ -114,7 +114,7 @@ def _possible(table: WaitingTable, at: Ints, reservations: "Reservations") -> ND
     possible: NDArray[np.bool_] = table.column(SERVICE)[at] == HARD
     possible &= promised_at == -FOREVER
     possible &= (due_at < FOREVER) & (due_at > table.now) & (table.column(LEFT)[at] > 0.0)
-    possible &= (size <= max(room.state.training_sizes, default=0)) & (first <= slots)
+    possible &= (size <= max(room.state.capacity("").training, default=0)) & (first <= slots)
     possible &= table.total_s("p90")[at, 0] < FOREVER
     with np.errstate(invalid="ignore"):
         possible &= table.now + fastest - due_at <= 0.0

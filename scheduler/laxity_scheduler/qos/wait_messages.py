@@ -9,14 +9,12 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from laxity_scheduler.eligibility import misfit_reason
+from laxity_scheduler.eligibility import misfit_reason, never_starts
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.fields import WAITING
-from laxity_scheduler.model.cluster import NO_CAPACITY
 from laxity_scheduler.model.decision import Admit, Refuse, Wait
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.order import never_starts
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.qos.context import DecisionContext
 from laxity_scheduler.qos.start_widths import start_reasons
@@ -68,11 +66,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
     def there(eligible: str) -> tuple[int, int, tuple[str, ...]]:
         """GPUs free in the snapshot and now on the nodes of a set, and who ends soonest on them."""
         may = state.nodes_of_set(eligible)
-        free = (
-            state.set_capacities.get(eligible, NO_CAPACITY).free_gpus
-            if eligible
-            else state.free_gpus
-        )
+        free = state.capacity(eligible).free_gpus
         holders = context.reservations.room.rows.first_to_end(MOST_HOLDERS, may)
         return free, context.ledger.free_among(may), holders
 
@@ -91,10 +85,8 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         holders = (job.id for job in state.running if job.quota == quota)
         return reason("quota_used_up", quota=quota), tuple(islice(holders, MOST_HOLDERS))
 
-    never = never_starts(state)
-
     def why_of(one: Waiting) -> Why:
-        why_never = never(one.job)
+        why_never = never_starts(state, one.job)
         if why_never is not None:
             return why_never, ()
         victims = context.waits_for.get(one.job.id, ())

@@ -13,7 +13,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
-from laxity_scheduler.eligibility import misfit_reason
+from laxity_scheduler.eligibility import never_starts
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.loans.own_nodes import plan_on_own_nodes, without_loans
@@ -22,7 +22,6 @@ from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promi
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
-from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.gpu_waits import with_waits
 from laxity_scheduler.shares.promised_widths import NO_PROMISES, PromiseFloors, plan_promised_widths
@@ -204,14 +203,9 @@ class _Decision:
         of it might rest on the wrong ones.
         """
         asks = np.flatnonzero(columns.asks & (verdicts == NEWCOMER)).tolist()
-        slots = empty_slots(self.state) if asks else None
-        if slots is None:
-            return []
         jobs = self.jobs
         return [
-            row
-            for row in asks
-            if jobs[row].eligible or jobs[row].widths[0] > slots(jobs[row].gpus_per_worker)
+            row for row in asks if jobs[row].eligible or not may_ever_start(self.state, jobs[row])
         ]
 
     def _stands(self, row: int) -> bool:
@@ -257,11 +251,11 @@ class _Decision:
     def _why_not(self, row: int, columns: Columns) -> Reason:
         job = self.jobs[row]
         if job.eligible:
-            never = misfit_reason(self.state, job)
-            return never or reason("counted_as_one_pool", policy=self.rule.name, asks=job.eligible)
-        slots = empty_slots(self.state)(job.gpus_per_worker)
-        if job.widths[0] > slots:
-            return too_wide(job, slots)
+            pooled = reason("counted_as_one_pool", policy=self.rule.name, asks=job.eligible)
+            return never_starts(self.state, job) or pooled
+        never = never_starts(self.state, job)
+        if never is not None:
+            return never
         rests = columns.rests(np.array([row]))[0]
         level = int(np.argmin(rests))
         best_s = float(rests[level])

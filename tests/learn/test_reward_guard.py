@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
@@ -10,7 +13,9 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.reward_guard import SLOTS, RewardComparison, RewardGuard
-from tests.support.builders import Curve, job, promised
+from laxity_scheduler.shares import rule
+from laxity_scheduler.shares.promised_widths import PromiseFloors
+from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.toy_world import ToyWorld
 
 WIDTHS = (1, 2, 4, 8)
@@ -98,3 +103,36 @@ def test_a_shortfall_counts_only_once_the_window_is_full() -> None:
     assert not RewardComparison(SLOTS - 1, 0.5, 1.0).falls_short
     assert RewardComparison(SLOTS, 0.899, 1.0).falls_short
     assert not RewardComparison(SLOTS, 0.901, 1.0).falls_short
+
+
+def beside_a_promise() -> ClusterState:
+    rows = [promised("due", 1e5, running=1), job("narrow"), job("wide", workers=(3,))]
+    return cluster(gpus=4, jobs=rows)
+
+
+def test_the_promises_of_a_snapshot_are_planned_once_for_a_policy_and_its_guard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan, planned = rule.plan_promised_widths, list[object]()
+
+    def count_plans(*args: Any) -> PromiseFloors:
+        planned.append(args)
+        return plan(*args)
+
+    monkeypatch.setattr(rule, "plan_promised_widths", count_plans)
+    watched = Watched(find("learned").policy(), RewardGuard("optimus"))
+    for state in (beside_a_promise(), beside_a_promise()):
+        watched(state, MINUTE_EPOCHS)
+    assert len(planned) == 2
+    watched(state, Curve(epoch_s=30.0))
+    assert len(planned) == 3
+
+
+def test_what_one_takes_beside_the_plans_is_still_there_for_another() -> None:
+    state = beside_a_promise()
+    narrow, wide = state.by_id["team/narrow"], state.by_id["team/wide"]
+    policy, guard = (rule.plan_promises(state, MINUTE_EPOCHS) for _ in range(2))
+    assert policy.fits(narrow, 1)
+    policy.take(wide, 3)
+    assert not policy.fits(narrow, 1)
+    assert guard.fits(narrow, 1)

@@ -8,8 +8,6 @@ deadline has passed counts as soft.
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import takewhile
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 
 NAMES: Final[tuple[Rank, ...]] = tuple(sorted(RANKS, key=lambda rank: RANKS[rank]))
 PROMISED, AGED, SOFT, HOPELESS, LEAST = range(5)
-NAME: Final = attrgetter("id")
 
 
 class WaitingTable:
@@ -53,8 +50,8 @@ class WaitingTable:
         self.frame, self.rows, self.now = forecasts.frame, rows, forecasts.now
         self.jobs = self.frame.at(rows)
         self.size = self.column(SIZE).astype(np.int64)
-        names = map(NAME, self.jobs)
-        self.place = dict(zip(names, range(len(rows)), strict=True))
+        self._places = np.full(len(self.frame.jobs), -1)  # of rows
+        self._places[rows] = np.arange(len(rows))
 
     def column(self, field: int) -> Floats:
         return self.frame.column(field)[self.rows]
@@ -71,12 +68,8 @@ class WaitingTable:
 
     def at(self, jobs: Sequence[Job]) -> Ints:
         """Their places; up to the first that is not among the waiting."""
-        place, names = self.place, map(NAME, jobs)
-        try:
-            return np.fromiter(map(place.__getitem__, names), np.int64, len(jobs))
-        except KeyError:
-            waiting_names = takewhile(place.__contains__, map(NAME, jobs))
-            return np.array(list(map(place.__getitem__, waiting_names)), dtype=np.int64)
+        places: Ints = self._places[self.frame.row_numbers(jobs)]
+        return places[: int((places < 0).argmax())] if (places < 0).any() else places
 
     @cached_property
     def rest_s(self) -> Floats:

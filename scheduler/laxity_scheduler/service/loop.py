@@ -41,6 +41,7 @@ from laxity_scheduler.service.policy_watch import PolicyWatch
 from laxity_scheduler.service.publisher import Notifications, Publisher
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
+from laxity_scheduler.service.view_fields import job_id_of
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record
 from laxity_scheduler.store.journal import Journal
@@ -392,8 +393,4 @@ class Service:
 
 def _uids_by_id(jobs: Iterable[Manifest]) -> dict[str, str]:
     """The uids of the observed Jobs, by job id."""
-    snapshot = (manifest["metadata"] for manifest in jobs)
-    return {
-        f"{faulty_job.get('namespace', 'default')}/{faulty_job['name']}": faulty_job["uid"]
-        for faulty_job in snapshot
-    }
+    return {job_id_of(manifest): manifest["metadata"]["uid"] for manifest in jobs}

@@ -151,7 +151,7 @@ def answers(case: Case, terms: Terms) -> list[object]:
     kept = where.find_best_plan(where.sort_claims(where.claims, AS_PLANNED), horizon_s)
     busy = next(profiles(case, 1 + len(where.regions)))
     return [
-        where.drain_s,
+        where.rows.drain_s,
         profile.parts.tolist(),
         *(where.sort_claims(claims, order).names for order in ORDERS),
         {name: kept.shares.get(name) for name in claims.names},

@@ -32,7 +32,7 @@ class ClaimRows:
     def _times_s(self) -> tuple[Floats, Floats, Floats]:
         return self._frame.times_s("p90")
 
-    @property
+    @cached_property
     def drain_s(self) -> float:
         """When the last GPU that can be made free is free, in seconds from now."""
         of = self._frame.column

@@ -105,7 +105,7 @@ class ConcurrentFit:
         staying = 0 if stopping(claim.job) else claim.job.workers
         share = self._alone(claim, 0.0)
         if share and any((share.widest - staying) * gpus > free for free in self._frees(claim.job)):
-            share = self._alone(claim, self._room.drain_s)
+            share = self._alone(claim, self._room.rows.drain_s)
         if share is None or share.widest * gpus > self.left:
             return None
         if any(part.gpus(claim.job, share.widest) > part.left for part in self._parts):
@@ -175,7 +175,7 @@ class _Part:
     """One region: GPUs left for claims, and free now."""
 
     def __init__(self, room: Room, region: Region) -> None:
-        self.region, on_it = region, room.on(region)
+        self.region, on_it = region, room.on[region]
         held = sum(region.sits(job) * job.gpus_per_worker for job in room.unmoving)
         self.left = on_it.capacity - held
         self.free = on_it.free

@@ -20,7 +20,7 @@ from laxity_scheduler.model.cluster import NO_NODES, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.promising.reserve import SLOTS, Profile
+from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
 
 
 class PlacementRules:
@@ -160,10 +160,10 @@ class PlacementRules:
         if rest is None:
             return 0, [1] * len(hold_s), 1, 1
         ends = [
-            len(rest.free) if until_s == FOREVER else min(rest.end(until_s), SLOTS)
+            len(rest.free) if until_s == FOREVER else min(find_end(rest, until_s), SLOTS)
             for until_s in (from_s + held_s for held_s in hold_s)
         ]
-        return min(rest.slot(from_s), SLOTS - 1), ends, SLOTS, len(rest.free)
+        return min(find_slot(rest, from_s), SLOTS - 1), ends, SLOTS, len(rest.free)
 
     def _nodes(self, job: Job, closed: Iterable[Region]) -> Among:
         """The nodes that it may use outside these regions; the same object for the same nodes."""

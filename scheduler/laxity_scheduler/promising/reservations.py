@@ -23,7 +23,7 @@ from laxity_scheduler.promising.claims import (
 from laxity_scheduler.promising.concurrent_fit import ConcurrentFit
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.regions import Region
-from laxity_scheduler.promising.reserve import Claim, Profile, Share
+from laxity_scheduler.promising.reserve import Claim, Profile, Share, find_end
 from laxity_scheduler.promising.room import Kept, Room
 from laxity_scheduler.promising.share_table import ShareTable
 
@@ -86,7 +86,7 @@ class Reservations:
     def reach_s(self) -> float:
         """What is planned to start up to then may rest on jobs that must be stopped for it."""
         profile = self.profile()
-        return profile.marks[profile.end(self.room.drain_s)]
+        return float(profile.edges[find_end(profile, self.room.rows.drain_s)])
 
     def due_width(self, share: Share) -> int:
         """The width planned for now, or so soon that others must be stopped for it already."""

@@ -105,25 +105,11 @@ class Profile(NamedTuple):
         return free
 
     @property
-    def marks(self) -> list[float]:
-        """The edges as plain numbers."""
-        marks: list[float] = self.edges.tolist()
-        return marks
-
-    @property
     def first_slot_s(self) -> float:
         return float(self.edges[1] - self.edges[0])
 
     def copy(self) -> "Profile":
         return Profile(self.edges, self.parts.copy())
-
-    def slot(self, at_s: float) -> int:
-        """The slot that holds this instant."""
-        return find_slot(self, at_s)
-
-    def end(self, at_s: float) -> int:
-        """One past the last slot that is touched before this instant."""
-        return find_end(self, at_s)
 
     def occupy(
         self, until_s: Sequence[float] | Floats, gpus: Sequence[float] | Floats, part: int = 0

@@ -110,11 +110,6 @@ class Room:
         """The rows of the snapshot, which all claims are among."""
         return ClaimRows(self.forecasts.frame, self.claims)
 
-    @cached_property
-    def drain_s(self) -> float:
-        """When the last GPU that can be made free is free, in seconds from now."""
-        return self.rows.drain_s
-
     def empty_profile(self, horizon_s: float) -> Profile:
         """What is free if every claim were dropped: running claims hold theirs to the epoch's end."""
         until_s, gpus = self.rows.busy()
@@ -123,7 +118,7 @@ class Room:
                 until_s = np.append(until_s, hold.until_at - self.state.now)
                 gpus = np.append(gpus, hold.gpus)
         last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
-        capacities = [self.on(region).capacity for region in self.regions]
+        capacities = [self.on[region].capacity for region in self.regions]
         profile = Profile.of(slot_edges(horizon_s, last_s), self.capacity, *capacities)
         profile.occupy(until_s, gpus)
         for part, region in enumerate(self.regions, 1):
@@ -132,7 +127,7 @@ class Room:
 
     def _busy_on(self, region: Region) -> tuple[list[float], list[float]]:
         """The same on one region: until when how many GPUs are busy."""
-        on_it = self.on(region)
+        on_it = self.on[region]
         until_s, gpus = [on_it.terminated_s], [float(on_it.terminating)]
         for row in np.flatnonzero(self.rows.runs).tolist():
             job = self.state.jobs[row]
@@ -146,12 +141,9 @@ class Room:
                 gpus.append(hold.gpus * (hold.node in region.nodes))
         return until_s, gpus
 
-    def on(self, region: Region) -> "OnRegion":
-        """What a region has."""
-        return self._on_regions[region]
-
     @cached_property
-    def _on_regions(self) -> Mapping[Region, "OnRegion"]:
+    def on(self) -> Mapping[Region, "OnRegion"]:
+        """What each region has."""
         if not self.regions:
             return {}
         return dict(zip(self.regions, self._look_at_regions(), strict=True))

@@ -12,7 +12,7 @@ from laxity_scheduler.frame.fields import EXTRA, RESUMED_AT, SIZE, WIDTH, WORKER
 from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.promising.reserve import Profile
+from laxity_scheduler.promising.reserve import Profile, find_end
 from laxity_scheduler.qos.context import DecisionContext
 
 Levels = tuple[Ints, Floats]  # widths, of which 0 is none, and seconds to the end; (n, L)
@@ -128,7 +128,7 @@ def _growers(
         rest=ends_s.ravel(),
         tied=[0, *accumulate(map(len, own))],
         own=[number for numbers in own for number in numbers],
-        ends=[0 if rest is None else rest.end(job_s) for job_s in held_s],
+        ends=[0 if rest is None else find_end(rest, job_s) for job_s in held_s],
         idle=[] if rest is None else rest.free.astype(np.int64).tolist(),
         levels=width.shape[1],
     )

@@ -18,7 +18,7 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.queueing import RANKS, Waiting, slack
-from laxity_scheduler.promising.reserve import SLOTS, Profile
+from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
 from laxity_scheduler.promising.waiting_table import build_queue
 from laxity_scheduler.qos.context import DecisionContext, Start
 from laxity_scheduler.qos.planned_preemption import preempt_as_planned
@@ -178,7 +178,7 @@ class Starts:
             context.wake(context.now + again_s)
             return False
         window_s = context.deadline_at(job) - job.submitted_at
-        drain_s = self._reservations.room.drain_s
+        drain_s = self._reservations.room.rows.drain_s
         least_s = max(context.rules.patience * window_s, 2.0 * drain_s)
         context.wake(context.now + one.slack_s - least_s)
         return one.slack_s > least_s
@@ -207,7 +207,7 @@ class Starts:
         hold_s, claimed = self._hold_s(one, one.workers), _has_claim(one)
         if not self._reservations.roomy:
             share = self._reservations.shares.get(job.id)
-            from_s = share.starts_s if share is not None else self._reservations.room.drain_s
+            from_s = share.starts_s if share else self._reservations.room.rows.drain_s
         among = context.placement.open_to(job, hold_s, claimed=claimed, from_s=from_s)
         if among is not None and not among:
             return None
@@ -250,7 +250,7 @@ class Starts:
         if share is None or self._reservations.roomy or missing <= 0:
             return gpus
         profile = self._reservations.profile()
-        until_s = profile.marks[min(profile.slot(share.starts_s) + 1, SLOTS)]
+        until_s = profile.edges[min(find_slot(profile, share.starts_s) + 1, SLOTS)]
         candidates: list[tuple[str, Counter[str]]] = []
         for other in self._context.state.running:
             if need.gain_with(gpus) >= missing:
@@ -297,7 +297,7 @@ class Starts:
         gpus = workers * job.gpus_per_worker
         if self._rest is None:
             return job.preemptible or gpus <= self._spare
-        free = self._rest.free[: self._rest.end(self._holds_s(job, workers))]
+        free = self._rest.free[: find_end(self._rest, self._holds_s(job, workers))]
         return bool((free >= gpus).all())
 
     def _holds_s(self, job: Job, workers: int) -> float:

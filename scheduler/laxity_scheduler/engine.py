@@ -1,4 +1,7 @@
-"""One cycle, the same in the simulator and on the live cluster: observe, decide, check, act."""
+"""What a policy is and what a world is, and one cycle of both: observe, decide, check, act.
+
+The live loop takes the same steps, with a journal between the check and the act (`service.loop`).
+"""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -39,13 +39,10 @@ class Occupancy:
         return counts
 
 
-_LAST: list[Occupancy] = []  # what was read last; answers do not depend on it
-
-
 def read_occupancy(state: ClusterState, parts: Parts) -> Occupancy:
-    """Of all rows. What-ifs ask beside the loop: the memory is replaced as a whole."""
+    """Of all rows."""
     names = tuple([node.id for node in state.nodes])
-    last = _LAST[0] if _LAST else None
+    last: Occupancy | None = state.memory.get("occupancy")
     if last is None or last.names != names or last.parts != parts:
         last = _empty(names, parts)
     if last.jobs is not state.jobs:
@@ -54,7 +51,7 @@ def read_occupancy(state: ClusterState, parts: Parts) -> Occupancy:
         if changed:
             workers[changed] = last.of([state.jobs[row].nodes for row in changed])
         last = Occupancy(last.parts, last.names, last.number, last.member, state.jobs, workers)
-        _LAST[:] = [last]
+        state.memory["occupancy"] = last
     return last
 
 

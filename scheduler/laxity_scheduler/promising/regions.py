@@ -100,16 +100,14 @@ def _of_nodes(state: ClusterState) -> tuple[Region, ...]:
     if not state.sets:
         return ()
     usable = state.node_pools.open
-    cached = _LAST[0] if _LAST else None
-    if cached is None or cached[:2] != (usable, state.sets):
-        _LAST[:] = [(usable, state.sets, _cut(usable, state.sets))]
-    regions, awaited = _LAST[0][2], _count_awaited_gpus(state)
+    *of, regions = state.memory.get("regions", (None, None, ()))
+    if of != [usable, state.sets]:
+        regions = _cut(usable, state.sets)
+        state.memory["regions"] = usable, state.sets, regions
+    awaited = _count_awaited_gpus(state)
     if not awaited:
         return regions
     return tuple([replace(region, awaited=_within(awaited, region.nodes)) for region in regions])
-
-
-_LAST: list[tuple[frozenset[str], Mapping[str, NodeSet], tuple[Region, ...]]] = []
 
 
 def _cut(usable: frozenset[str], sets: Mapping[str, NodeSet]) -> tuple[Region, ...]:

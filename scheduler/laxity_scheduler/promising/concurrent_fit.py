@@ -5,12 +5,12 @@ such claims are counted together, from columns.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import Ledger
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import stopping
@@ -20,9 +20,6 @@ from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Share
 from laxity_scheduler.promising.room import Room
 from laxity_scheduler.promising.share_table import ShareTable
-
-if TYPE_CHECKING:
-    from laxity_scheduler.frame.arrays import Ints
 
 
 class ConcurrentFit:
@@ -83,7 +80,7 @@ class ConcurrentFit:
         if self._parts:
             self._weigh(rows[counts], width[counts])
 
-    def _weigh(self, rows: "Ints", width: Floats) -> None:
+    def _weigh(self, rows: Ints, width: Floats) -> None:
         """These rows run on these widths: so many GPUs less are left on the regions they are on."""
         frame, occupancy = self._room.forecasts.frame, self._room.occupancy
         jobs, size, held = frame.at(rows), frame.column(SIZE)[rows], frame.column(WORKERS)[rows]
@@ -132,7 +129,7 @@ class ConcurrentFit:
             if part.region.whole(job):
                 yield part.free
 
-    def count(self, jobs: Sequence[Job], gpus: "Ints") -> int:
+    def count(self, jobs: Sequence[Job], gpus: Ints) -> int:
         """Count the first of these newcomers while their GPUs (n,) are free; how many."""
         if self._ledger is not None:
             return 0
@@ -180,7 +177,7 @@ class _Part:
         self.left = on_it.capacity - held
         self.free = on_it.free
 
-    def weighs(self, jobs: Sequence[Job], gpus: "Ints") -> tuple[int, "Ints"]:
+    def weighs(self, jobs: Sequence[Job], gpus: Ints) -> tuple[int, Ints]:
         """GPUs (n,) with which newcomers weigh here; and the first that weighs by what it awaits."""
         awaited = self.region.awaited
         odd = (

@@ -196,7 +196,7 @@ class _Case:
         over_budget = self._over_budget(claim)
         if over_budget is not None:
             return over_budget
-        others = tuple(job.id for job in self.reservations.claims.jobs[:10])
+        others = self.reservations.first_names
         replanned = self.in_place
         share = replanned.shares[self.job.id] if replanned else self.reservations.admit(claim)
         if share is None:

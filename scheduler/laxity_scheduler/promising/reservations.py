@@ -1,12 +1,13 @@
 """What is promised, planned over time, and whether a newcomer fits behind or between it."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import may_ever_start
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import PINNED, PROMISED_DUE_AT
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
@@ -27,8 +28,7 @@ from laxity_scheduler.promising.reserve import Claim, Profile, Share, find_end
 from laxity_scheduler.promising.room import Kept, Room
 from laxity_scheduler.promising.share_table import ShareTable
 
-if TYPE_CHECKING:
-    from laxity_scheduler.frame.arrays import Ints
+MOST_OTHERS: Final = 10  # that a promise names
 
 
 class Reservations:
@@ -76,6 +76,11 @@ class Reservations:
     def _horizon_s(self) -> float:
         """How far plans look; asked for only where there is not room for all at once."""
         return self.room.rows.horizon_s(self.room.claims)
+
+    @property
+    def first_names(self) -> list[str]:
+        """The jobs that a new promise is said to rest on."""
+        return [job.id for job in self.claims.jobs[:MOST_OTHERS]]
 
     @property
     def roomy(self) -> bool:
@@ -134,7 +139,7 @@ class Reservations:
         self.shares.add(claim.job.id, share)
         return share
 
-    def admit_all(self, claims: Claims, widths: "Ints", finish_s: Floats, sizes: "Ints") -> int:
+    def admit_all(self, claims: Claims, widths: Ints, finish_s: Floats, sizes: Ints) -> int:
         """Count the first of these newcomers, each on one width, as long as all run at once."""
         if self._together is None:
             return 0

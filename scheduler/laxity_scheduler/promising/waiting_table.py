@@ -8,7 +8,7 @@ deadline has passed counts as soft.
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -35,9 +35,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import want_promise
 from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting
-
-if TYPE_CHECKING:
-    from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reservations import Reservations
 
 NAMES: Final[tuple[Rank, ...]] = tuple(sorted(RANKS, key=lambda rank: RANKS[rank]))
 PROMISED, AGED, SOFT, HOPELESS, LEAST = range(5)
@@ -105,7 +103,7 @@ def build_waiting_table(forecasts: Forecasts) -> WaitingTable:
 
 
 def build_queue(
-    table: WaitingTable, jobs: Sequence[Job], reservations: "Reservations"
+    table: WaitingTable, jobs: Sequence[Job], reservations: Reservations
 ) -> list[Waiting]:
     """All of these that may start, in order; hard jobs that have no verdict yet are left out."""
     names = [job.id for job in jobs]
@@ -133,7 +131,7 @@ def build_queue(
     )
 
 
-def _are_aged(names: Sequence[str], reservations: "Reservations") -> Bools:
+def _are_aged(names: Sequence[str], reservations: Reservations) -> Bools:
     """Which of these have waited too long, (len(names),)."""
     aged = frozenset(job.id for job in reservations.aged)
     if not aged:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,9 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import PendingPromise
 from laxity_scheduler.promising.claims import Claims
 from laxity_scheduler.promising.planner import Plans
+from laxity_scheduler.promising.reservations import MOST_OTHERS, Reservations
 from laxity_scheduler.promising.waiting_table import WaitingTable
 
-if TYPE_CHECKING:
-    from laxity_scheduler.promising.reservations import Reservations
-
-MOST_OTHERS: Final = 10
 CHUNK: Final = 512  # so many are planned in one call
 
 
@@ -27,7 +24,7 @@ class Newcomers:
     """Hard jobs that ask for a promise, in order, up to the first that does not wait."""
 
     def __init__(
-        self, table: WaitingTable, jobs: Sequence[Job], reservations: "Reservations"
+        self, table: WaitingTable, jobs: Sequence[Job], reservations: Reservations
     ) -> None:
         self._table, self._reservations = table, reservations
         places = table.at(jobs)
@@ -52,7 +49,7 @@ class Newcomers:
 
     def _together(self, places: Ints) -> dict[str, PendingPromise]:
         """As long as all claims run at once, each on its least width."""
-        before, claims = self._before(), self._claims.at(places)
+        before, claims = self._reservations.first_names, self._claims.at(places)
         widths, finish_s, sizes = (
             column[places] for column in (self._width, self._rest_s, self._size)
         )
@@ -64,7 +61,7 @@ class Newcomers:
         promises: dict[str, PendingPromise] = {}
         count = CHUNK
         while count == CHUNK:
-            before, begin = self._before(), first + len(promises)
+            before, begin = self._reservations.first_names, first + len(promises)
             claims = self._claims.at(np.arange(begin, min(last, begin + CHUNK)))
             count = self._reservations.admit_behind(claims, self._plans, begin)
             promises |= self._build_pending_promises(claims.at(np.arange(count)), before)
@@ -74,9 +71,6 @@ class Newcomers:
     def _plans(self) -> Plans:
         """Room for their shares."""
         return Plans(self._reservations.room.planner, self._claims)
-
-    def _before(self) -> list[str]:
-        return [job.id for job in self._reservations.claims.jobs[:MOST_OTHERS]]
 
     def _build_pending_promises(
         self, claims: Claims, before: Sequence[str]
@@ -98,7 +92,7 @@ class Newcomers:
         }
 
 
-def _possible(table: WaitingTable, at: Ints, reservations: "Reservations") -> NDArray[np.bool_]:
+def _possible(table: WaitingTable, at: Ints, reservations: Reservations) -> NDArray[np.bool_]:
     """Whether none of the refusals applies that no order of claims can change."""
     room, due_at = reservations.room, table.column(DUE_AT)[at]
     size, width, jobs = table.size[at], table.width[at], [table.jobs[row] for row in at.tolist()]

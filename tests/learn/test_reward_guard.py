@@ -14,7 +14,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.reward_guard import SLOTS, RewardComparison, RewardGuard
 from laxity_scheduler.shares import rule
-from laxity_scheduler.shares.promised_widths import PromiseFloors
+from laxity_scheduler.shares.promised_widths import PromiseFloors, plan_promised_widths
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.toy_world import ToyWorld
 
@@ -113,11 +113,11 @@ def beside_a_promise() -> ClusterState:
 def test_the_promises_of_a_snapshot_are_planned_once_for_a_policy_and_its_guard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan, planned = rule.plan_promised_widths, list[object]()
+    planned: list[object] = []
 
     def count_plans(*args: Any) -> PromiseFloors:
         planned.append(args)
-        return plan(*args)
+        return plan_promised_widths(*args)
 
     monkeypatch.setattr(rule, "plan_promised_widths", count_plans)
     watched = Watched(find("learned").policy(), RewardGuard("optimus"))

@@ -52,8 +52,8 @@ class Shares(NamedTuple):
     found: Ints  # (n,): IN_TIME, LATE or NONE
     seats: Floats  # (n, P): GPUs of regions that it could leave, and on which it will sit
 
-    def of(self, places: slice) -> "Shares":
-        """Some of them; what is written to these is written to all."""
+    def of(self, places: slice | Ints) -> "Shares":
+        """Some of them; what is written to a slice is written to all."""
         return Shares._make([column[places] for column in self])
 
 

@@ -61,8 +61,8 @@ def ageing_limits_s(frame: Frame, rows: Ints | slice, terms: Terms) -> Floats:
 
 def want_promise(frame: Frame) -> Bools:
     """Hard jobs whose deadline is ahead and that have no verdict on it yet, (n,)."""
-    hard = (frame.column(SERVICE) == HARD) & (frame.column(DUE_AT) < FOREVER)
-    return hard & (frame.column(WANTS) > 0.0) & ~frame.promised
+    wants: Bools = (frame.column(SERVICE) == HARD) & (frame.column(DUE_AT) < FOREVER)
+    return wants & (frame.column(WANTS) > 0.0) & ~frame.promised
 
 
 def find_aged_jobs(frame: Frame, terms: Terms) -> list[Job]:

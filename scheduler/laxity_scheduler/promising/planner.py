@@ -50,10 +50,11 @@ class Plans:
 
     def share_rows(self, places: Ints) -> ShareRows:
         """Those of these claims, with workers in place of levels."""
-        from_s, level, many, finish_s, _, seats = (column[places] for column in self.shares)
-        there = (np.arange(level.shape[1]) < many[:, None]) & (level != NOBODY)
-        widths = self._widths[places[:, None], np.where(there, level, 0)]
-        return ShareRows(from_s, np.where(there, widths, 0.0).astype(np.int64), finish_s, seats)
+        of = self.shares.of(places)
+        there = (np.arange(of.level.shape[1]) < of.many[:, None]) & (of.level != NOBODY)
+        widths = self._widths[places[:, None], np.where(there, of.level, 0)]
+        workers = np.where(there, widths, 0.0).astype(np.int64)
+        return ShareRows(of.from_s, workers, of.finish_s, of.seats)
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,9 @@ def _of_nodes(state: ClusterState) -> tuple[Region, ...]:
     if not state.sets:
         return ()
     usable = state.node_pools.open
-    *of, regions = state.memory.get("regions", (None, None, ()))
-    if of != [usable, state.sets]:
+    regions: tuple[Region, ...]
+    *nodes, regions = state.memory.get("regions", (None, None, ()))
+    if nodes != [usable, state.sets]:
         regions = _cut(usable, state.sets)
         state.memory["regions"] = usable, state.sets, regions
     awaited = _count_awaited_gpus(state)

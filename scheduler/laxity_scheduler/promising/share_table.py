@@ -79,9 +79,10 @@ class ShareTable:
         self.add_rows(names, ShareRows(from_s, workers[:, None], finish_s, seats))
 
     def add(self, name: str, share: Share) -> None:
-        from_s, workers = zip(*share.steps, strict=True)
-        columns = [from_s], [workers], share.finish_s, [share.seats]
-        self.add_rows([name], ShareRows._make(map(np.atleast_1d, columns)))
+        from_s = np.array([[at_s for at_s, _ in share.steps]])
+        widths = np.array([[workers for _, workers in share.steps]])
+        finish_s, seats = np.array([share.finish_s]), np.array([share.seats], dtype=np.float64)
+        self.add_rows([name], ShareRows(from_s, widths, finish_s, seats))
 
     def __contains__(self, name: str) -> bool:
         return name in self._place

@@ -50,9 +50,7 @@ class Newcomers:
     def _together(self, places: Ints) -> dict[str, PendingPromise]:
         """As long as all claims run at once, each on its least width."""
         before, claims = self._reservations.first_names, self._claims.at(places)
-        widths, finish_s, sizes = (
-            column[places] for column in (self._width, self._rest_s, self._size)
-        )
+        widths, sizes, finish_s = self._width[places], self._size[places], self._rest_s[places]
         count = self._reservations.admit_all(claims, widths, finish_s, sizes)
         return self._build_pending_promises(claims.at(np.arange(count)), before)
 

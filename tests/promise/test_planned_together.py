@@ -83,7 +83,7 @@ def test_a_table_of_shares_says_of_each_what_the_share_says() -> None:
         where = Room(case.state, forecasts, Terms(grow_anywhere=True), claims)
         for profile in profiles(case, 1 + len(where.regions)):
             held = hold_nothing(len(claims.jobs), 1 + len(where.regions))
-            shares, _ = where.planner.plan_all(claims, held, profile, stay=False)
+            shares, _ = where.planner.plan_all(claims, held, profile, stay=False).keep()
             shares.add_widths(["plain"], np.array([2]), np.array([90.0]))
             shares.add("given", Share(((0.0, 0), (60.0, 1), (120.0, 4)), 300.0))
             names = [name for name in claims.names if name in shares]

@@ -84,8 +84,11 @@ class Claims:
     def names(self) -> list[str]:
         return [job.id for job in self.jobs]
 
-    def at(self, places: Ints) -> "Claims":
-        jobs = [self.jobs[place] for place in places.tolist()]
+    def at(self, places: Ints | slice) -> "Claims":
+        if isinstance(places, slice):
+            jobs = self.jobs[places]
+        else:
+            jobs = [self.jobs[place] for place in places.tolist()]
         return Claims(jobs, self.rows[places], self.deadline_s[places])
 
     def __add__(self, other: "Claims") -> "Claims":

@@ -40,6 +40,7 @@ class Plans:
     """Shares of these claims, as far as they are planned."""
 
     def __init__(self, planner: "Planner", claims: Claims) -> None:
+        self.claims = claims
         frame, places = planner.forecasts.frame, claims.rows
         self._widths = widths = frame.levels("p90")[places, WIDTH]
         weighs = weigh(planner.regions, claims.jobs, widths, frame.column(SIZE)[places])
@@ -48,13 +49,20 @@ class Plans:
         self.shares = room_for(len(places), widths.shape[1], weighs[0].shape[1])
         self.full = nothing_known(widths.shape[1])
 
-    def share_rows(self, places: Ints) -> ShareRows:
+    def share_rows(self, places: Ints | slice) -> ShareRows:
         """Those of these claims, with workers in place of levels."""
         of = self.shares.of(places)
         there = (np.arange(of.level.shape[1]) < of.many[:, None]) & (of.level != NOBODY)
-        widths = self._widths[places[:, None], np.where(there, of.level, 0)]
+        widths = np.take_along_axis(self._widths[places], np.where(there, of.level, 0), axis=1)
         workers = np.where(there, widths, 0.0).astype(np.int64)
         return ShareRows(of.from_s, workers, of.finish_s, of.seats)
+
+    def keep(self) -> tuple[ShareTable, frozenset[str]]:
+        """The shares of all claims that have one, and who is late."""
+        names, outcomes, table = self.claims.names, self.shares.found, ShareTable()
+        some, late = np.flatnonzero(outcomes != NONE), np.flatnonzero(outcomes != IN_TIME)
+        table.add_rows([names[place] for place in some.tolist()], self.share_rows(some))
+        return table, frozenset([names[place] for place in late.tolist()])
 
 
 @dataclass(frozen=True)
@@ -67,10 +75,8 @@ class Planner:
     settle_epochs: float = 0.0
     _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
 
-    def plan_all(
-        self, claims: Claims, held: Held, profile: Profile, *, stay: bool
-    ) -> tuple[ShareTable, frozenset[str]]:
-        """Shares of all claims, one after the other, and who is late; taken out of the profile.
+    def plan_all(self, claims: Claims, held: Held, profile: Profile, *, stay: bool) -> Plans:
+        """Plan all claims, one after the other, and take their shares out of the profile.
 
         `stay`: a running job keeps its width if it is in time with it.
         """
@@ -78,10 +84,7 @@ class Planner:
         places, plan = np.arange(len(claims.rows)), self._run(planning.plan_claims)
         due_s, shares = claims.deadline_s, plans.shares
         plan(plans.claimants, places, due_s, held, how, profile, plans.full, shares)
-        names, table = claims.names, ShareTable()
-        some, late = np.flatnonzero(shares.found != NONE), np.flatnonzero(shares.found != IN_TIME)
-        table.add_rows([names[place] for place in some.tolist()], plans.share_rows(some))
-        return table, frozenset([names[place] for place in late.tolist()])
+        return plans
 
     def plan_newcomers(self, plans: Plans, first: int, due_s: Floats, profile: Profile) -> int:
         """Plan these, which wait, one after the other to the first that is late; how many."""

@@ -129,7 +129,7 @@ class Reservations:
         if share is None:
             share = self.fits(claim)
             if share is not None:
-                self.room.in_order(self._as_claims(claim), self.profile(claim.deadline_s))
+                self.room.plan(self._as_claims(claim), self.profile(claim.deadline_s))
                 self._together = None
         elif self._profile is not None:
             self._profile.reserve(share, self.room.planner.gpu_needs(claim.job))
@@ -144,7 +144,7 @@ class Reservations:
         if self._together is None:
             return 0
         count = self._together.count(claims.jobs, widths * sizes)
-        claims = claims.at(np.arange(count))
+        claims = claims.at(slice(count))
         self.claims += claims
         self.shares.add_widths(claims.names, widths[:count], finish_s[:count])
         if self._profile is not None:
@@ -153,20 +153,22 @@ class Reservations:
                 self._profile.reserve(self.shares[job.id], needed_gpus)
         return count
 
-    def admit_behind(self, claims: Claims, plans: Plans, first: int) -> int:
+    def admit_behind(self, plans: Plans, places: slice) -> int:
         """Count the first of these newcomers, which wait, each planned behind all claims.
 
-        Until one is late, or due beyond what the profile shows. How many. Their place in the plans
-        is `first` and those after it.
+        Until one is late, or due beyond what the profile shows. How many.
         """
+        claims = plans.claims.at(places)
         if self._together is not None or self._profile is None or not claims.jobs:
             return 0
         due_s = claims.deadline_s
         shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
-        count = self.room.planner.plan_newcomers(plans, first, shown, self._profile)
-        claims = claims.at(np.arange(count))
-        self.claims += claims
-        self.shares.add_rows(claims.names, plans.share_rows(np.arange(first, first + count)))
+        count = self.room.planner.plan_newcomers(plans, places.start, shown, self._profile)
+        if count:
+            claims = claims.at(slice(count))
+            self.claims += claims
+            rows = plans.share_rows(slice(places.start, places.start + count))
+            self.shares.add_rows(claims.names, rows)
         return count
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
@@ -178,7 +180,7 @@ class Reservations:
             profile = self._profile = self.room.empty_profile(far_s)
             order = ClaimOrder(lambda *_: (starts_s, self.claims.deadline_s))  # as planned now
             starts_s = self.shares.rows_of(self.claims.names).starts_s
-            self.room.in_order(self.room.sort_claims(self.claims, order), profile)
+            self.room.plan(self.room.sort_claims(self.claims, order), profile)
         return profile
 
     def _keep_all(self, amended: str) -> None:

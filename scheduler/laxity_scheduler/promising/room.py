@@ -28,7 +28,7 @@ from laxity_scheduler.promising.claims import (
     Terms,
 )
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
-from laxity_scheduler.promising.planner import Planner
+from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import Region, regions_of
 from laxity_scheduler.promising.reserve import Profile, find_end, slot_edges
 from laxity_scheduler.promising.share_table import ShareTable
@@ -211,8 +211,11 @@ class Room:
 
     def in_order(self, claims: Claims, profile: Profile, *, stay: bool = False) -> Kept:
         """All claims planned one after the other on this profile, and taken out of it."""
-        shares, late = self.planner.plan_all(claims, self.find_held(claims), profile, stay=stay)
-        return Kept(shares, late, profile)
+        return Kept(*self.plan(claims, profile, stay=stay).keep(), profile)
+
+    def plan(self, claims: Claims, profile: Profile, *, stay: bool = False) -> Plans:
+        """The same, for what is left of the profile."""
+        return self.planner.plan_all(claims, self.find_held(claims), profile, stay=stay)
 
     def find_held(self, claims: Claims) -> Held:
         """GPUs that are held for jobs that wait."""

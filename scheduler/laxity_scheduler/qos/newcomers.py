@@ -44,15 +44,15 @@ class Newcomers:
         index = int(np.searchsorted(self._odd, first))
         last = int(self._odd[index]) if index < len(self._odd) else len(self._size)
         if self._reservations.roomy:
-            return self._together(np.arange(first, last))
+            return self._together(slice(first, last))
         return self._behind(first, last)
 
-    def _together(self, places: Ints) -> dict[str, PendingPromise]:
+    def _together(self, places: slice) -> dict[str, PendingPromise]:
         """As long as all claims run at once, each on its least width."""
         before, claims = self._reservations.first_names, self._claims.at(places)
         widths, sizes, finish_s = self._width[places], self._size[places], self._rest_s[places]
         count = self._reservations.admit_all(claims, widths, finish_s, sizes)
-        return self._build_pending_promises(claims.at(np.arange(count)), before)
+        return self._build_pending_promises(claims.at(slice(count)), before)
 
     def _behind(self, first: int, last: int) -> dict[str, PendingPromise]:
         """As long as each is in time behind all claims, as they are planned."""
@@ -60,9 +60,10 @@ class Newcomers:
         count = CHUNK
         while count == CHUNK:
             before, begin = self._reservations.first_names, first + len(promises)
-            claims = self._claims.at(np.arange(begin, min(last, begin + CHUNK)))
-            count = self._reservations.admit_behind(claims, self._plans, begin)
-            promises |= self._build_pending_promises(claims.at(np.arange(count)), before)
+            places = slice(begin, min(last, begin + CHUNK))
+            count = self._reservations.admit_behind(self._plans, places)
+            claims = self._claims.at(slice(begin, begin + count))
+            promises |= self._build_pending_promises(claims, before)
         return promises
 
     @cached_property

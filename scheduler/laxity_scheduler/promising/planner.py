@@ -30,7 +30,7 @@ from laxity_scheduler.promising.claims import Claims
 from laxity_scheduler.promising.regions import Region, weigh
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
 from laxity_scheduler.promising.seating import find_its_seats
-from laxity_scheduler.promising.share_table import ShareRows, ShareTable
+from laxity_scheduler.promising.share_table import ShareColumns, ShareTable
 
 PlanOne = Callable[[Claimant, float, How, Profile, Full, Floats, Ints], tuple[int, float]]
 Kind = tuple[int, int, str, str]  # a curve, by identity; GPUs per worker, nodes, quota
@@ -49,13 +49,13 @@ class Plans:
         self.shares = room_for(len(places), widths.shape[1], weighs[0].shape[1])
         self.full = nothing_known(widths.shape[1])
 
-    def share_rows(self, places: Ints | slice) -> ShareRows:
+    def share_rows(self, places: Ints | slice) -> ShareColumns:
         """Those of these claims, with workers in place of levels."""
         of = self.shares.of(places)
         there = (np.arange(of.level.shape[1]) < of.many[:, None]) & (of.level != NOBODY)
         widths = np.take_along_axis(self._widths[places], np.where(there, of.level, 0), axis=1)
         workers = np.where(there, widths, 0.0).astype(np.int64)
-        return ShareRows(of.from_s, workers, of.finish_s, of.seats)
+        return ShareColumns(of.from_s, workers, of.finish_s, of.seats)
 
     def keep(self) -> tuple[ShareTable, frozenset[str]]:
         """The shares of all claims that have one, and who is late."""

@@ -12,7 +12,7 @@ from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.reserve import Share
 
 
-class ShareRows(NamedTuple):
+class ShareColumns(NamedTuple):
     """n shares, and what `Share` says of itself, of all; who has none has -1 workers, and never starts."""
 
     from_s: Floats  # (n, K): steps; those of 0 workers at the end are none
@@ -20,8 +20,8 @@ class ShareRows(NamedTuple):
     finish_s: Floats  # (n,)
     seats: Floats  # (n, P); no parts where nobody asked for seats
 
-    def at(self, places: Ints) -> "ShareRows":
-        return ShareRows._make([column[places] for column in self])
+    def at(self, places: Ints) -> "ShareColumns":
+        return ShareColumns._make([column[places] for column in self])
 
     @property
     def workers_now(self) -> Ints:
@@ -53,7 +53,7 @@ class ShareRows(NamedTuple):
         return np.arange(len(self.widths)), (self.widths != 0).argmax(axis=1)
 
 
-NONE: Final = ShareRows(
+NONE: Final = ShareColumns(
     np.full((1, 1), FOREVER), np.full((1, 1), -1), np.full(1, FOREVER), np.zeros((1, 0))
 )
 
@@ -63,11 +63,11 @@ class ShareTable:
 
     def __init__(self) -> None:
         self._rows = NONE
-        self._new: list[ShareRows] = []  # not in the rows yet
+        self._new: list[ShareColumns] = []  # not in the rows yet
         self._place: dict[str, int] = {}
         self._shares: dict[str, Share] = {}  # those that were asked for
 
-    def add_rows(self, names: Sequence[str], rows: ShareRows) -> None:
+    def add_rows(self, names: Sequence[str], rows: ShareColumns) -> None:
         """The shares of these jobs, which had none."""
         first = 1 + len(self._place)
         self._place.update(zip(names, range(first, first + len(names)), strict=True))
@@ -76,13 +76,13 @@ class ShareTable:
     def add_widths(self, names: Sequence[str], workers: Ints, finish_s: Floats) -> None:
         """Of jobs that have so many workers from now to their end."""
         from_s, seats = np.zeros((len(names), 1)), np.zeros((len(names), 0))
-        self.add_rows(names, ShareRows(from_s, workers[:, None], finish_s, seats))
+        self.add_rows(names, ShareColumns(from_s, workers[:, None], finish_s, seats))
 
     def add(self, name: str, share: Share) -> None:
         from_s = np.array([[at_s for at_s, _ in share.steps]])
         widths = np.array([[workers for _, workers in share.steps]])
         finish_s, seats = np.array([share.finish_s]), np.array([share.seats], dtype=np.float64)
-        self.add_rows([name], ShareRows(from_s, widths, finish_s, seats))
+        self.add_rows([name], ShareColumns(from_s, widths, finish_s, seats))
 
     def __contains__(self, name: str) -> bool:
         return name in self._place
@@ -100,24 +100,24 @@ class ShareTable:
             self._shares[name] = share
         return self._shares[name]
 
-    def rows_of(self, names: Sequence[str]) -> ShareRows:
+    def rows_of(self, names: Sequence[str]) -> ShareColumns:
         places = np.array(list(map(self._place.get, names, repeat(0))), dtype=np.int64)
         return self._all_rows().at(places)
 
-    def _all_rows(self) -> ShareRows:
+    def _all_rows(self) -> ShareColumns:
         if self._new:
             self._rows = _stack([self._rows, *self._new])
             self._new.clear()
         return self._rows
 
 
-def _stack(blocks: Sequence[ShareRows]) -> ShareRows:
+def _stack(blocks: Sequence[ShareColumns]) -> ShareColumns:
     """One block after the other, with as many steps and parts as the block that has most."""
     count = sum(len(block.finish_s) for block in blocks)
     steps = max(block.widths.shape[1] for block in blocks)
     from_s, widths = np.zeros((count, steps)), np.zeros((count, steps), dtype=np.int64)
     seats = np.zeros((count, max(block.seats.shape[1] for block in blocks)))
-    rows, end = ShareRows(from_s, widths, np.zeros(count), seats), 0
+    rows, end = ShareColumns(from_s, widths, np.zeros(count), seats), 0
     for block in blocks:
         begin, end = end, end + len(block.finish_s)
         for column, values in zip(rows, block, strict=True):

@@ -106,6 +106,20 @@ def test_a_hard_job_without_a_verdict_is_no_success(
     assert "default/train has no verdict yet: no rights in team" in capsys.readouterr().err
 
 
+def test_a_job_without_a_deadline_that_runs_is_not_waited_for_under_a_policy_without_verdicts(
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commands_jobs, "VERDICT_WAIT_S", 3600.0)
+    waits = job(verdict="none", state="queued", workers=0) | {"class": "best_effort"}
+    views = chain([waits], repeat({**waits, "state": "running", "workers": 1}))
+    answer_job(answering, waits)
+    answering.answers["GET /v1/jobs/default/train"] = partial(next_view, views)
+
+    assert laxity(monkeypatch, "submit", file) == 0
+
+
 def next_view(views: Iterator[dict[str, Any]], _: object) -> tuple[int, dict[str, Any]]:
     return 200, next(views)
 

@@ -299,12 +299,20 @@ def _first_names(names: Sequence[str]) -> list[str]:
 
 
 def _await_verdict(client: "Client", job_id: str) -> "JobView":
-    """The job as soon as it has a verdict or an end, or as it is after a few seconds."""
+    """The job as soon as it has a verdict or an end, or as it is after a few seconds.
+
+    A job without a deadline that runs without a verdict gets none: policies that promise nothing
+    give none.
+    """
     until = time.monotonic() + VERDICT_WAIT_S
     job = client.job(job_id)
-    while job.verdict == "none" and not job.ended and time.monotonic() < until:
+    while job.verdict == "none" and not _has_settled(job) and time.monotonic() < until:
         job = client.job(job_id, wait_s=max(0.1, until - time.monotonic()), seen=job.revision)
     return job
+
+
+def _has_settled(job: "JobView") -> bool:
+    return job.ended or (job.state == "running" and job.service_class == "best_effort")
 
 
 def _timeout_s(text: str | None, *, follow: bool) -> float:

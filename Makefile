@@ -61,11 +61,13 @@ format: setup ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-check: setup ## format, lint, types and import contracts
+check: setup ## format, lint, types, import contracts and the form of the workflows
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 
 test: unit integration ## all tests but the soak
 

@@ -117,7 +117,7 @@ def with_ones(rows: Singles) -> Singles:
 
 
 def softmax(values: Singles) -> Singles:
-    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    powers: Singles = np.exp(values - values.max(axis=-1, keepdims=True))
     shares: Singles = powers / powers.sum(axis=-1, keepdims=True)
     return shares
 

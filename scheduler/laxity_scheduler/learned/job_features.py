@@ -183,7 +183,9 @@ def _describe_rows(
         due,
         slack,
     )
-    return np.clip(np.stack([np.asarray(each, dtype=np.float64) for each in columns], 1), -1.0, 1.0)
+    table = np.stack([np.asarray(each, dtype=np.float64) for each in columns], 1)
+    features: Floats = np.clip(table, -1.0, 1.0)
+    return features
 
 
 def _finite(seconds: Sequence[float]) -> Floats:

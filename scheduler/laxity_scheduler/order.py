@@ -23,6 +23,7 @@ Packing = Literal["skip", "strict"]
 Shape = tuple[int, int]  # (workers, GPUs per worker)
 Widths = tuple[Sequence[int], float]
 CLASSES: Final = ("hard", "soft", "best_effort")
+POOL: Final = ("pool",)
 CLASS_APART_S: Final = 1e11  # more than any key
 
 
@@ -33,6 +34,8 @@ class GpuSource(Protocol):
     def total_free(self) -> int: ...
 
     def place(self, workers: int, gpus_per_worker: int) -> tuple[str, ...] | None: ...
+
+    def give(self, nodes: Sequence[str], gpus_per_worker: int) -> None: ...
 
 
 def least_width(job: Job, forecasts: Forecasts) -> Widths:
@@ -124,7 +127,7 @@ def pack(queue: Queue, room: GpuSource, packing: Packing) -> Iterator[tuple[int,
 
 
 class Pool:
-    """A GpuSource that ignores nodes: one big pool of GPUs."""
+    """A GpuSource that ignores nodes: one big pool of GPUs, which are the places of workers."""
 
     __slots__ = ("total_free",)
 
@@ -136,10 +139,10 @@ class Pool:
         if gpus > self.total_free:
             return None
         self.total_free -= gpus
-        return ()
+        return POOL * workers
 
-    def give_back(self, gpus: int) -> None:
-        self.total_free += gpus
+    def give(self, nodes: Sequence[str], gpus_per_worker: int) -> None:
+        self.total_free += len(nodes) * gpus_per_worker
 
 
 def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:

@@ -32,7 +32,7 @@ def test_service_and_simulator_decide_the_same_to_the_byte(
 ) -> None:
     given: dict[str, Policy] = {}
     monkeypatch.setattr(run, "literal", lambda *_, policy, **__: given.setdefault("policy", policy))
-    run._cycles("no trace", run.Setting(name, 2, 8, literal_cycle=True), [], lambda _: None)
+    run.run_cycles("no trace", run.Setting(name, 2, 8, literal_cycle=True), [])
     served, simulated = find_policy(name), given["policy"]
     for case in cases(STATES):
         plans = [with_follow_ups(one)(case.state, case.predictor) for one in (served, simulated)]

@@ -50,7 +50,7 @@ def test_worlds_are_those_of_their_seed() -> None:
 @pytest.mark.slow
 def test_steps_lead_to_nets_that_finish_jobs_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     """From a net that stops at once, on jobs that scale perfectly; twice the same."""
-    monkeypatch.setattr(evolution, "ROUNDS_BETWEEN_TRIALS", 4)
+    monkeypatch.setattr(training_worlds, "ROUNDS_BETWEEN_TRIALS", 4)
     monkeypatch.setattr(evolution, "PAIRS", 4)
     monkeypatch.setattr(evolution, "WORLDS", 1)
     monkeypatch.setattr(evolution, "CHANGE", 2.0)

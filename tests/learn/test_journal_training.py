@@ -19,7 +19,7 @@ from laxity_scheduler.policy_training.journal_choices import (
     measure_net,
     read_curves,
 )
-from laxity_scheduler.policy_training.journal_command import read_journal_tables
+from laxity_scheduler.policy_training.journal_command import open_journal, read_journal_tables
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.slot_environment import choose_slot_s
 from laxity_scheduler.policy_training.teacher_samples import Choice
@@ -170,8 +170,11 @@ def test_jobs_of_training_worlds_take_as_long_as_those_of_the_journal() -> None:
 
 def test_a_journal_whose_predictor_has_another_form_is_refused_in_a_line(tmp_path: Path) -> None:
     decided_by("optimus", tmp_path, count=2).store.close()  # predicted by a curve of the tests
-    with pytest.raises(CommandError, match="of the journal cannot be read: a predictor of kind"):
-        read_journal_tables(str(tmp_path), "")
+    with (
+        pytest.raises(CommandError, match="of the journal cannot be read: a predictor of kind"),
+        open_journal(str(tmp_path), "") as journal,
+    ):
+        read_journal_tables(journal)
 
 
 def test_a_policy_that_decided_and_is_gone_is_named(tmp_path: Path) -> None:
@@ -197,8 +200,11 @@ def test_a_journal_that_is_absent_empty_or_too_short_is_refused_with_what_to_do(
     assert empty[0] == USAGE
     assert "0 choices among widths in 0 cycles, and 20 are needed" in empty[2]
     assert "--kept-cycles" in empty[2]
-    with pytest.raises(CommandError, match="no job of the journal has several widths"):
-        read_journal_tables(str(tmp_path), "")
+    with (
+        pytest.raises(CommandError, match="no job of the journal has several widths"),
+        open_journal(str(tmp_path), "") as journal,
+    ):
+        read_journal_tables(journal)
     neither = run_command(*words)
     assert neither[0] == USAGE
     (tmp_path / "laxity.db").write_text("no database")

@@ -317,7 +317,6 @@ def test_no_promise_is_lost_where_a_teacher_decides_from_some_instant_on(teacher
     run = literal(
         "learned",
         trace.name,
-        jobs,
         world=SimWorld(jobs, nodes_of(1, 8, pooled=False), model),
         policy=with_admission(decide, "greedy", None, find_late_promises),
         predictor=NoisyPredictor(jobs, model, error=0.0, seed=2),

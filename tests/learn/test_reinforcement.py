@@ -5,7 +5,7 @@ import pytest
 
 from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
-from laxity_scheduler.policy_training import reinforcement
+from laxity_scheduler.policy_training import reinforcement, training_worlds
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.reinforcement import run_episode
 from laxity_scheduler.policy_training.slot_environment import (
@@ -115,7 +115,7 @@ def test_policy_gradients_unlearn_to_stop_while_gpus_are_free(
     """From a net that mostly stops at once, on jobs that scale perfectly."""
     torch_net = pytest.importorskip("laxity_scheduler.policy_training.torch_net")
     tables = {("m", 1): TABLE}
-    monkeypatch.setattr(reinforcement, "ROUNDS_BETWEEN_TRIALS", 15)
+    monkeypatch.setattr(training_worlds, "ROUNDS_BETWEEN_TRIALS", 15)
     kinds = WorldKinds(jobs=15, exponents=(1.0,))
     start = torch_net.read_net(torch_net.make_net(1))
     start.biases[-1][:] = 0.0

@@ -23,7 +23,12 @@ from laxity_scheduler.policy_training import (
     reinforcement,
 )
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices, walk_to
+from laxity_scheduler.policy_training.teacher_samples import (
+    Choice,
+    collect_choices,
+    share_right,
+    walk_to,
+)
 from laxity_scheduler.policy_training.train_policy_command import TEACHER_NAMES
 from laxity_scheduler.policy_training.training_worlds import WorldKinds
 from laxity_scheduler.simulate.generate import compute_load
@@ -118,12 +123,10 @@ def test_a_net_learns_to_decide_as_its_teacher() -> None:
     pytest.importorskip("torch")
     from laxity_scheduler.policy_training import torch_net
 
-    taught = [(each.rows, each.right) for each in choices("optimus")]
-    held_out = [(each.rows, each.right) for each in choices("optimus", seed=2)]
-    net = torch_net.make_net(1)
-    before = torch_net.share_right(net, held_out)
-    torch_net.imitate(net, taught, updates=150, seed=1)
-    after = torch_net.share_right(net, held_out)
+    held_out, net = choices("optimus", seed=2), torch_net.make_net(1)
+    before = share_right(torch_net.read_net(net), held_out)
+    torch_net.imitate(net, choices("optimus"), updates=150, seed=1)
+    after = share_right(torch_net.read_net(net), held_out)
     assert after > max(0.9, before)
 
 

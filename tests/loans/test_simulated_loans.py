@@ -61,7 +61,6 @@ def run_with(
     return literal(
         "aryl",
         "jobs",
-        jobs,
         world=SimWorld(jobs, nodes, model, inference=fleet),
         policy=find("aryl").policy(),
         predictor=NoisyPredictor(jobs, model, error=0.0, seed=0),

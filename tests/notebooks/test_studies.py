@@ -7,10 +7,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from laxity_scheduler.simulate.cases import Made
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.traces import TraceError
 from laxity_scheduler.studies import qos_study
-from laxity_scheduler.studies.cases import Made
 from laxity_scheduler.studies.command import register
 from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets, open_datasets
 from laxity_scheduler.studies.notebook_tables import (

@@ -166,7 +166,6 @@ def run_day(seed: int, name: str, *, lends: bool) -> Run:
     return literal(
         name,
         "day",
-        jobs,
         world=SimWorld(jobs, [("t0", 4), ("t1", 4)], model, inference=fleet),
         policy=keeping_promises_at_home(find(name).policy()),
         predictor=NoisyPredictor(jobs, model, error=0.0, seed=seed),

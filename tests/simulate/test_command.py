@@ -1,5 +1,6 @@
 """`laxity simulate` for scripts."""
 
+import csv
 import json
 import re
 from io import StringIO
@@ -10,11 +11,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.simulate.limits import instant
 from laxity_scheduler.simulate.progress_bar import CLEAR, ProgressBar
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.sweep import Source, sweep
+from laxity_scheduler.simulate.sweep import sweep
 from laxity_scheduler.studies.command import register as register_study
 from tests.support.command_line import run_simulate
 from tests.support.simulated import SAMPLES, random_trace
@@ -246,6 +248,15 @@ def test_bad_lines_are_told_with_file_line_field_and_value(tmp_path: Path) -> No
     assert "jobs.csv: 1 line set aside; the first, line 3: duration is 'six'" in text
 
 
+def test_a_batch_is_what_its_folder_shows(tmp_path: Path) -> None:
+    words = ("--policy", "sjf", "--trace", PHILLY, "--batch", "9", "--json", "--seed", "3")
+    code, _ = run_simulate(*words, "--pooled", "--out", str(tmp_path))
+    jobs = list(csv.DictReader((tmp_path / "jobs.csv").read_text().splitlines()))
+    (run,) = json.loads((tmp_path / "runs.json").read_text())
+    assert (code, len(jobs), run["jobs"]) == (0, 9, 9)
+    assert all(float(job["submitted_at"]) < 3_600.0 for job in jobs)
+
+
 @pytest.mark.parametrize(
     ("policy", "refused"),
     [
@@ -316,19 +327,21 @@ def test_an_interrupted_sweep_leaves_no_process_behind() -> None:
         raise KeyboardInterrupt
 
     before = set(active_children())
-    many = [Setting("fifo", 8, 8, pooled=True, seed=seed) for seed in range(50)]
     source = Source(SAMPLES / "philly" / "philly.csv", "philly")
+    many = [(source, Setting("fifo", 8, 8, pooled=True, seed=seed)) for seed in range(50)]
     with pytest.raises(KeyboardInterrupt):
-        sweep(source, many, processes=2, done=interrupted)
+        sweep(many, processes=2, done=interrupted)
     assert set(active_children()) == before
 
 
-@pytest.mark.slow
-def test_a_sweep_over_several_processes_counts_the_jobs_of_all_runs() -> None:
+@pytest.mark.parametrize(
+    "processes", [pytest.param(1, id="this"), pytest.param(2, id="others", marks=pytest.mark.slow)]
+)
+def test_a_sweep_counts_the_jobs_of_all_runs_in_this_and_in_other_processes(processes: int) -> None:
     told: list[tuple[int, int]] = []
-    many = [Setting("fifo", 8, 8, pooled=True), Setting("sjf", 8, 8, pooled=True)]
     source = Source(SAMPLES / "philly" / "philly.csv", "philly")
-    reports = sweep(source, many, processes=2, ended=lambda *counts: told.append(counts))
+    many = [(source, Setting(policy, 8, 8, pooled=True)) for policy in ("fifo", "sjf")]
+    reports = sweep(many, processes=processes, ended=lambda *counts: told.append(counts))
     assert told[-1] == (sum(one["finished"] == 271 for one in reports) * 271, 271)
 
 

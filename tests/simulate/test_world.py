@@ -17,7 +17,7 @@ from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.change_costs import CostName, costs
 from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures
-from laxity_scheduler.simulate.ground_truth import error_factor, ground_truths
+from laxity_scheduler.simulate.ground_truth import error_factors, ground_truths
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
 from laxity_scheduler.simulate.simulated_job import SimJob
@@ -167,7 +167,7 @@ def test_errors_are_drawn_per_job_and_shrink_as_epochs_are_observed() -> None:
     belief = NoisyPredictor(jobs, costs("free", cluster_gpus=4), error=0.4, seed=3)
     workload = jobs[0].workload
     fresh = belief.epoch_time(workload, 1)
-    factor = error_factor(workload.model, sigma=belief.sigma, seed=3)
+    (factor,) = error_factors([workload.model], error=0.4, seed=3)
     assert fresh.p50_s == pytest.approx(600.0 * factor)
     assert fresh.p10_s < fresh.p50_s < fresh.mean_s < fresh.p90_s
 

@@ -60,11 +60,10 @@ def learned(
             mix = ArrivalMix(jobs, nodes * policy_bench.GPUS_PER_NODE, load)
             traces = policy_bench.make_traces(measured_tables, mix, range(seed, seed + seeds))
         else:
-            traces = [read_trace(trace, measured_tables)]
+            traces = [read_trace(trace, tables)]
         runs = len(traces) * (1 + len(policy_bench.RIVALS))
         with typer.progressbar(length=runs, label=f"{runs} runs", file=sys.stderr) as bar:
-            setting = policy_bench.BenchSetting(traces, nodes)
-            figures = policy_bench.compare_policies(setting, name, tell=bar.update)
+            figures = policy_bench.compare_policies(traces, nodes, name, tell=bar.update)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
     show(
@@ -79,16 +78,13 @@ def check_weights(path: Path) -> None:
     load_policy(path)
 
 
-def read_trace(path: Path, tables: Any) -> Any:
+def read_trace(path: Path, tables: Path) -> Any:
     """ValueError if there is none, or none with jobs."""
-    from laxity_scheduler.simulate.trace_lookup import format_of, trace_at
-    from laxity_scheduler.simulate.traces import load
+    from laxity_scheduler.simulate.cases import Source
+    from laxity_scheduler.simulate.trace_lookup import format_of, resolve, trace_at
 
     file = trace_at(path)
-    loaded = load(file, format_of(file, ""), tables=tables)
-    if not loaded.jobs:
-        raise ValueError(f"{path}: no job of it can be used with these tables")
-    return loaded
+    return Source(file, format_of(file, ""), resolve(tables)).load()
 
 
 def show(figures: Mapping[str, Any], *, as_json: bool) -> None:

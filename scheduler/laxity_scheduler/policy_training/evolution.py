@@ -9,7 +9,8 @@ miss what a decision does to the jobs that come later (our own choice beside DL2
 Nets are changed in mirrored pairs, by a share of each layer's spread, and all meet the same worlds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from laxity_scheduler.policy_training.training_worlds import (
     WorldKinds,
     compute_gain,
     draw_world,
+    keep_best,
     validate,
 )
 from laxity_scheduler.simulate.throughput_tables import Tables
@@ -34,7 +36,6 @@ CHANGE: Final = 0.1  # of a layer's spread, in a trial
 RATE: Final = 0.05  # of a layer's spread, in a step
 LEAST_SPREAD: Final = 0.01
 MOMENTUM, SQUARES = 0.9, 0.99
-ROUNDS_BETWEEN_TRIALS: Final = 10
 
 
 def evolve(
@@ -48,27 +49,31 @@ def evolve(
     tell: Callable[[int], None] = lambda _: None,
 ) -> Improvement:
     """The best net of those tried, and what each scored on the validation worlds (`start` first)."""
-    draw = np.random.default_rng(seed)
-    best, tried, actions = start, [validate(tables, start, reward, kinds)], 0
+    steps = _climb(tables, start, np.random.default_rng(seed), reward, kinds)
+    return keep_best(start, steps, rounds, lambda net: validate(tables, net, reward, kinds), tell)
+
+
+def _climb(
+    tables: Tables,
+    start: ScoringNet,
+    draw: np.random.Generator,
+    reward: Reward,
+    kinds: WorldKinds,
+) -> Iterator[tuple[ScoringNet, int]]:
+    """The net after each step, and the actions that it took."""
     numbers, spread = flatten(start), layer_spread(start)
     slope, square = np.zeros_like(numbers), np.zeros_like(numbers)
-    for number in range(1, rounds + 1):
+    for number in count(1):
         worlds = [draw_world(tables, draw, reward, kinds) for _ in range(WORLDS)]
         directions = draw.standard_normal((PAIRS, len(numbers)))
         changes = CHANGE * spread * directions
         uphill, taken = _find_uphill(unflatten(numbers, start), changes, worlds, reward)
-        actions += taken
         step = (uphill[:, None] * directions).mean(axis=0)
         slope = MOMENTUM * slope + (1.0 - MOMENTUM) * step
         square = SQUARES * square + (1.0 - SQUARES) * step**2
         scaled = np.sqrt(square / (1.0 - SQUARES**number)) + 1e-8
         numbers = numbers + RATE * spread * slope / (1.0 - MOMENTUM**number) / scaled
-        if number % ROUNDS_BETWEEN_TRIALS == 0:
-            net = unflatten(numbers, start)
-            tried.append(validate(tables, net, reward, kinds))
-            best = net if tried[-1] == min(tried) else best
-        tell(1)
-    return Improvement(best, tried, actions)
+        yield unflatten(numbers, start), taken
 
 
 def _find_uphill(

@@ -6,7 +6,7 @@ from typing import Final
 
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices
+from laxity_scheduler.policy_training.teacher_samples import Choice, collect_choices, share_right
 from laxity_scheduler.simulate.throughput_tables import Tables
 
 NODES: Final = (1, 2, 4, 8)  # of 8 GPUs
@@ -39,17 +39,15 @@ def learn_from_teacher(
     from laxity_scheduler.policy_training import torch_net
 
     choices = [
-        (choice.rows, choice.right)
+        choice
         for number in range(worlds)
         for choice in collect_worlds(tables, teacher, seed + number, jobs)
     ]
-    held_out = [
-        (each.rows, each.right) for each in collect_worlds(tables, teacher, seed + HELD_OUT, jobs)
-    ]
-    net = torch_net.make_net(seed)
-    torch_net.imitate(net, choices, updates=updates, seed=seed, tell=tell)
-    right = torch_net.share_right(net, held_out)
-    return Imitation(torch_net.read_net(net), right, len(choices))
+    held_out = collect_worlds(tables, teacher, seed + HELD_OUT, jobs)
+    layers = torch_net.make_net(seed)
+    torch_net.imitate(layers, choices, updates=updates, seed=seed, tell=tell)
+    net = torch_net.read_net(layers)
+    return Imitation(net, share_right(net, held_out), len(choices))
 
 
 def collect_worlds(tables: Tables, teacher: str, seed: int, jobs: int = JOBS) -> list[Choice]:

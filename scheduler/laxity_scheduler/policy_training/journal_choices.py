@@ -28,7 +28,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.learned import decide_by
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
-from laxity_scheduler.policy_training.teacher_samples import Choice, choices_of_widths
+from laxity_scheduler.policy_training.teacher_samples import Choice, choices_of_widths, share_right
 from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.store.journal import LoadPredictor, iter_decided
 from laxity_scheduler.store.store import Store
@@ -150,15 +150,12 @@ def read_curves(cycles: Iterator[DecidedCycle]) -> dict[tuple[str, int], Through
 def measure_net(net: ScoringNet, source: JournalSource, *, seed: int) -> HeldOutFigures:
     """The net on the cycles that are held out."""
     totals, memory = ShadowTotals(), dict[str, Any]()
-    draw, right, decide = np.random.default_rng(seed), list[bool](), decide_by(net)
+    draw, choices, decide = np.random.default_rng(seed), list[Choice](), decide_by(net)
     for cycle in source.iter_cycles(source.split()[1]):
         compared = compare_widths(decide, cycle, memory)
         totals.add(cycle.state.now, compared)
-        right += [
-            bool(choice.right[net.score(choice.rows).argmax()])
-            for choice in _choices_of(cycle.state, cycle.predictor, compared.decided, draw)
-        ]
-    return HeldOutFigures(len(right), sum(right) / max(1, len(right)), totals)
+        choices += _choices_of(cycle.state, cycle.predictor, compared.decided, draw)
+    return HeldOutFigures(len(choices), share_right(net, choices), totals)
 
 
 def _choices_of(

@@ -13,26 +13,22 @@ from laxity_scheduler.policy_training.registry_commands import tracking_store
 
 
 def imitate_journal(
-    source: str, start: Any, *, seed: int, updates: int, tracking_uri: str
+    journal: Any, start: Any, *, seed: int, updates: int
 ) -> tuple[Any, dict[str, float], str]:
     """A net, its figures, and which cycles it learned from."""
     from laxity_scheduler.policy_training.journal_imitation import learn_from_journal
 
-    with (
-        open_journal(source, tracking_uri) as journal,
-        typer.progressbar(length=updates, label="imitating", file=sys.stderr) as bar,
-    ):
+    with typer.progressbar(length=updates, label="imitating", file=sys.stderr) as bar:
         learned = learn_from_journal(journal, start, seed=seed, updates=updates, tell=bar.update)
     return learned.net, {"journal_choices": learned.choices}, learned.cycles_text
 
 
-def read_journal_tables(source: str, tracking_uri: str) -> Any:
+def read_journal_tables(journal: Any) -> Any:
     """Throughput tables of the jobs in a journal. CommandError if none has several widths."""
     from laxity_scheduler.policy_training.journal_choices import read_curves
 
-    with open_journal(source, tracking_uri) as journal:
-        first, cut = journal.split()
-        tables = read_curves(journal.iter_cycles(first, cut - 1))
+    first, cut = journal.split()
+    tables = read_curves(journal.iter_cycles(first, cut - 1))
     if not tables:
         message = (
             "no job of the journal has several widths with known epoch times: name --tables DIR"
@@ -41,12 +37,11 @@ def read_journal_tables(source: str, tracking_uri: str) -> Any:
     return tables
 
 
-def measure_on_journal(source: str, net: Any, *, seed: int, tracking_uri: str) -> dict[str, float]:
+def measure_on_journal(journal: Any, net: Any, *, seed: int) -> dict[str, float]:
     """How the net does on the cycles held out."""
     from laxity_scheduler.policy_training.journal_choices import measure_net
 
-    with open_journal(source, tracking_uri) as journal:
-        held_out = measure_net(net, journal, seed=seed)
+    held_out = measure_net(net, journal, seed=seed)
     totals = held_out.totals
     figures: dict[str, float] = {
         "held_out_cycles": totals.cycles,
@@ -62,7 +57,10 @@ def measure_on_journal(source: str, net: Any, *, seed: int, tracking_uri: str) -
 
 @contextmanager
 def open_journal(source: str, tracking_uri: str) -> Iterator[Any]:
-    """A journal to read; what goes wrong with it is a CommandError."""
+    """A journal to read, None if none is named; what goes wrong with it is a CommandError."""
+    if not source:
+        yield None
+        return
     from laxity_scheduler.policy_training.journal_choices import JournalError, open_source
     from laxity_scheduler.store.journal import ReplayError
     from laxity_scheduler.store.store import StoreError

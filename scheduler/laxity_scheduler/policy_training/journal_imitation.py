@@ -59,8 +59,7 @@ def learn_from_journal(
             NOTHING_TO_LEARN.format(choices=len(choices), cycles=cut - first, least=LEAST_CHOICES)
         )
     net = torch_net.make_net(seed) if start is None else torch_net.write_net(start)
-    pairs = [(choice.rows, choice.right) for choice in choices]
     rate = torch_net.RATE if start is None else RATE_FROM_START
-    torch_net.imitate(net, pairs, updates=updates, seed=seed, rate=rate, tell=tell)
+    torch_net.imitate(net, choices, updates=updates, seed=seed, rate=rate, tell=tell)
     decided_at = source.decided_at(first), source.decided_at(cut - 1)
     return JournalImitation(torch_net.read_net(net), len(choices), first, cut - 1, *decided_at)

@@ -6,7 +6,6 @@ bootstrap over seeds, as pairs (2,000 draws, 95 %).
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -15,13 +14,10 @@ from laxity.bench_results import IntervalMetric
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.ground_truth import ground_truths
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
+from laxity_scheduler.simulate.run import Setting, open_world, simulate, truths_of
 from laxity_scheduler.simulate.throughput_tables import Tables
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.simulate.world import SimWorld
 
 RIVALS: Final = ("drf", "srtf", "optimus")
 DRAWS: Final = 2_000
@@ -30,35 +26,31 @@ MANY_JOBS: Final = 1_000  # in the decision that is timed
 TIMES: Final = 15
 
 
-@dataclass(frozen=True, slots=True)
-class BenchSetting:
-    """Traces for a cluster of `nodes`; each policy decides about all of them."""
-
-    traces: Sequence[Trace]
-    nodes: int
-
-
 def make_traces(tables: Tables, mix: ArrivalMix, seeds: Sequence[int]) -> list[Trace]:
     return [make_trace(tables, mix, seed=seed) for seed in seeds]
 
 
 def compare_policies(
-    setting: BenchSetting, learned: str, *, tell: Callable[[int], None] = lambda _: None
+    traces: Sequence[Trace],
+    nodes: int,
+    learned: str,
+    *,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> dict[str, IntervalMetric]:
     """jct_vs_RIVAL: mean JCT of `learned` / the rival's; `baseline` is the rival's, in seconds."""
     jct_s = {}
     for name in (learned, *RIVALS):
         runs = []
-        for trace in setting.traces:
-            runs.append(mean_jct_s(trace, name, setting))
+        for trace in traces:
+            runs.append(mean_jct_s(trace, name, nodes))
             tell(1)
         jct_s[name] = np.array(runs)
     return {f"jct_vs_{rival}": _ratio(jct_s[learned], jct_s[rival]) for rival in RIVALS}
 
 
-def mean_jct_s(trace: Trace, policy: str, setting: BenchSetting) -> float:
+def mean_jct_s(trace: Trace, policy: str, nodes: int) -> float:
     """Over all jobs. ValueError if one never ended."""
-    run = simulate(trace, Setting(policy, setting.nodes, GPUS_PER_NODE, cost_model="live"))
+    run = simulate(trace, Setting(policy, nodes, GPUS_PER_NODE, cost_model="live"))
     mean_s = float((run.column("finished_at") - run.column("submitted_at")).mean())
     if not np.isfinite(mean_s):
         message = (
@@ -92,12 +84,12 @@ def time_decision(tables: Tables, learned: str) -> IntervalMetric:
 def _decision_ms(tables: Tables, policy: str) -> float:
     gpus = 2 * MANY_JOBS
     trace = make_trace(tables, ArrivalMix(MANY_JOBS, gpus, 1e9), seed=0)  # all at once
-    model = costs("live", cluster_gpus=gpus)
-    jobs = ground_truths(trace, elastic=True, gpus_per_node=GPUS_PER_NODE, pooled=False)
-    world = SimWorld(jobs, nodes_of(gpus // GPUS_PER_NODE, GPUS_PER_NODE, pooled=False), model)
+    setting = Setting(policy, gpus // GPUS_PER_NODE, GPUS_PER_NODE, cost_model="live")
+    jobs = truths_of(trace, setting)
+    world = open_world(setting, jobs)
     while not world.all_arrived:
         world.advance()
-    state, predictor = world.observe(), NoisyPredictor(jobs, model)
+    state, predictor = world.observe(), NoisyPredictor(jobs, world.costs)
     decide = find(policy).policy()
     decide(state, predictor)
     took_ms = []

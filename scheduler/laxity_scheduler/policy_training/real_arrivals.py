@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from laxity_scheduler.policy_training.made_jobs import LONGEST_S, ArrivalMix
+from laxity_scheduler.simulate.generate import draw_window
 from laxity_scheduler.simulate.throughput_tables import Tables
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
@@ -18,11 +19,8 @@ def borrow_arrivals(trace: Trace, tables: Tables, mix: ArrivalMix, *, seed: int)
     widest of the table. Models and batch sizes are drawn evenly.
     """
     draw = np.random.default_rng(seed)
-    count = min(mix.jobs, len(trace.jobs))
-    first = int(draw.integers(len(trace.jobs) - count + 1))
-    keys = sorted(tables)
-    chosen = [keys[row] for row in draw.integers(len(keys), size=count)]
-    window = trace.jobs[first : first + count]
+    window, keys = draw_window(trace, mix.jobs, draw), sorted(tables)
+    chosen = [keys[row] for row in draw.integers(len(keys), size=len(window))]
     jobs = [
         _as_table_job(job, key, tables, f"{number}")
         for number, (job, key) in enumerate(zip(window, chosen, strict=True))
@@ -34,7 +32,7 @@ def borrow_arrivals(trace: Trace, tables: Tables, mix: ArrivalMix, *, seed: int)
         replace(job, submitted_at=scale * (job.submitted_at - window[0].submitted_at))
         for job in jobs
     ]
-    return Trace(f"{trace.name}[{count} jobs, load {mix.load:g}, seed {seed}]", tuple(moved))
+    return Trace(f"{trace.name}[{len(window)} jobs, load {mix.load:g}, seed {seed}]", tuple(moved))
 
 
 def _as_table_job(job: TraceJob, key: tuple[str, int], tables: Tables, name: str) -> TraceJob:

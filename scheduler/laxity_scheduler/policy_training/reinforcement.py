@@ -9,7 +9,7 @@ on validation worlds.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,11 +33,11 @@ from laxity_scheduler.policy_training.training_worlds import (
     Improvement,
     WorldKinds,
     draw_world,
+    keep_best,
     validate,
 )
 from laxity_scheduler.simulate.throughput_tables import Tables
 
-ROUNDS_BETWEEN_TRIALS: Final = 10
 BATCH: Final = 256
 
 
@@ -155,16 +155,15 @@ def reinforce(
     tell: Callable[[int], None] = lambda _: None,
 ) -> Improvement:
     """The best net of those tried, and what each scored on the validation worlds (`start` first)."""
-    draw = np.random.default_rng(seed)
-    learner = GradientLearner(start, parts, seed=seed)
-    best, tried, actions = start, [validate(tables, start, reward, kinds)], 0
-    for number in range(1, rounds + 1):
-        jobs, gpus = draw_world(tables, draw, reward, kinds)
-        records = run_episode(SlotCluster(jobs, gpus, reward), learner.policy(), draw, parts)
-        actions += learner.update(records, draw)
-        if number % ROUNDS_BETWEEN_TRIALS == 0:
-            policy = learner.policy()
-            tried.append(validate(tables, policy, reward, kinds))
-            best = policy if tried[-1] == min(tried) else best
-        tell(1)
-    return Improvement(best, tried, actions)
+    draw, learner = np.random.default_rng(seed), GradientLearner(start, parts, seed=seed)
+
+    def learn_episodes() -> Iterator[tuple[ScoringNet, int]]:
+        while True:
+            jobs, gpus = draw_world(tables, draw, reward, kinds)
+            records = run_episode(SlotCluster(jobs, gpus, reward), learner.policy(), draw, parts)
+            steps = learner.update(records, draw)
+            yield learner.policy(), steps
+
+    return keep_best(
+        start, learn_episodes(), rounds, lambda net: validate(tables, net, reward, kinds), tell
+    )

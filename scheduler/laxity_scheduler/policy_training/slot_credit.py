@@ -10,7 +10,7 @@ iterations that the step's own job trained; to stop is then credited with the jo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.policy_training.step_sampler import DrawnStep
 
 Baseline = Literal["best", "critic", "none"]
-BASELINES: Final[tuple[Baseline, ...]] = get_args(Baseline)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ Within a slot widths stay; slots are shorter where most jobs are shorter than on
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.traces import TraceJob
 
 Reward = Literal["jct", "deadlines"]
-REWARDS: Final[tuple[Reward, ...]] = get_args(Reward)
 SLOT_S: Final = 600.0
 LEAST_SLOT_S: Final = 60.0
 SLOTS_A_JOB: Final = 9  # as slots of ten minutes have where the median job takes 90

@@ -7,8 +7,7 @@ fit, to stop is right. So the teacher's order among them need not be known, and 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,26 +28,28 @@ from laxity_scheduler.learned.job_features import (
     read_jobs,
     stop_rows,
 )
+from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.ground_truth import ground_truths
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.replay import replay
-from laxity_scheduler.simulate.run import nodes_of
+from laxity_scheduler.policy_training.step_walk import StepWalk
+from laxity_scheduler.simulate.run import Setting, run_cycles, truths_of
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.simulate.world import SimWorld
 
 MOST_CHOICES: Final = 4  # of one decision, drawn at random; and its stop
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """`rows` of features, (n, F), the last one that of stopping; which of them are `right`, (n,)."""
 
     rows: Floats
     right: Bools
+
+
+def share_right(net: ScoringNet, choices: Sequence[Choice]) -> float:
+    """Among how many of the choices the best-scored row is right; 0 if there are none."""
+    right = [bool(mask[net.score(rows).argmax()]) for rows, mask in choices]
+    return sum(right) / max(1, len(right))
 
 
 def collect_choices(
@@ -66,10 +67,8 @@ def collect_choices(
         choices.extend(choices_of_widths(state, jobs, forecasts, width, free_gpus=free, draw=draw))
         return plan_transition(state, jobs, width, policy=teacher)
 
-    model = costs("live", cluster_gpus=nodes * gpus_per_node)
-    truths = ground_truths(trace, elastic=True, gpus_per_node=gpus_per_node, pooled=False)
-    world = SimWorld(truths, nodes_of(nodes, gpus_per_node, pooled=False), model)
-    replay(world, decide, NoisyPredictor(truths, model, error=0.0, seed=seed))
+    setting = Setting(teacher, nodes, gpus_per_node, cost_model="live")
+    run_cycles(trace.name, setting, truths_of(trace, setting), policy=decide)
     return choices
 
 
@@ -88,7 +87,7 @@ def choices_of_widths(
     for job, target in zip(numbers, targets, strict=True):
         free_gpus -= job.widths[0] * job.gpus_per_worker if target else 0
     steps = describe_steps(numbers, cluster_gpus=state.total_gpus, free_gpus=free_gpus)
-    states = list(walk_to(steps, targets, free_gpus, draw))
+    states = walk_to(steps, targets, free_gpus, draw)
     most = min(len(states), MOST_CHOICES)
     places = sorted(draw.choice(len(states), size=most, replace=False)) if states else []
     ends = stop_rows(steps)
@@ -99,25 +98,16 @@ def walk_to(
     steps: JobSteps, targets: Sequence[int], free_gpus: int, draw: np.random.Generator
 ) -> list[tuple[list[int], list[bool], int]]:
     """States on one way to these widths: rows that fit, which lead there, and free GPUs."""
-    heads = [
-        begin
-        for begin, end, target in zip(steps.first, steps.first[1:], targets, strict=False)
-        if begin < end and target
-    ]
-    states = []
+    walk, states = StepWalk(steps, list(targets), free_gpus), []
     while True:
-        fits = [row for row in heads if steps.more_gpus[row] <= free_gpus]
+        fits = walk.fitting()
         right = [bool(steps.after[row] <= targets[steps.job[row]]) for row in fits]
         if fits:
-            states.append((fits, right, free_gpus))
-        if not any(right):
-            return states
+            states.append((fits, right, walk.free_gpus))
         ways = [row for row, leads in zip(fits, right, strict=True) if leads]
-        row = ways[int(draw.integers(len(ways)))]
-        free_gpus -= int(steps.more_gpus[row])
-        heads.remove(row)
-        if row + 1 < steps.first[steps.job[row] + 1]:
-            heads.append(row + 1)
+        if not ways:
+            return states
+        walk.take(ways[int(draw.integers(len(ways)))])
 
 
 def _choice(

@@ -29,6 +29,11 @@ def make_net(seed: int, inputs: int = len(FEATURES)) -> Any:
     return _stack_layers((inputs, HIDDEN, HIDDEN, 1))
 
 
+def make_random_net(seed: int) -> ScoringNet:
+    """A net that has learned nothing."""
+    return read_net(make_net(seed))
+
+
 def read_net(net: Any) -> ScoringNet:
     """The same net in NumPy."""
     layers = [layer for layer in net if isinstance(layer, torch.nn.Linear)]
@@ -83,12 +88,6 @@ def imitate(
         loss.backward()
         adam.step()
         tell(1)
-
-
-def share_right(net: Any, choices: Sequence[tuple[Floats, Bools]]) -> float:
-    """Among how many of the choices the best-scored row is right."""
-    policy = read_net(net)
-    return float(np.mean([right[policy.score(rows).argmax()] for rows, right in choices]))
 
 
 def log_probabilities(net: Any, states: Sequence[Floats]) -> Any:

@@ -14,6 +14,7 @@ from laxity.cli.job_names import completing
 from laxity_scheduler.policy_training.journal_command import (
     imitate_journal,
     measure_on_journal,
+    open_journal,
     read_journal_tables,
     read_start,
 )
@@ -123,20 +124,18 @@ def policy(
             net, figures = make_start(
                 throughputs, teacher, seed=seed, updates=updates, worlds=worlds
             )
-    if journal:
-        net, more, about["journal"] = imitate_journal(
-            journal, net, seed=seed, updates=updates, tracking_uri=tracking_uri
-        )
-        figures |= more
-    if improve != "none":
-        throughputs = (
-            read_journal_tables(journal, tracking_uri) if throughputs is None else throughputs
-        )
-        about["reward"] = reward
-        net, more = improve_in_slots(throughputs, net, (improve, reward), seed=seed, rounds=rounds)
-        figures |= more
-    if journal:
-        figures |= measure_on_journal(journal, net, seed=seed, tracking_uri=tracking_uri)
+    with open_journal(journal, tracking_uri) as source:
+        if source is not None:
+            net, more, about["journal"] = imitate_journal(source, net, seed=seed, updates=updates)
+            figures |= more
+        if improve != "none":
+            throughputs = read_journal_tables(source) if throughputs is None else throughputs
+            about["reward"] = reward
+            kind = (improve, reward)
+            net, more = improve_in_slots(throughputs, net, kind, seed=seed, rounds=rounds)
+            figures |= more
+        if source is not None:
+            figures |= measure_on_journal(source, net, seed=seed)
     write_policy(net, about | figures, out)
     if register_as:
         version = register_policy(register_as, out, about, figures, (alias, tracking_uri))
@@ -169,9 +168,9 @@ def make_start(
     """A net that imitates its teacher, with its figures, or one of random weights."""
     if teacher != "none":
         return imitate_teacher(tables, teacher, seed=seed, updates=updates, worlds=worlds)
-    from laxity_scheduler.policy_training.torch_net import make_net, read_net
+    from laxity_scheduler.policy_training.torch_net import make_random_net
 
-    return read_net(make_net(seed)), {}
+    return make_random_net(seed), {}
 
 
 def imitate_teacher(

@@ -6,6 +6,7 @@ the law. The speeds of a varied curve are the measured ones, relative to the lea
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ TIGHTNESS: Final[Mapping[Reward, tuple[float, float] | tuple[()]]] = {
 }
 JCT_WEIGHT: Final = 0.05
 REAL_SHARE: Final = 0.5  # of training worlds, where there are real arrivals
+ROUNDS_BETWEEN_TRIALS: Final = 10
 
 World = tuple[Sequence[TraceJob], int]  # jobs, and the GPUs of their cluster
 
@@ -58,6 +60,27 @@ class Improvement(NamedTuple):
     best: ScoringNet
     costs: list[float]
     actions: int
+
+
+def keep_best(
+    start: ScoringNet,
+    rounds: Iterator[tuple[ScoringNet, int]],
+    count: int,
+    judge: Callable[[ScoringNet], float],
+    tell: Callable[[int], None],
+) -> Improvement:
+    """The best net of those tried, every tenth and `start` itself, by what `judge` says it costs.
+
+    `rounds` gives the net after each and how many actions it took; so many count.
+    """
+    best, costs, actions = start, [judge(start)], 0
+    for number, (net, taken) in enumerate(islice(rounds, count), start=1):
+        actions += taken
+        if number % ROUNDS_BETWEEN_TRIALS == 0:
+            costs.append(judge(net))
+            best = net if costs[-1] == min(costs) else best
+        tell(1)
+    return Improvement(best, costs, actions)
 
 
 def draw_world(

@@ -17,8 +17,8 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 
-SLOTS: Final = 256
-FIRST_SLOT_S: Final = 60.0
+SLOTS: Final = 256  # a plan costs time for each; of a week the last one has 3.5 hours
+FIRST_SLOT_S: Final = 60.0  # ElasticFlow's slots; theirs do not grow
 
 Steps = tuple[tuple[float, int], ...]  # (seconds from now, workers from then on)
 

@@ -6,13 +6,12 @@ a touched slot is taken whole. A plan takes in each slot the widest level up to 
 with the smallest cap that is in time.
 """
 
-from typing import Final
-
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
+from laxity_scheduler.promising.reserve import FIRST_SLOT_S, SLOTS
 from laxity_scheduler.shares.share_arrays import (
     NEWCOMER,
     NO_ADMISSION,
@@ -23,9 +22,6 @@ from laxity_scheduler.shares.share_arrays import (
     JobArrays,
     RuleParameters,
 )
-
-SLOTS: Final = 256
-FIRST_SLOT_S: Final = 60.0
 
 
 @jit

@@ -20,10 +20,11 @@ from typing import Final
 from laxity.bench_results import Metric, figure
 from laxity_scheduler.simulate.bench_decisions import decision_figures
 from laxity_scheduler.simulate.bench_scaling import SIZES, growth_figures
+from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.throughput_tables import load_tables
-from laxity_scheduler.simulate.traces import Trace, load
+from laxity_scheduler.simulate.trace_lookup import TRACES
+from laxity_scheduler.simulate.traces import Trace
 
 KINDS: Final = ("simulator", "decision")
 
@@ -94,15 +95,10 @@ def plain_loop(trace: Trace, gpus: int) -> float:
     return len(jobs) / (time.process_time() - began)
 
 
-def _folder() -> Path | None:
-    named = os.environ.get("LAXITY_TRACES")
-    return Path(named) if named and Path(named).is_dir() else None
-
-
 def _rigid_trace(*, quick: bool) -> Trace:
-    folder = _folder()
-    if folder is not None and (folder / "philly" / "philly.csv").is_file():
-        trace = load(folder / "philly" / "philly.csv", "philly")
+    file = _find_file("philly/philly.csv")
+    if file is not None:
+        trace = Source(file, "philly").load()
     else:
         mix = Mix(jobs=82_247, jobs_per_hour=31.4, median_s=900.0, sigma=2.3, levels=(1, 2, 4, 8))
         trace = generate(mix, seed=0)
@@ -110,8 +106,13 @@ def _rigid_trace(*, quick: bool) -> Trace:
 
 
 def _elastic_trace() -> Trace:
-    folder = _folder()
-    if folder is not None and (folder / "itp" / "cluster01.csv").is_file():
-        tables = load_tables(folder / "elasticflow" / "throughputs_A100")
-        return load(folder / "itp" / "cluster01.csv", "itp", tables=tables)
+    file = _find_file("itp/cluster01.csv")
+    if file is not None:
+        return Source(file, "itp").load()
     return generate(Mix(jobs=1_595, jobs_per_hour=2.3, tightest=0.5, loosest=1.5), seed=0)
+
+
+def _find_file(name: str) -> Path | None:
+    """A trace under LAXITY_TRACES; those that ship are too small."""
+    file = Path(os.environ.get(TRACES) or os.devnull) / name
+    return file if file.is_file() else None

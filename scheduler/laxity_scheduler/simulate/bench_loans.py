@@ -20,19 +20,14 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.model.job import DAY_S
 from laxity_scheduler.policies.aryl import decide
-from laxity_scheduler.simulate.change_costs import costs
 from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
-from laxity_scheduler.simulate.inference_fleet import InferenceFleet
-from laxity_scheduler.simulate.inference_load import InferenceLoad, read_load
 from laxity_scheduler.simulate.loan_instances import compare_with_optimum, find_widest_gap
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.outcome import Run
-from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.report import report
+from laxity_scheduler.simulate.run import Setting, nodes_of, run_cycles
 from laxity_scheduler.simulate.throughput_tables import ThroughputTable, load_tables
 from laxity_scheduler.simulate.trace_lookup import SAMPLES
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.simulate.world import SimWorld
 
 WINDOW_S, COMPRESSION = 30 * DAY_S, 2.0
 GPUS_PER_NODE: Final = 8
@@ -42,6 +37,7 @@ ELASTIC_JOBS, ELASTIC_GPU_TIME, FUNGIBLE_JOBS = 0.05, 0.36, 0.21
 EPOCH_S: Final = 120.0  # widths change, and jobs stop, at the end of an epoch
 RESTART_S: Final = 63.0  # what the paper's preemptions cost
 TRAINING: Final = "training nodes"  # the set of nodes of jobs that may not use lent ones
+LOAD: Final = SAMPLES / "servegen" / "rates.csv"
 LEAST_S: Final = 1.0  # shorter means count as this
 MOVES: Final = {  # what is lent, and what scales
     "neither": (False, False),
@@ -71,7 +67,6 @@ class LoanWorld:
     jobs: Sequence[GroundTruth]
     training_nodes: int
     inference_nodes: int
-    load: InferenceLoad
 
 
 def measure_loans(trace: Trace, bench: LoanBench, told: Told) -> dict[str, Metric]:
@@ -122,7 +117,6 @@ def make_world(trace: Trace, bench: LoanBench) -> LoanWorld:
         _with_kinds([_with_short_epochs(job) for job in truths], bench.seed),
         nodes,
         max(1, round(nodes * INFERENCE_PER_TRAINING)),
-        read_load(SAMPLES / "servegen" / "rates.csv"),
     )
 
 
@@ -193,20 +187,18 @@ def run_world(
 ) -> Run:
     """By the very `decide` that runs live, if by no other."""
     jobs = world.jobs if scales else [replace(job, widths=job.widths[:1]) for job in world.jobs]
-    training = [(f"node-{number}", GPUS_PER_NODE) for number in range(world.training_nodes)]
-    names = [f"inference-{number}" for number in range(world.inference_nodes)]
-    model = costs("flat", cluster_gpus=0, restart_s=RESTART_S)
-    sets = {TRAINING: NodeSet(frozenset(name for name, _ in training), "its GPUs are too small")}
-    fleet = InferenceFleet(names, GPUS_PER_NODE, world.load, lends=lends)
-    return literal(
+    setting = Setting(
         "aryl",
-        "philly",
-        jobs,
-        world=SimWorld(jobs, training, model, sets=sets, inference=fleet),
-        policy=policy,
-        predictor=NoisyPredictor(jobs, model, error=0.0, seed=0),
-        finish=finish,
+        world.training_nodes,
+        GPUS_PER_NODE,
+        restart_s=RESTART_S,
+        inference=str(LOAD),
+        inference_nodes=world.inference_nodes,
+        lends=lends,
     )
+    training = nodes_of(world.training_nodes, GPUS_PER_NODE, pooled=False)
+    sets = {TRAINING: NodeSet(frozenset(name for name, _ in training), "its GPUs are too small")}
+    return run_cycles("philly", setting, jobs, policy=policy, sets=sets, finish=finish)
 
 
 def loan_figures(runs: Mapping[str, Run]) -> dict[str, Metric]:
@@ -214,8 +206,8 @@ def loan_figures(runs: Mapping[str, Run]) -> dict[str, Metric]:
     reports = {name: report(run) for name, run in runs.items()}
 
     def ratio(figure_name: str, name: str) -> float:
-        values = [_number(reports[run][figure_name]) for run in ("neither", name)]
-        return max(values[0], LEAST_S) / max(values[1], LEAST_S)
+        before_s, after_s = (reports[run][figure_name] or 0.0 for run in ("neither", name))
+        return float(max(before_s, LEAST_S) / max(after_s, LEAST_S))
 
     usage = {name: mean_usage(run) for name, run in runs.items()}
     gain = usage["both"] / usage["neither"] - 1.0
@@ -251,16 +243,12 @@ def run_figures(world: LoanWorld, runs: Mapping[str, Run]) -> dict[str, Metric]:
         "cpu_s": figure(sum(run.cpu_s for run in runs.values()), "s"),
     } | {
         name: figure(
-            _number(both[name]),
+            both[name] or 0.0,
             unit,
-            _number(neither[name]) if name in ("avg_wait_s", "avg_jct_s") else None,
+            neither[name] or 0.0 if name in ("avg_wait_s", "avg_jct_s") else None,
         )
         for name, unit in names.items()
     }
-
-
-def _number(value: object) -> float:
-    return float(str(value)) if value is not None else 0.0
 
 
 def mean_usage(run: Run) -> float:

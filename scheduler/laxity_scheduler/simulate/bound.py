@@ -52,7 +52,7 @@ ever too low; the printed one is 0.008 jobs too high on average, that of the sec
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -145,13 +145,7 @@ def lowest(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> Boun
 
 def level_bound(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> float:
     """The first program's value: at most so many of these jobs can be in time."""
-    met, rows, short, edges = _prepare_rows(jobs, gpus, bin_s)
-    if not rows:
-        return float(met)
-    program = _Program(len(rows), short)
-    for number, row in enumerate(rows):
-        program.add(number, row)
-    return met + program.optimum(np.diff(edges), gpus)
+    return _optimum(jobs, gpus, bin_s, _Program.add_levels)
 
 
 def level_entries(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> int:
@@ -174,10 +168,19 @@ def _prepare_rows(
 
 def work_bound(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> float:
     """The second program's value."""
+    return _optimum(jobs, gpus, bin_s, _Program.add_work)
+
+
+def _optimum(
+    jobs: Sequence[TraceJob], gpus: int, bin_s: float, add: "Callable[[_Program, _Row], None]"
+) -> float:
     met, rows, short, edges = _prepare_rows(jobs, gpus, bin_s)
     if not rows:
         return float(met)
-    return met + _work_optimum(rows, short, gpus * np.diff(edges)[short])
+    program = _Program(short, gpus * np.diff(edges)[short])
+    for row in rows:
+        add(program, row)
+    return met + program.optimum()
 
 
 def _alone_in_time(job: TraceJob, gpus: int) -> bool:
@@ -234,42 +237,81 @@ def _presolve_rows(rows: list[_Row], bins: int, gpus: int) -> tuple[int, list[_R
 
 
 class _Program:
-    """The program's entries, job by job: y_j, then x_jl(b) by level."""
+    """Maximise a sum of variables from 0 to an upper end under rows of `matrix x <= limit`.
 
-    def __init__(self, jobs: int, short: Bools) -> None:
-        self.short = short
-        self.jobs, self.bins = jobs, int(short.sum())
-        self.place = np.cumsum(short) - 1  # of a bin that can be short among those
-        self.variables, self.rows = jobs, jobs + self.bins
-        self.entries: list[tuple[Any, Any, Any]] = []
+    The first rows are bins that can be short, which all jobs share; `room` has their GPU-seconds.
+    """
 
-    def add(self, number: int, row: _Row) -> None:
-        """Its bins that can be short, and all the others together as one more."""
-        own = self.short[row.bins]
-        shared = self.jobs + self.place[row.bins[own]]
-        spans = np.append(row.overlap_s[own], row.overlap_s[~own].sum())
-        window = self.rows + np.arange(len(spans))
-        self.rows += len(spans)
-        self._put(number, number, 1.0)
+    def __init__(self, short: Bools, room: Floats) -> None:
+        self._short = short
+        self._place = np.cumsum(short) - 1  # of a bin that can be short among those
+        self._limits, self._limit_count = [room], len(room)
+        self._entries: list[Sequence[Any]] = []  # rows, columns and values
+        self._worth: list[Floats] = []
+        self._upper: list[Floats] = []
+        self._variables = 0
+
+    def add_levels(self, row: _Row) -> None:
+        """Of the first program: y_j, then x_jl(b) by level."""
+        shared, spans = self._spans(row)
+        done, window = self._rows(1, 0.0), self._rows(len(spans), 0.0)
+        (share,) = self._columns(np.ones(1), worth=1.0)
+        self._put(done, share, 1.0)
         for held, rate in row.levels:
-            mine = self.variables + np.arange(len(spans))
-            self.variables += len(spans)
-            self._put(np.full(len(spans), number), mine, -rate)
+            mine = self._columns(np.full(len(spans), np.inf))
+            self._put(done, mine, -rate)
             self._put(shared, mine[:-1], held)
             self._put(window, mine, 1.0)
-        self._put(window, np.full(len(spans), number), -spans)
+        self._put(window, share, -spans)
+
+    def add_work(self, row: _Row) -> None:
+        """Of the second program: f_j(b)."""
+        cost = _least_gpu_s(row)
+        shared, spans = self._spans(row)
+        mine = self._columns(np.minimum(row.most_gpus * spans / cost, 1.0), worth=1.0)
+        self._put(self._rows(1, 1.0), mine, 1.0)
+        self._put(shared, mine[:-1], cost)
+
+    def _spans(self, row: _Row) -> tuple[Ints, Floats]:
+        """The rows of its bins that can be short; seconds in these, and in all others as one more."""
+        own = self._short[row.bins]
+        spans = np.append(row.overlap_s[own], row.overlap_s[~own].sum())
+        return self._place[row.bins[own]], spans
+
+    def _rows(self, count: int, limit: float) -> Ints:
+        self._limits.append(np.full(count, limit))
+        self._limit_count += count
+        return np.arange(self._limit_count - count, self._limit_count)
+
+    def _columns(self, upper: Floats, worth: float = 0.0) -> Ints:
+        self._upper.append(upper)
+        self._worth.append(np.full(len(upper), worth))
+        self._variables += len(upper)
+        return np.arange(self._variables - len(upper), self._variables)
 
     def _put(self, rows: Any, columns: Any, values: Any) -> None:
-        rows = np.atleast_1d(rows)
-        self.entries.append((rows, np.atleast_1d(columns), np.broadcast_to(values, rows.shape)))
+        self._entries.append(np.broadcast_arrays(rows, columns, values))
 
-    def optimum(self, lengths: Floats, gpus: int) -> float:
-        limits = np.zeros(self.rows)
-        limits[self.jobs : self.jobs + self.bins] = gpus * lengths[self.short]
-        cost, upper = np.zeros(self.variables), np.full(self.variables, np.inf)
-        cost[: self.jobs], upper[: self.jobs] = -1.0, 1.0
-        rows, columns, values = (np.concatenate(part) for part in zip(*self.entries, strict=True))
-        return -_least_cost(cost, values, rows, columns, limits=limits, upper=upper)
+    def optimum(self) -> float:
+        """The most that the sum can be. RuntimeError if the program cannot be solved."""
+        from scipy.optimize import linprog
+        from scipy.sparse import coo_array
+
+        rows, columns, values = (np.concatenate(part) for part in zip(*self._entries, strict=True))
+        limits, upper = np.concatenate(self._limits), np.concatenate(self._upper)
+        scale = np.ones(len(limits))  # GPU-seconds of bins beside shares of jobs
+        scale[: len(self._limits[0])] /= self._limits[0].max(initial=1.0)
+        matrix = coo_array((values * scale[rows], (rows, columns)), (len(limits), len(upper)))
+        solution: Any = linprog(
+            -np.concatenate(self._worth),
+            A_ub=cast("Any", matrix.tocsr()),
+            b_ub=limits * scale,
+            bounds=np.column_stack([np.zeros(len(upper)), upper]).tolist(),
+            method="highs",
+        )
+        if solution.status != 0:
+            raise RuntimeError(f"the bound's linear program was not solved: {solution.message}")
+        return -float(solution.fun or 0.0)
 
 
 def _least_gpu_s(row: _Row) -> float:
@@ -284,63 +326,3 @@ def _least_gpu_s(row: _Row) -> float:
         before = (held, rate)
     held, rate = row.levels[-1]
     return held / rate  # in time but for rounding
-
-
-def _work_optimum(rows: Sequence[_Row], short: Bools, room: Floats) -> float:
-    """The sum of f: columns are f_j(b) in bins that can be short, and one for all others; rows: jobs, bins."""
-    place, jobs = np.cumsum(short) - 1, len(rows)
-    of_job: list[Ints] = []
-    of_bin: list[Ints] = []
-    costs: list[Floats] = []
-    upper: list[Floats] = []
-    for number, row in enumerate(rows):
-        cost, own = _least_gpu_s(row), short[row.bins]
-        seconds = np.append(row.overlap_s[own], row.overlap_s[~own].sum())
-        upper.append(row.most_gpus * seconds / cost)
-        of_job.append(np.full(len(seconds), number))
-        of_bin.append(np.append(place[row.bins[own]], -1))
-        costs.append(np.full(len(seconds), cost))
-    return _work_solved(
-        np.concatenate(of_job),
-        np.concatenate(of_bin),
-        np.concatenate(costs),
-        np.minimum(np.concatenate(upper), 1.0),
-        limits=np.concatenate([np.ones(jobs), room]),
-        jobs=jobs,
-    )
-
-
-def _work_solved(
-    of_job: Ints, of_bin: Ints, costs: Floats, upper: Floats, *, limits: Floats, jobs: int
-) -> float:
-    columns, shared = np.arange(len(of_job)), np.flatnonzero(of_bin >= 0)
-    rows = np.concatenate([of_job, jobs + of_bin[shared]])
-    variables = np.concatenate([columns, shared])
-    values = np.concatenate([np.ones(len(columns)), costs[shared]])
-    scale = np.append(
-        np.ones(jobs), np.full(len(limits) - jobs, 1.0 / limits[jobs:].max(initial=1.0))
-    )
-    cost = -np.ones(len(columns))
-    return -_least_cost(
-        cost, values * scale[rows], rows, variables, limits=limits * scale, upper=upper
-    )
-
-
-def _least_cost(
-    cost: Floats, values: Floats, rows: Ints, columns: Ints, *, limits: Floats, upper: Floats
-) -> float:
-    """The least cost x with matrix x <= limits and 0 <= x <= upper; `values` are the matrix's."""
-    from scipy.optimize import linprog
-    from scipy.sparse import coo_array
-
-    matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(cost)))
-    solution: Any = linprog(
-        cost,
-        A_ub=cast("Any", matrix.tocsr()),
-        b_ub=limits,
-        bounds=np.column_stack([np.zeros(len(cost)), upper]).tolist(),
-        method="highs",
-    )
-    if solution.status != 0:
-        raise RuntimeError(f"the bound's linear program was not solved: {solution.message}")
-    return float(solution.fun or 0.0)

@@ -16,6 +16,7 @@ from laxity.cli.job_names import completing
 from laxity.human_time import count_noun
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
 from laxity_scheduler.simulate.bench_commands import benches
+from laxity_scheduler.simulate.cases import Case, Source
 from laxity_scheduler.simulate.change_costs import COST_NAMES, CostName
 from laxity_scheduler.simulate.limits import (
     check_counts,
@@ -27,16 +28,15 @@ from laxity_scheduler.simulate.limits import (
 )
 from laxity_scheduler.simulate.progress_bar import ProgressBar
 from laxity_scheduler.simulate.replay import UnsettledError
-from laxity_scheduler.simulate.report import Figures, finite_figures, summary
+from laxity_scheduler.simulate.report import Figures, finite_figures, groups, summary
 from laxity_scheduler.simulate.run import Setting, in_links
-from laxity_scheduler.simulate.sweep import Source, groups, settings, sweep
+from laxity_scheduler.simulate.sweep import combine, sweep
 from laxity_scheduler.simulate.throughput_tables import TableError
 from laxity_scheduler.simulate.trace_lookup import (
     TRACES,
     format_of,
     list_traces,
     resolve,
-    tables_beside,
     trace_at,
 )
 from laxity_scheduler.simulate.traces import FORMATS, TraceError
@@ -56,6 +56,13 @@ SHOWN: Final[Mapping[str, str]] = {
     "preempted_per_reclaimed_server": "jobs stopped per node that went back",
     "inference_short_max_s": "inference short of GPUs, longest",
 }
+APART: Final = (
+    "policy",
+    "trace",
+    "nodes",
+    "error",
+    "admission",
+)  # runs of one column do not differ
 SHARES: Final = frozenset({"deadline_met_ratio", "gpu_utilisation", "usage_all_gpus"})
 
 
@@ -203,9 +210,7 @@ def simulate(
         check_counts(nodes, gpus_per_node, seed, seeds, batch, processes=processes)
         inference_load(inference, inference_nodes, pooled=pooled)
         policies = [name.strip() for text in policy for name in text.split(",")]
-        runs(policies, len(nodes), len(errors), seeds)
-        for name in policies:
-            find(name).check_file()
+        _check_policies(policies, len(nodes), len(errors), seeds)
         setting = replace(
             _setting(gpus_per_node, cost_model, restart_cost, admission, packing),
             pooled=pooled,
@@ -216,31 +221,39 @@ def simulate(
             inference=str(inference or ""),
             inference_nodes=inference_nodes or 0,
         )
-        source = _source(trace, format_, throughputs, from_at, until_at, batch)
+        source = _source(trace, format_, throughputs, from_at, until_at)
         setting, drawn = in_links(setting, wall_limit), range(seed, seed + seeds)
-        every = settings(setting, policies=policies, nodes=nodes, errors=errors, seeds=drawn)
+        cases = combine(
+            source, setting, batch=batch, policies=policies, nodes=nodes, errors=errors, seeds=drawn
+        )
         _can_be_written(out)
-        reports = run_sweep(source, every, bound=bound, processes=processes, quiet=json_)
+        reports = run_sweep(cases, bound=bound, processes=processes, quiet=json_)
     _set_aside(source, reports[0])
     _print(reports, as_json=json_)
-    _write_pages(out, source, every, reports)
+    _write_pages(out, cases, reports)
+
+
+def _check_policies(policies: Sequence[str], *others: int) -> None:
+    """ValueError if one is unknown or its file is refused, or for too many runs with the others."""
+    runs(policies, *others)
+    for name in policies:
+        find(name).check_file()
 
 
 def _write_pages(
-    out: Path | None, source: Source, every: Sequence[Setting], reports: Sequence[Figures]
+    out: Path | None, cases: Sequence[tuple[Case, Setting]], reports: Sequence[Figures]
 ) -> None:
     if out is None:
         return
     from laxity_scheduler.simulate.pages import write
 
-    write(out, source, every, reports)
+    write(out, cases, reports)
     typer.echo(f"written to {out}: see {out / 'page.html'}", err=True)
 
 
 def _set_aside(source: Source, first: Figures) -> None:
     """Tell which lines of the trace could not be used."""
-    bad_lines = first["bad_lines"]
-    if isinstance(bad_lines, int) and bad_lines:
+    if bad_lines := first["bad_lines"]:
         text = f"{count_noun(bad_lines, 'line')} set aside; the first, {first['first_bad_line']}"
         typer.echo(f"{source.path.name}: {text}", err=True)
 
@@ -263,13 +276,12 @@ def usage_errors() -> Iterator[None]:
 
 
 def run_sweep(
-    source: Source, many: list[Setting], *, bound: bool, processes: int | None, quiet: bool
+    cases: list[tuple[Case, Setting]], *, bound: bool, processes: int | None, quiet: bool
 ) -> list[Figures]:
-    screen = ProgressBar(len(many), quiet=quiet)
+    screen = ProgressBar(len(cases), quiet=quiet)
     try:
         return sweep(
-            source,
-            many,
+            cases,
             bound=bound,
             processes=processes,
             done=screen.finish_run,
@@ -321,23 +333,22 @@ def _setting(
     )
 
 
-def _source(  # noqa: PLR0917 - as the options come
-    trace: Path, format_: str, throughputs: Path | None, from_at: str, until_at: str, batch: int
+def _source(
+    trace: Path, format_: str, throughputs: Path | None, from_at: str, until_at: str
 ) -> Source:
     from_s, until_s = window(from_at, until_at)
     path = trace_at(trace)
-    kind = format_of(path, format_)
-    tables = resolve(throughputs) if throughputs is not None else tables_beside(path, kind)
-    return Source(path, kind, tables, from_s, until_s, batch)
+    tables = None if throughputs is None else resolve(throughputs)
+    return Source(path, format_of(path, format_), tables, from_s, until_s)
 
 
 def _print(reports: list[Figures], *, as_json: bool) -> None:
     if as_json and len(reports) == 1:
         typer.echo(json.dumps(finite_figures(reports[0])))
         return
-    found_groups = [{**key, **summary(members, tuple(SHOWN))} for key, members in groups(reports)]
+    means = [{**key, **summary(members, tuple(SHOWN))} for key, members in groups(reports, APART)]
     if as_json:
-        lists = {"runs": reports, "summary": found_groups}
+        lists = {"runs": reports, "summary": means}
         typer.echo(json.dumps({key: [*map(finite_figures, rows)] for key, rows in lists.items()}))
         return
     from rich.table import Table
@@ -346,12 +357,12 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
 
     table = Table(box=None, pad_edge=False)
     table.add_column()
-    for group in found_groups:
-        on = f"{count_noun(int(str(group['nodes'])), 'node')}, {count_noun(int(str(group['runs'])), 'run')}"
+    for group in means:
+        on = f"{count_noun(group['nodes'], 'node')}, {count_noun(group['runs'], 'run')}"
         table.add_column(f"{group['policy']}\n{on}", justify="right")
     for name, label in SHOWN.items():
-        if any(name in group for group in found_groups):
-            table.add_row(label, *(_cell(group, name) for group in found_groups))
+        if any(name in group for group in means):
+            table.add_row(label, *(_cell(group, name) for group in means))
     console().print(table)
 
 
@@ -359,7 +370,7 @@ def _cell(group: Figures, name: str) -> str:
     """A figure as people read it, with the half width of its interval."""
     if name not in group:
         return "-"
-    value, half = float(str(group[name])), float(str(group.get(f"{name}_ci95") or 0.0))
+    value, half = group[name], group.get(f"{name}_ci95") or 0.0
     return f"{_figure(name, value)} ± {_figure(name, half)}" if half else _figure(name, value)
 
 

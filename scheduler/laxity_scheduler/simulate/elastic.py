@@ -26,8 +26,8 @@ from laxity_scheduler.shares.rows import NOBODY
 from laxity_scheduler.shares.rule import ShareRule
 from laxity_scheduler.shares.share_arrays import TURNED_AWAY
 from laxity_scheduler.simulate.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
-from laxity_scheduler.simulate.ground_truth import GroundTruth, error_factor, sigma_of
-from laxity_scheduler.simulate.outcome import RESULTS, Run
+from laxity_scheduler.simulate.ground_truth import GroundTruth
+from laxity_scheduler.simulate.outcome import RESULTS, Run, empty_results
 from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.replay import join_columns, request_columns
 
@@ -52,22 +52,23 @@ def run_rule(
     costs: Costs,
     *,
     gpus: int,
-    error: float = 0.0,
-    seed: int = 0,
+    factors: Sequence[float],
     ended: Ended = nobody,
 ) -> Run:
-    """Simulate. The arrays are built first; `cpu_s` counts the loop alone."""
+    """Simulate; `factors` are believed over true durations, (n,).
+
+    The arrays are built first; `cpu_s` counts the loop alone.
+    """
     from laxity_scheduler.simulate.elastic_loop import Pace, beginning, run_shares
 
     job_count = len(jobs)
-    requests = build_asked(jobs, costs, error=error, seed=seed)
+    requests = build_asked(jobs, costs, factors)
     rounds = ROUNDS_BETWEEN_RESTARTS if costs.round_s else 0
     pace = Pace(costs.round_s, costs.restart_s, rounds, rule.kappa)
     how = rule.on(float(gpus))
-    out = np.zeros((job_count, len(RESULTS)))
-    out[:, [0, 1, 7]] = np.inf
+    out = empty_results(job_count)
     state = np.zeros(job_count, dtype=np.int64)
-    none = build_asked((), costs)
+    none = build_asked((), costs, ())
     few = np.zeros((1, 2))
     run_shares(none, how, pace, beginning(0, out, state), few)  # loads or compiles the loop
     began = time.process_time()
@@ -99,9 +100,7 @@ def _over(out: Floats, state: Ints, *, drops: bool) -> int:
     return int(np.count_nonzero(over | (state == TURNED_AWAY) if drops else over))
 
 
-def build_asked(
-    jobs: Sequence[GroundTruth], costs: Costs, *, error: float = 0.0, seed: int = 0
-) -> "Asked":
+def build_asked(jobs: Sequence[GroundTruth], costs: Costs, factors: Sequence[float]) -> "Asked":
     """The jobs as arrays."""
     from laxity_scheduler.simulate.elastic_loop import Asked
 
@@ -115,7 +114,6 @@ def build_asked(
             total[row, level] = job.epochs * job.epoch_s[workers]
             change[row, level] = costs.start_s(held)
             width[row, level] = held
-    sigma = sigma_of(error)
     requests = request_columns(jobs)
     return Asked(
         submitted=requests["submitted_at"],
@@ -125,6 +123,6 @@ def build_asked(
         width=width,
         levels=np.array([len(job.widths) for job in jobs], dtype=np.int64),
         change=change,
-        factor=np.array([error_factor(job.id, sigma=sigma, seed=seed) for job in jobs], float),
+        factor=np.array(factors, dtype=np.float64),
         epochs=np.array([job.epochs for job in jobs], dtype=np.int64),
     )

@@ -8,6 +8,7 @@ nothing waits.
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
@@ -25,10 +26,10 @@ class JobExecution:
     """What happens to submitted jobs on these nodes at these costs."""
 
     def __init__(
-        self, agenda: EventQueue, fleet: SimNodes, costs: Costs, *, each_epoch: bool = False
+        self, timeline: EventQueue, fleet: SimNodes, costs: Costs, *, each_epoch: bool = False
     ) -> None:
         """`each_epoch`: an epoch's end is an event, though nothing waits for it."""
-        self.agenda, self.fleet, self.costs, self.each_epoch = agenda, fleet, costs, each_epoch
+        self.timeline, self.fleet, self.costs, self.each_epoch = timeline, fleet, costs, each_epoch
         self.live: dict[str, SimJob] = {}
         self.finished: dict[str, tuple[SimJob, float]] = {}
         self._leaving: dict[int, tuple[SimJob, str]] = {}  # stopped workers whose pods still go
@@ -38,7 +39,7 @@ class JobExecution:
 
     @property
     def now(self) -> float:
-        return self.agenda.now
+        return self.timeline.now
 
     def give(self, live: SimJob, nodes: Iterable[str]) -> None:
         """Its workers on these nodes are gone."""
@@ -53,24 +54,22 @@ class JobExecution:
             live.going += 1
             self._left += 1
             self._leaving[self._left] = (live, node)
-            self.agenda.add(self.now + self.costs.gone_s, "gone", node, self._left)
+            self.timeline.add(self.now + self.costs.gone_s, partial(self._remove_pod, self._left))
 
-    def remove_pod(self, number: int) -> bool:
+    def _remove_pod(self, number: int) -> bool:
         """A pod that was stopped has gone; False if it went with its node."""
-        left = self._leaving.pop(number, None)
-        if left is not None:
-            self._went(*left)
-        return left is not None
+        if number not in self._leaving:
+            return False
+        live, node = self._leaving.pop(number)
+        live.going -= 1
+        self.touch(live)
+        self.give(live, (node,))
+        return True
 
     def remove_node_pods(self, node: str) -> None:
         """A node is lost, and with it the pods that were about to go."""
         for number in [number for number, left in self._leaving.items() if left[1] == node]:
-            self.remove_pod(number)
-
-    def _went(self, live: SimJob, node: str) -> None:
-        live.going -= 1
-        self.touch(live)
-        self.give(live, (node,))
+            self._remove_pod(number)
 
     def plan_next(self, live: SimJob) -> None:
         """Put its next event on the heap; an older one no longer counts."""
@@ -81,7 +80,7 @@ class JobExecution:
         elif self.each_epoch and live.formed:
             next_at = min(next_at, self._epoch_ends_at(live))
         if next_at < FOREVER:
-            self.agenda.add(next_at, "job", live.truth.id, live.version)
+            self.timeline.add(next_at, partial(self._settle, live, live.version))
 
     def _change_at(self, live: SimJob) -> float:
         """When what waits can take effect."""
@@ -99,11 +98,18 @@ class JobExecution:
         whole = math.floor(live.at(max(self.now, live.ready_at)) + TINY) + 1.0
         return max(live.since, live.ready_at) + (whole - live.position) * live.epoch_s
 
-    def settle(self, live: SimJob) -> None:
+    def _settle(self, live: SimJob, version: int) -> bool:
         """Its event has come: the end, or a change that waited."""
+        if live.version != version or self.live.get(live.truth.id) is not live:
+            return False
         if live.finish_at <= self.now + TINY:
             self._finish(live)
-            return
+        else:
+            self._change(live)
+        return True
+
+    def _change(self, live: SimJob) -> None:
+        """What has waited for an epoch's end takes effect."""
         self.move(live)
         if self.costs.at_boundaries:
             live.position = float(round(live.position))
@@ -113,7 +119,7 @@ class JobExecution:
             self.cut_short(live)
             live.parked, live.ready_at = True, self.now + cost_s
             self.lose(live, cost_s)
-            self.agenda.wake_at(live.ready_at)
+            self.timeline.wake_at(live.ready_at)
         elif live.shrink_to:
             self._reform(live, live.shrink_to, self.costs.stop_s(live.gpus))
         elif live.workers > live.formed:

@@ -34,6 +34,13 @@ def draw_closed_batch(trace: Trace, *, jobs: int, seed: int, within_s: float = B
     return Trace(f"{trace.name}[{count} jobs, seed {seed}]", tuple(moved))
 
 
+def draw_window(trace: Trace, jobs: int, draw: np.random.Generator) -> tuple[TraceJob, ...]:
+    """So many consecutive jobs from a random place on: bursts and gaps stay as they were."""
+    count = min(jobs, len(trace.jobs))
+    first = int(draw.integers(len(trace.jobs) - count + 1))
+    return trace.jobs[first : first + count]
+
+
 @dataclass(frozen=True, slots=True)
 class Mix:
     """What jobs are drawn from.

@@ -8,7 +8,7 @@ NoisyPredictor, whose error is drawn per job from a seed.
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -118,12 +118,17 @@ def names_of(trace: Trace) -> list[str]:
     return names
 
 
-def error_factor(job_id: str, *, sigma: float, seed: int) -> float:
-    """exp(sigma z): z is drawn from the standard normal distribution by seed and the job's id."""
+def error_factors(job_ids: Iterable[str], *, error: float, seed: int) -> list[float]:
+    """Believed over true duration of each job: exp(sigma z), `sigma_of` the mean error.
+
+    z is drawn from the standard normal distribution by seed and the job's id.
+    """
+    sigma = sigma_of(error)
     if sigma == 0.0:
-        return 1.0
-    draw = np.random.default_rng([seed, zlib.crc32(job_id.encode())]).standard_normal()
-    return math.exp(sigma * float(draw))
+        return [1.0 for _ in job_ids]
+    seeds = ([seed, zlib.crc32(job_id.encode())] for job_id in job_ids)
+    draws = (float(np.random.default_rng(drawn_by).standard_normal()) for drawn_by in seeds)
+    return [math.exp(sigma * draw) for draw in draws]
 
 
 def sigma_of(error: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.simulate.change_costs import Costs
-from laxity_scheduler.simulate.ground_truth import GroundTruth, error_factor, sigma_of
+from laxity_scheduler.simulate.ground_truth import GroundTruth, error_factors, sigma_of
 
 Z90: Final = 1.2815515594457831  # the 90 % quantile of the standard normal distribution
 
@@ -31,10 +31,8 @@ class NoisyPredictor:
         self.seed = seed
         self.sigma = sigma_of(error)
         self._truth = {job.workload.model: job for job in jobs}
-        self._factor = {
-            key: error_factor(key, sigma=self.sigma, seed=seed) if error else 1.0
-            for key in self._truth
-        }
+        factors = error_factors(self._truth, error=error, seed=seed)
+        self._factor = dict(zip(self._truth, factors, strict=True))
 
     @property
     def version(self) -> str:

@@ -5,7 +5,7 @@ Instants are seconds, infinite when they never came to pass.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Final
 
@@ -13,43 +13,40 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 
-REQUESTED: Final = (
-    "submitted_at",
-    "gpus",  # as asked for
-    "deadline_at",
-    "ideal_s",  # alone, at the width asked for
-)
-RESULTS: Final = (
-    "first_start_at",
-    "finished_at",
-    "running_s",  # with GPUs, whatever they did
-    "gpu_s",
-    "lost_gpu_s",  # what starts, stops, re-formings and redone work took
-    "preemptions",
-    "resizes",
-    "promised_at",  # the P90 finish that was promised; infinite if nothing was
-)
-FIELDS: Final = (*REQUESTED, *RESULTS)
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One job of a run; see FIELDS. `refused` is the reason code, or empty."""
+    """One job of a run; defaults are those of one to whom nothing happened.
+
+    `refused` is the reason code, or empty.
+    """
 
     id: str
-    submitted_at: float
-    gpus: float
+    submitted_at: float = 0.0
+    gpus: float = 0.0  # as asked for
     deadline_at: float = math.inf
-    ideal_s: float = 0.0
+    ideal_s: float = 0.0  # alone, at the width asked for
     first_start_at: float = math.inf
     finished_at: float = math.inf
-    running_s: float = 0.0
+    running_s: float = 0.0  # with GPUs, whatever they did
     gpu_s: float = 0.0
-    lost_gpu_s: float = 0.0
+    lost_gpu_s: float = 0.0  # what starts, stops, re-formings and redone work took
     preemptions: float = 0.0
     resizes: float = 0.0
-    promised_at: float = math.inf
+    promised_at: float = math.inf  # the P90 finish that was promised
     refused: str = ""
+
+
+DEFAULTS: Final = {
+    part.name: part.default for part in fields(Outcome) if isinstance(part.default, float)
+}
+FIELDS: Final = tuple(DEFAULTS)
+RESULTS: Final = FIELDS[FIELDS.index("first_start_at") :]  # what became of it
+
+
+def empty_results(count: int) -> Floats:
+    """Of so many jobs to which nothing has happened, shape (n, len(RESULTS))."""
+    return np.tile([DEFAULTS[name] for name in RESULTS], (count, 1))
 
 
 @dataclass(slots=True)
@@ -125,8 +122,7 @@ class Run:
 
 def columns_with_defaults(count: int, **known: Floats) -> dict[str, Floats]:
     """Columns for so many jobs: those given, and for the others what nothing happened means."""
-    forever = {"deadline_at", "first_start_at", "finished_at", "promised_at"}
     return {
-        name: known[name] if name in known else np.full(count, math.inf if name in forever else 0.0)
-        for name in FIELDS
+        name: known[name] if name in known else np.full(count, default)
+        for name, default in DEFAULTS.items()
     }

@@ -19,28 +19,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from laxity_scheduler.model.job import HOUR_S
+from laxity_scheduler.simulate.cases import Case
 from laxity_scheduler.simulate.outcome import FIELDS, Run
 from laxity_scheduler.simulate.report import Figures, finite_figures
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.sweep import Source
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def write(
-    folder: Path, source: Source, settings: Sequence[Setting], reports: Sequence[Figures]
-) -> None:
-    """Write all files; the first setting of each policy is run again for its jobs and plots."""
+def write(folder: Path, cases: Sequence[tuple[Case, Setting]], reports: Sequence[Figures]) -> None:
+    """Write all files; the first run of each policy is run again for its jobs and plots."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [finite_figures(report) for report in reports]
     (folder / "runs.json").write_text(json.dumps(rows, indent=1))
     _table(folder / "runs.csv", rows)
-    first: dict[str, Setting] = {}
-    for setting in settings:
-        first.setdefault(setting.policy, setting)
-    trace = source.load()
-    runs = [simulate(trace, setting) for setting in first.values()]
+    first: dict[str, tuple[Case, Setting]] = {}
+    for case, setting in cases:
+        first.setdefault(setting.policy, (case, setting))
+    runs = [simulate(case.load(), setting) for case, setting in first.values()]
     _table(folder / "jobs.csv", jobs_of(runs[0]))
     pictures = plots(runs)
     for name, picture in pictures.items():

@@ -32,13 +32,13 @@ class PlanExecutor:
 
     def __init__(
         self,
-        passage: JobExecution,
+        execution: JobExecution,
         *,
         refused_stay: bool = False,
         inference: InferenceFleet | None = None,
     ) -> None:
         self.refused_stay, self.inference = refused_stay, inference
-        self.passage, self.agenda, self.fleet = passage, passage.agenda, passage.fleet
+        self.execution, self.timeline, self.fleet = execution, execution.timeline, execution.fleet
         self.rounds = 0
         self.left: dict[str, SimJob] = {}  # refused: they went away
         self.refusals: dict[str, str] = {}
@@ -47,7 +47,7 @@ class PlanExecutor:
 
     @property
     def now(self) -> float:
-        return self.agenda.now
+        return self.timeline.now
 
     def open_holds(self) -> tuple[Hold, ...]:
         """Holds that are still in force."""
@@ -55,7 +55,7 @@ class PlanExecutor:
             self.holds = [
                 hold
                 for hold in self.holds
-                if hold.until_at > self.now and hold.job in self.passage.live
+                if hold.until_at > self.now and hold.job in self.execution.live
             ]
         return tuple(self.holds)
 
@@ -81,43 +81,43 @@ class PlanExecutor:
                     pass
                 case _:
                     assert_never(decision)
-        if self.passage.costs.round_s:
-            self.passage.charge_round(self.rounds)
-        self.agenda.look_at(plan.wake_at)
+        if self.execution.costs.round_s:
+            self.execution.charge_round(self.rounds)
+        self.timeline.look_at(plan.wake_at)
 
     def _verdict(self, decision: Promised | Forecasted | Refuse) -> None:
-        live = self.passage.live[decision.job]
+        live = self.execution.live[decision.job]
         verdict = verdict_after(live.row, decision, self.now)
         live.row = replace(live.row, verdict=verdict, asked=False)
-        self.passage.touch(live)
+        self.execution.touch(live)
         if isinstance(verdict, Promise):
             self.promised_at.setdefault(decision.job, verdict.p90_at)
         if isinstance(verdict, Refusal):  # its flow ends: nothing more will come of it
             self.refusals[decision.job] = verdict.reason.code
             if not self.refused_stay:
-                self.left[decision.job] = self.passage.live.pop(decision.job)
+                self.left[decision.job] = self.execution.live.pop(decision.job)
 
     def _admit(self, decision: Admit) -> None:
-        live, now = self.passage.live[decision.job], self.now
+        live, now = self.execution.live[decision.job], self.now
         if live.workers:
             return  # a plan carried out twice is the same as once
         self.fleet.take(decision.nodes, live.truth.gpus_per_worker)
-        self.passage.account(live)
+        self.execution.account(live)
         live.workers = live.formed = decision.workers
         live.nodes = decision.nodes
         live.since = now
         live.first_start_at = min(live.first_start_at, now)
         live.fresh_at = math.floor(live.position + TINY)
-        cost_s = 0.0 if self.passage.costs.round_s else self.passage.costs.start_s(live.gpus)
+        cost_s = 0.0 if self.execution.costs.round_s else self.execution.costs.start_s(live.gpus)
         live.ready_at, live.starting = now + cost_s, True
-        self.passage.lose(live, cost_s)
+        self.execution.lose(live, cost_s)
         live.row = replace(live.row, resumed_at=now, width_changed_at=now)
-        self.passage.touch(live)
-        self.passage.plan_next(live)
+        self.execution.touch(live)
+        self.execution.plan_next(live)
         self.fleet.count(self.now)
 
     def _resize(self, decision: Resize) -> None:
-        live, now = self.passage.live[decision.job], self.now
+        live, now = self.execution.live[decision.job], self.now
         if decision.at == "epoch":
             live.shrink_to = decision.workers
         elif decision.workers > live.workers:
@@ -125,42 +125,42 @@ class PlanExecutor:
         else:
             self._shrink(live, decision)
         live.row = replace(live.row, width_changed_at=now)
-        self.passage.touch(live)
-        self.passage.plan_next(live)
+        self.execution.touch(live)
+        self.execution.plan_next(live)
         self.fleet.count(self.now)
 
     def _grow(self, live: SimJob, decision: Resize) -> None:
         added = decision.nodes[live.workers :]
         self.fleet.take(added, live.truth.gpus_per_worker)
-        self.passage.account(live)
+        self.execution.account(live)
         self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
         live.shrink_to = 0
-        if self.passage.costs.at_boundaries:
-            live.grown_at = self.now + self.passage.costs.start_s(live.gpus)
+        if self.execution.costs.at_boundaries:
+            live.grown_at = self.now + self.execution.costs.start_s(live.gpus)
         else:
-            self.passage.change_now(live)
+            self.execution.change_now(live)
 
     def _shrink(self, live: SimJob, decision: Resize) -> None:
         """The workers have re-formed and the others go; or they go at once."""
         gone = live.nodes[decision.workers :]
-        self.passage.account(live)
-        self.passage.leave(live, gone)
+        self.execution.account(live)
+        self.execution.leave(live, gone)
         self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
         live.shrink_to = 0
         if live.formed > live.workers:  # nobody had re-formed
-            self.passage.change_now(live)
-        self.agenda.wake_at(self.now)  # its GPUs may be free now: others have waited for them
+            self.execution.change_now(live)
+        self.timeline.wake_at(self.now)  # its GPUs may be free now: others have waited for them
 
     def _not_ready(self, live: SimJob) -> None:
         """Where widths change at once, an earlier change that still takes time gives way."""
-        if not self.passage.costs.at_boundaries and not self.passage.costs.round_s:
-            self.passage.move(live)
-            self.passage.cut_short(live)
+        if not self.execution.costs.at_boundaries and not self.execution.costs.round_s:
+            self.execution.move(live)
+            self.execution.cut_short(live)
 
     def _preempt(self, decision: Preempt) -> None:
-        live, now = self.passage.live[decision.job], self.now
+        live, now = self.execution.live[decision.job], self.now
         if not live.workers:
             return
         if self.inference is not None and decision.reason.code == "leave_lent_node":
@@ -168,8 +168,8 @@ class PlanExecutor:
         if decision.at == "epoch":
             live.stop_at_boundary = True
             live.row = replace(live.row, stop_requested_at=now, stop_for=decision.beneficiary)
-            self.passage.touch(live)
-            self.passage.plan_next(live)
+            self.execution.touch(live)
+            self.execution.plan_next(live)
             return
         if decision.beneficiary:
             freed = Counter(live.nodes)
@@ -177,15 +177,15 @@ class PlanExecutor:
                 Hold(decision.beneficiary, node, workers * live.truth.gpus_per_worker, now + HOLD_S)
                 for node, workers in sorted(freed.items())
             ]
-        self.passage.stop(live, is_preemption=decision.reason.code not in LINK_ENDS)
-        self.agenda.wake_at(now)  # its GPUs are free now
+        self.execution.stop(live, is_preemption=decision.reason.code not in LINK_ENDS)
+        self.timeline.wake_at(now)  # its GPUs are free now
 
     def _move_nodes(self, decision: Loan | Reclaim) -> None:
         """Lend nodes or hand them back: they can be used from the next cycle on."""
         if self.inference is not None:
             self.inference.move(decision.nodes, self.now, lent=isinstance(decision, Loan))
             self.show_pools()
-            self.agenda.wake_at(self.now)
+            self.timeline.wake_at(self.now)
 
     def show_pools(self) -> None:
         """Let snapshots show what inference lends and uses now."""
@@ -194,12 +194,12 @@ class PlanExecutor:
             self.fleet.set_pools(pools, used, self.inference.horizon_at)
 
     def _continue(self, decision: Continue) -> None:
-        live = self.passage.live[decision.job]
-        self.passage.move(live)  # as long as it waited it has not trained
+        live = self.execution.live[decision.job]
+        self.execution.move(live)  # as long as it waited it has not trained
         live.stop_at_boundary = live.parked = False
         live.row = replace(live.row, stop_requested_at=None, stop_for="")
-        self.passage.touch(live)
-        self.passage.plan_next(live)
+        self.execution.touch(live)
+        self.execution.plan_next(live)
 
     def _end_holds(self, plan: Plan) -> None:
         started = {

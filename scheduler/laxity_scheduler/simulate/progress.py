@@ -1,7 +1,9 @@
-"""How far simulations have come: jobs ended in all runs, counted here or in several processes."""
+"""How far simulations have come: jobs ended in all runs, on counts that several processes share."""
 
-from collections.abc import Callable, MutableSequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from typing import Any, Final
+
+STEPS: Final = 1_000  # of a run: counting each of many jobs would take longer than to simulate it
 
 Ended = Callable[[int], None]  # told how many jobs of one run have ended so far
 
@@ -10,35 +12,20 @@ def nobody(_ended: int) -> None:
     """Nobody asks."""
 
 
-class ProgressCounter:
-    """Jobs ended so far in all runs, and jobs of one run (0 until the trace is read)."""
+def count_into(counts: Any, jobs: int, look: Callable[[], None] = lambda: None) -> Ended:
+    """Adds what a run of so many jobs is told to `counts`, an Array: jobs ended, and jobs of one run.
 
-    def __init__(
-        self,
-        counts: MutableSequence[int] | None = None,
-        lock: AbstractContextManager[object] | None = None,
-        told: Callable[[int, int], None] = lambda _ended, _jobs: None,
-    ) -> None:
-        self._counts: MutableSequence[int] = [0, 0] if counts is None else counts
-        self._lock = nullcontext() if lock is None else lock
-        self._told = told
+    `look` is called whenever that has changed.
+    """
+    counted, step = 0, max(1, jobs // STEPS)
 
-    @property
-    def counts(self) -> tuple[int, int]:
-        return self._counts[0], self._counts[1]
+    def count_ended(ended: int) -> None:
+        nonlocal counted
+        if ended - counted >= step or ended == jobs:
+            with counts.get_lock():
+                counts[0] += ended - counted
+                counts[1] = jobs
+            counted = ended
+            look()
 
-    def run(self, jobs: int) -> Ended:
-        """For one run of so many jobs: what is to be told."""
-        counted = 0
-
-        def count_ended(so_far: int) -> None:
-            nonlocal counted
-            if so_far > counted or not so_far:
-                with self._lock:
-                    self._counts[0] += so_far - counted
-                    self._counts[1] = jobs
-                counted = so_far
-                self._told(*self.counts)
-
-        count_ended(0)
-        return count_ended
+    return count_ended

@@ -13,7 +13,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.ground_truth import GroundTruth
-from laxity_scheduler.simulate.outcome import RESULTS, Run
+from laxity_scheduler.simulate.outcome import RESULTS, Run, empty_results
 from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.simulated_job import SimJob
 from laxity_scheduler.simulate.world import SimWorld
@@ -58,14 +58,16 @@ def replay(
     return took
 
 
-def columns_of(
-    world: SimWorld, jobs: Sequence[GroundTruth]
-) -> tuple[dict[str, Floats], dict[int, str]]:
+def columns_of(world: SimWorld) -> tuple[dict[str, Floats], dict[int, str]]:
     """Columns of a Run, and who was refused why."""
+    jobs = world.jobs
     ends_by_name: dict[str, tuple[SimJob, float]] = dict(world.finished)
     ends_by_name |= {name: (live, FOREVER) for name, live in world.left.items()}
-    rows = [_results_of(ends_by_name.get(job.id), world, job) for job in jobs]
-    table = np.array(rows, dtype=np.float64).reshape(len(jobs), len(RESULTS))
+    table = empty_results(len(jobs))
+    for row, job in zip(table, jobs, strict=True):
+        if job.id in ends_by_name:
+            row[:-1] = _results_of(*ends_by_name[job.id])
+        row[-1] = world.promised_at.get(job.id, FOREVER)
     refused = {job.number: world.refusals[job.id] for job in jobs if job.id in world.refusals}
     return join_columns(jobs, table), refused
 
@@ -87,14 +89,8 @@ def request_columns(jobs: Sequence[GroundTruth]) -> dict[str, Floats]:
     }
 
 
-def _results_of(
-    end: tuple[SimJob, float] | None, world: SimWorld, job: GroundTruth
-) -> tuple[float, ...]:
-    """In the order of RESULTS."""
-    promised_at = world.promised_at.get(job.id, FOREVER)
-    if end is None:
-        return (FOREVER, FOREVER, 0.0, 0.0, 0.0, 0.0, 0.0, promised_at)
-    live, finished_at = end
+def _results_of(live: SimJob, finished_at: float) -> tuple[float, ...]:
+    """In the order of RESULTS, but for the promise."""
     return (
         live.first_start_at,
         finished_at,
@@ -103,14 +99,12 @@ def _results_of(
         live.lost_gpu_s,
         float(live.row.preemptions),
         float(live.resizes),
-        promised_at,
     )
 
 
 def literal(
     name: str,
     trace: str,
-    jobs: Sequence[GroundTruth],
     *,
     world: SimWorld,
     policy: Policy,
@@ -122,18 +116,18 @@ def literal(
     began = time.process_time()
     took = replay(world, policy, predictor, ended=ended, finish=finish)
     cpu_s = time.process_time() - began
-    columns, refused = columns_of(world, jobs)
+    columns, refused = columns_of(world)
     return Run(
         policy=name,
         trace=trace,
         gpus=world.own_gpus,
-        ids=[job.id for job in jobs],
+        ids=[job.id for job in world.jobs],
         columns=columns,
         refused=refused,
         cpu_s=cpu_s,
         events=world.events,
         decisions_s=took,
         busy=world.busy,
-        models=[job.model for job in jobs],
+        models=[job.model for job in world.jobs],
         loans=None if world.inference is None else world.inference.totals(world.now),
     )

@@ -32,8 +32,8 @@ averaged over finished jobs. Shares are fractions of 1; a figure that does not e
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ from laxity_scheduler.model.job import HOUR_S
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.traces import TraceJob
 
-Figures = dict[str, object]
+Figures = dict[str, Any]
 SHARES_DONE: Final = (10, 50)  # per cent of the epochs
 LATE_TOLERANCE_S: Final = 1e-3  # rounding of long sums of seconds
 T95: Final = (0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -52,7 +52,6 @@ T95: Final = (0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.26
 def report(run: Run) -> Figures:
     """One JSON object: figures of a run, and what was run."""
     finished = np.isfinite(run.column("finished_at"))
-    wall_s = float(str(run.setting.get("wall_s", run.cpu_s)))
     figures: Figures = {
         "policy": run.policy,
         "trace": run.trace,
@@ -70,7 +69,7 @@ def report(run: Run) -> Figures:
         "decision_p99_ms": _quantile(run.decisions_s, 0.99, 1e3),
         "events": run.events,
         "cpu_s": run.cpu_s,
-        "wall_s": wall_s,
+        "wall_s": run.setting.get("wall_s", run.cpu_s),
         "jobs_per_s": len(run) / run.cpu_s if run.cpu_s > 0 else None,
     }
     return figures | {
@@ -249,6 +248,18 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
     factor = T95[count - 1] if count <= len(T95) else 1.96
     return mean, factor * spread / math.sqrt(count)
+
+
+def groups(
+    rows: Iterable[Mapping[str, Any]], names: Sequence[str]
+) -> list[tuple[dict[str, Any], list[Mapping[str, Any]]]]:
+    """Rows that have the same values under these names: the values, and the rows."""
+    members_by_key: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        members_by_key.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return [
+        (dict(zip(names, key, strict=True)), members) for key, members in members_by_key.items()
+    ]
 
 
 def summary(reports: Sequence[Mapping[str, object]], figures: Sequence[str]) -> Figures:

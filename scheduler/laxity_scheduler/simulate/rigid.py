@@ -7,15 +7,16 @@ hold column by column; here nothing is built that the decision does not need.
 import gc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from heapq import heappop, heappush
+from operator import mul
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.order import Order, Pool, Queue, Shape, pack
+from laxity_scheduler.order import GpuSource, Order, Packing, Pool, Queue, Shape, pack
 from laxity_scheduler.simulate.ground_truth import rigid_shape
 from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
 from laxity_scheduler.simulate.progress import Ended, nobody
@@ -28,16 +29,15 @@ def run_order(
     *,
     nodes: int,
     gpus_per_node: int,
+    factors: Sequence[float],
     pooled: bool = False,
-    predicted_s: Callable[[TraceJob], float] | None = None,
     ended: Ended = nobody,
 ) -> Run:
-    """Simulate; `predicted_s` is what the policy believes of a run time (default: the truth).
+    """Simulate; `factors` are believed over true run times, (n,).
 
     `pooled` ignores nodes. A job larger than the cluster is refused at submission.
     """
     jobs = trace.jobs
-    believe = predicted_s or (lambda job: job.duration_s)
     gc.collect()
     gc.disable()  # what lives here lives to the end
     began = time.process_time()
@@ -45,20 +45,18 @@ def run_order(
     keys = [
         order.sort_key(
             job.service_class,
-            order.key(job.submitted_at, job.deadline_at, partial(believe, job), job.gpus),
+            order.key(
+                job.submitted_at, job.deadline_at, partial(mul, job.duration_s, factor), job.gpus
+            ),
         )
-        for job in jobs
+        for job, factor in zip(jobs, factors, strict=True)
     ]
-    starts = _starts(
-        jobs,
-        shapes,
-        keys,
-        order=order,
-        nodes=nodes,
-        gpus_per_node=gpus_per_node,
-        pooled=pooled,
-        ended=ended,
+    room = (
+        Pool(nodes * gpus_per_node)
+        if pooled
+        else Ledger([f"node-{number}" for number in range(nodes)], [gpus_per_node] * nodes)
     )
+    starts = _starts(jobs, shapes, keys, order.packing, room, ended=ended)
     cpu_s = time.process_time() - began
     gc.enable()
     columns, refused = _columns(jobs, shapes, starts)
@@ -79,22 +77,16 @@ def _starts(
     jobs: Sequence[TraceJob],
     shapes: Sequence[Shape],
     keys: Sequence[float],
+    packing: Packing,
+    room: GpuSource,
     *,
-    order: Order,
-    nodes: int,
-    gpus_per_node: int,
-    pooled: bool,
     ended: Ended,
 ) -> list[float]:
     """When each job starts; infinity for one that can never fit."""
-    forever, packing = math.inf, order.packing
+    forever, capacity = math.inf, room.total_free
     arrivals = [job.submitted_at for job in jobs] + [forever]
     runs_s = [job.duration_s for job in jobs]
     starts = [forever] * len(jobs)
-    pool = Pool(nodes * gpus_per_node)
-    ledger = Ledger([f"node-{number}" for number in range(nodes)], [gpus_per_node] * nodes)
-    room = pool if pooled else ledger
-    capacity = nodes * gpus_per_node
     queue = Queue()
     finishes: list[tuple[float, int, tuple[str, ...]]] = []
     arrived, over = 0, 0
@@ -105,13 +97,9 @@ def _starts(
             return starts
         if now == next_finish:
             while finishes and finishes[0][0] == now:
-                _, number, named = heappop(finishes)
-                workers, per_worker = shapes[number]
+                _, number, nodes = heappop(finishes)
+                room.give(nodes, shapes[number][1])
                 over += 1
-                if pooled:
-                    pool.give_back(workers * per_worker)
-                else:
-                    ledger.give(named, per_worker)
             queue.note_freed_gpus()
             ended(over)
         while arrivals[arrived] == now:
@@ -120,9 +108,9 @@ def _starts(
                 queue.add(shapes[arrived], keys[arrived], arrived)
             arrived += 1
         if queue.stirred or packing == "strict":
-            for number, named in pack(queue, room, packing):
+            for number, nodes in pack(queue, room, packing):
                 starts[number] = now
-                heappush(finishes, (now + runs_s[number], number, named))
+                heappush(finishes, (now + runs_s[number], number, nodes))
 
 
 def _columns(

@@ -1,16 +1,18 @@
 """One simulation: a trace, a policy, a cluster, costs, errors and a seed in; a Run out."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from laxity.durations import parse_duration, positive_duration
-from laxity_profiler.estimate import Floats
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.order import Packing
-from laxity_scheduler.policies.registry import Registered, find
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.change_costs import CostName, Costs, costs, scale
 from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows
 from laxity_scheduler.simulate.failures import Failures
@@ -19,10 +21,9 @@ from laxity_scheduler.simulate.ground_truth import (
     GroundTruth,
     belief_errors,
     epochs_of,
-    error_factor,
+    error_factors,
     ground_truths,
     names_of,
-    sigma_of,
 )
 from laxity_scheduler.simulate.inference_fleet import InferenceFleet
 from laxity_scheduler.simulate.inference_load import read_load
@@ -114,57 +115,42 @@ def simulate(trace: Trace, setting: Setting, *, ended: Ended = nobody) -> Run:
     `ended` is told as it goes how many jobs have ended, or been turned away.
     """
     began = time.perf_counter()
-    policy = find(setting.policy)
-    run = _run(trace, setting, policy, ended)
+    factors = error_factors(names_of(trace), error=setting.error, seed=setting.seed)
+    run, epochs_seen = _run(trace, setting, factors, ended)
     wall_s = time.perf_counter() - began
-    settings = {**setting.to_json(), "wall_s": wall_s}
-    return replace(run, setting=settings, ape_at=_errors_later(trace, setting, policy))
-
-
-def _errors_later(trace: Trace, setting: Setting, policy: Registered) -> dict[int, Floats]:
-    """By per cent of the epochs done, in the order of the trace; an order's jobs are believed once."""
-    sigma = sigma_of(setting.error)
-    once = policy.kind == "order" and not _by_cycles(setting, policy)
-    keys = [f"{job.namespace}/{job.id}" for job in trace.jobs] if once else names_of(trace)
-    factors = np.array([error_factor(key, sigma=sigma, seed=setting.seed) for key in keys])
     epochs = np.array([epochs_of(job.duration_s, setting.epoch_s) for job in trace.jobs])
-    epochs_seen = np.zeros(len(epochs)) if once else epochs
-    return {share: belief_errors(factors, epochs_seen, share) for share in SHARES_DONE}
+    errors = {
+        share: belief_errors(np.array(factors), epochs * epochs_seen, share)
+        for share in SHARES_DONE
+    }
+    return replace(run, setting={**setting.to_json(), "wall_s": wall_s}, ape_at=errors)
 
 
-def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Run:
-    cycles = _by_cycles(setting, policy)
+def _run(
+    trace: Trace, setting: Setting, factors: Sequence[float], ended: Ended
+) -> tuple[Run, bool]:
+    """A run, and whether it was told of epochs: an order's jobs may be believed once, as they come."""
+    policy, cycles = find(setting.policy), _by_cycles(setting)
     if policy.kind == "order" and not cycles:
-        sigma = sigma_of(setting.error)
-        return run_order(
+        run = run_order(
             trace,
             policy.order(setting.packing),
             nodes=setting.nodes,
             gpus_per_node=setting.gpus_per_node,
             pooled=setting.pooled,
-            predicted_s=None
-            if not sigma
-            else lambda job: (
-                job.duration_s
-                * error_factor(f"{job.namespace}/{job.id}", sigma=sigma, seed=setting.seed)
-            ),
+            factors=factors,
             ended=ended,
         )
+        return run, False
     jobs = truths_of(trace, setting)
     exact = setting.pooled or all(job.gpus_per_worker == 1 for job in jobs)
     if policy.kind == "rule" and not cycles and exact and runs_without_rows(jobs, setting.costs):
-        rule = policy.rule(setting.admission)
-        return run_rule(
-            rule,
-            trace.name,
-            jobs,
-            setting.costs,
-            gpus=setting.gpus,
-            error=setting.error,
-            seed=setting.seed,
-            ended=ended,
+        rule, gpus = policy.rule(setting.admission), setting.gpus
+        run = run_rule(
+            rule, trace.name, jobs, setting.costs, gpus=gpus, factors=factors, ended=ended
         )
-    return _cycles(trace.name, setting, jobs, ended)
+        return run, True
+    return run_cycles(trace.name, setting, jobs, ended=ended), True
 
 
 def truths_of(trace: Trace, setting: Setting) -> list[GroundTruth]:
@@ -181,37 +167,66 @@ def truths_of(trace: Trace, setting: Setting) -> list[GroundTruth]:
     return jobs
 
 
-def _by_cycles(setting: Setting, policy: Registered) -> bool:
+def _by_cycles(setting: Setting) -> bool:
     """Whether every event has a literal cycle."""
     cycles = setting.literal_cycle or setting.each_epoch or setting.fails_s > 0
-    cycles = cycles or bool(setting.inference)
     asks = setting.admission not in (None, "none")
-    return cycles or (policy.kind == "order" and (asks or setting.paid_starts))
+    order = find(setting.policy).kind == "order"
+    return cycles or bool(setting.inference) or (order and (asks or setting.paid_starts))
 
 
-def _cycles(trace: str, setting: Setting, jobs: list[GroundTruth], ended: Ended) -> Run:
-    """By the literal cycle. An order's jobs pay nothing for their only start, unless told to."""
+def open_world(
+    setting: Setting, jobs: Sequence[GroundTruth], sets: Mapping[str, NodeSet] | None = None
+) -> SimWorld:
+    """The cluster of a setting, before any of these jobs has come; `sets` of nodes that they name.
+
+    An order's jobs pay nothing for their only start, unless told to.
+    """
     unpaid = find(setting.policy).kind == "order" and not (setting.paid_starts or setting.inference)
-    model = costs("free", cluster_gpus=setting.gpus) if unpaid else setting.costs
-    nodes = nodes_of(setting.nodes, setting.gpus_per_node, pooled=setting.pooled)
-    failures = (
-        Failures(setting.fails_s, setting.repair_s, setting.seed) if setting.fails_s else None
+    return SimWorld(
+        jobs,
+        nodes_of(setting.nodes, setting.gpus_per_node, pooled=setting.pooled),
+        costs("free", cluster_gpus=setting.gpus) if unpaid else setting.costs,
+        failures=Failures(setting.fails_s, setting.repair_s, setting.seed)
+        if setting.fails_s
+        else None,
+        each_epoch=setting.each_epoch,
+        sets=sets,
+        inference=_inference_fleet(setting),
     )
+
+
+def run_cycles(
+    trace: str,
+    setting: Setting,
+    jobs: Sequence[GroundTruth],
+    *,
+    policy: Policy | None = None,
+    beliefs: Sequence[GroundTruth] | None = None,
+    sets: Mapping[str, NodeSet] | None = None,
+    finish: Callable[[Policy], Policy] = with_follow_ups,
+    ended: Ended = nobody,
+) -> Run:
+    """By the literal cycle; the setting may be a part of what is run.
+
+    `policy`: what decides, in place of the one named. `beliefs`: the jobs as it is told they are.
+    `sets`: nodes that jobs name. `finish`: what is added to every policy.
+    """
+    world = open_world(setting, jobs, sets)
+    named = find(setting.policy)
     return literal(
         setting.policy,
         trace,
-        jobs,
-        world=SimWorld(
-            jobs,
-            nodes,
-            model,
-            failures=failures,
-            each_epoch=setting.each_epoch,
-            inference=_inference_fleet(setting),
+        world=world,
+        policy=policy or named.policy(packing=setting.packing, admission=setting.admission),
+        predictor=NoisyPredictor(
+            jobs if beliefs is None else beliefs,
+            world.costs,
+            error=setting.error,
+            seed=setting.seed,
         ),
-        policy=find(setting.policy).policy(packing=setting.packing, admission=setting.admission),
-        predictor=NoisyPredictor(jobs, model, error=setting.error, seed=setting.seed),
         ended=ended,
+        finish=finish,
     )
 
 

@@ -6,13 +6,14 @@ instant at which the policy's last plan wants to be woken. The same seed gives t
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.change_costs import Costs
-from laxity_scheduler.simulate.events import EventQueue, Kind
+from laxity_scheduler.simulate.events import EventQueue
 from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.ground_truth import GroundTruth
@@ -47,33 +48,35 @@ class SimWorld:
         self.jobs, self.costs, self._sets = jobs, costs, sets
         self.events = 0
         self._arrived = 0
-        self._agenda = EventQueue(begins_at)
+        self._timeline = EventQueue(begins_at)
         self.inference = inference
         self.own_gpus = sum(gpus for _, gpus in nodes)  # without those of inference
         self._fleet = SimNodes([*nodes, *(inference.nodes if inference else ())], begins_at)
-        self._passage = JobExecution(self._agenda, self._fleet, costs, each_epoch=each_epoch)
-        self._carrier = PlanExecutor(self._passage, refused_stay=refused_stay, inference=inference)
+        self._execution = JobExecution(self._timeline, self._fleet, costs, each_epoch=each_epoch)
+        self._executor = PlanExecutor(
+            self._execution, refused_stay=refused_stay, inference=inference
+        )
         self._failures = failures
-        self.live = self._passage.live
+        self.live = self._execution.live
         self.busy = self._fleet.busy
-        self.finished = self._passage.finished
-        self.left = self._carrier.left
-        self.refusals = self._carrier.refusals
-        self.promised_at = self._carrier.promised_at
+        self.finished = self._execution.finished
+        self.left = self._executor.left
+        self.refusals = self._executor.refusals
+        self.promised_at = self._executor.promised_at
         if inference is not None:
-            self._agenda.add(begins_at, "slot", "")
+            self._timeline.add(begins_at, self._begin_inference_slot)
         if jobs and failures is not None:
             for name, _ in nodes:
-                self._agenda.add(begins_at + failures.up_s(name), "failure", name)
+                self._timeline.add(begins_at + failures.up_s(name), partial(self._fail, name))
 
     @property
     def now(self) -> float:
-        return self._agenda.now
+        return self._timeline.now
 
     @property
     def done(self) -> bool:
         """No job is left, and none will come."""
-        return self.all_arrived and not self._passage.live
+        return self.all_arrived and not self._execution.live
 
     @property
     def all_arrived(self) -> bool:
@@ -85,13 +88,13 @@ class SimWorld:
 
     def observe(self) -> ClusterState:
         """The cluster as it is now."""
-        passage = self._passage
+        execution = self._execution
         return ClusterState(
             now=self.now,
-            jobs=passage.rows(),
+            jobs=execution.rows(),
             nodes=self._fleet.observe_nodes(),
-            holds=self._carrier.open_holds(),
-            cycle=self._carrier.rounds,
+            holds=self._executor.open_holds(),
+            cycle=self._executor.rounds,
             sets=self._sets,
             inference=None if self.inference is None else self.inference.demand(),
             memory=self._memory,
@@ -99,21 +102,21 @@ class SimWorld:
 
     def carry_out(self, plan: Plan) -> None:
         """Apply what was decided; what it leads to happens as time passes."""
-        self._carrier.carry_out(plan)
+        self._executor.carry_out(plan)
 
     def wake_at(self, at: float) -> None:
         """Let there be an event then (not in the past)."""
-        self._agenda.wake_at(at)
+        self._timeline.wake_at(at)
 
     def advance(self) -> bool:
         """Go to the next instant at which something happens. False: nothing ever will."""
         while True:
-            next_at = min(self._arrival_at(), self._agenda.next_at)
+            next_at = min(self._arrival_at(), self._timeline.next_at)
             if next_at == FOREVER:
                 return False
-            self._agenda.now = max(self.now, next_at)
+            self._timeline.now = max(self.now, next_at)
             happened = False
-            while min(self._arrival_at(), self._agenda.next_at) <= self.now:
+            while min(self._arrival_at(), self._timeline.next_at) <= self.now:
                 happened |= self._next_event()
             if happened:
                 return True
@@ -123,59 +126,40 @@ class SimWorld:
 
     def _next_event(self) -> bool:
         """Let the next event happen. False if it was overtaken by another."""
-        if self._arrival_at() < self._agenda.next_at:
-            self._arrive()
-        else:
-            kind, name, version = self._agenda.pop()
-            if kind == "job":
-                live = self._passage.live.get(name)
-                if live is None or live.version != version:
-                    return False
-                self._passage.settle(live)
-            elif kind == "gone":
-                if not self._passage.remove_pod(version):
-                    return False
-            elif kind == "look":
-                if self._agenda.is_overtaken(version):
-                    return False
-            else:
-                self._change_nodes(kind, name)
-        self.events += 1
-        return True
+        arrives = self._arrival_at() < self._timeline.next_at
+        happened = self._arrive() if arrives else self._timeline.happen()
+        self.events += happened
+        return happened
 
-    def _change_nodes(self, kind: Kind, name: str) -> None:
-        """A node fails or is repaired, or inference needs more or fewer of its own."""
-        if kind == "failure":
-            self._fail(name)
-        elif kind == "repair":
-            self._repair(name)
-        elif kind == "slot":
-            self._begin_inference_slot()
-
-    def _arrive(self) -> None:
+    def _arrive(self) -> bool:
         truth = self.jobs[self._arrived]
         self._arrived += 1
-        self._passage.add(SimJob(truth, truth.row(), since=self.now, accounted_at=self.now))
+        self._execution.add(SimJob(truth, truth.row(), since=self.now, accounted_at=self.now))
+        return True
 
-    def _begin_inference_slot(self) -> None:
+    def _begin_inference_slot(self) -> bool:
+        """Inference needs more or fewer of its own nodes."""
         if self.inference is not None:
-            self._agenda.add(self.inference.begin_slot(self.now), "slot", "")
-            self._carrier.show_pools()
+            self._timeline.add(self.inference.begin_slot(self.now), self._begin_inference_slot)
+            self._executor.show_pools()
+        return True
 
-    def _fail(self, name: str) -> None:
+    def _fail(self, name: str) -> bool:
         """A node is lost with all that ran on it; work since the last saved epoch is redone."""
-        for live in list(self._passage.live.values()):
+        for live in list(self._execution.live.values()):
             if name in live.nodes:
-                self._passage.move(live)
+                self._execution.move(live)
                 if not live.parked:
-                    self._passage.redo(live)
-                self._passage.stop(live)
-        self._passage.remove_node_pods(name)
+                    self._execution.redo(live)
+                self._execution.stop(live)
+        self._execution.remove_node_pods(name)
         self._fleet.lose(name)
         if self._failures is not None:
-            self._agenda.add(self.now + self._failures.down_s(name), "repair", name)
+            self._timeline.add(self.now + self._failures.down_s(name), partial(self._repair, name))
+        return True
 
-    def _repair(self, name: str) -> None:
+    def _repair(self, name: str) -> bool:
         self._fleet.repair(name)
         if self._failures is not None:
-            self._agenda.add(self.now + self._failures.up_s(name), "failure", name)
+            self._timeline.add(self.now + self._failures.up_s(name), partial(self._fail, name))
+        return True

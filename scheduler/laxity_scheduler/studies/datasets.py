@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.simulate.trace_lookup import SAMPLES, TRACES
 from laxity_scheduler.simulate.traces import Format, TraceError
 
@@ -22,28 +22,20 @@ class TraceFile:
     format: Format
     gpus: int
     gpus_per_node: int = 8
-    tables: str = ""
 
     def source(self, folder: Path) -> Source:
-        tables = folder / "elasticflow" / self.tables if self.tables else None
-        return Source(folder / self.file, self.format, tables)
-
-
-def _itp_file(file: str, gpus: int) -> TraceFile:
-    return TraceFile(f"itp/{file}.csv", "itp", gpus, tables="throughputs_A100")
+        return Source(folder / self.file, self.format)
 
 
 TRACE_FILES: Final = {
-    "195job": _itp_file("195job", 128),
-    "10": _itp_file("cluster10", 256),
-    "01": _itp_file("cluster01", 512),
-    "03": _itp_file("cluster03", 512),
-    "05": _itp_file("cluster05", 512),
-    "02": _itp_file("cluster02", 512),
-    "04": _itp_file("cluster04", 1024),
-    "elasticVpollux_e": TraceFile(
-        "elasticflow/elasticVpollux_e.csv", "elasticflow", 64, 4, "throughputs_T4"
-    ),
+    "195job": TraceFile("itp/195job.csv", "itp", 128),
+    "10": TraceFile("itp/cluster10.csv", "itp", 256),
+    "01": TraceFile("itp/cluster01.csv", "itp", 512),
+    "03": TraceFile("itp/cluster03.csv", "itp", 512),
+    "05": TraceFile("itp/cluster05.csv", "itp", 512),
+    "02": TraceFile("itp/cluster02.csv", "itp", 512),
+    "04": TraceFile("itp/cluster04.csv", "itp", 1024),
+    "elasticVpollux_e": TraceFile("elasticflow/elasticVpollux_e.csv", "elasticflow", 64, 4),
     "philly": TraceFile("philly/philly.csv", "philly", 512),
 }
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.studies.cases import Whole
 from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets
 from laxity_scheduler.studies.trial import Trial, linear_program_trial, simulation_trial
 
@@ -36,7 +35,7 @@ def table_trials(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     """Each trace on its own cluster."""
     trials = []
     for name in datasets.having(TABLE):
-        trace_file, case = TRACE_FILES[name], Whole(datasets.source(name))
+        trace_file, case = TRACE_FILES[name], datasets.source(name)
         nodes = trace_file.gpus // trace_file.gpus_per_node
         trials.append(
             linear_program_trial(case, gpus=trace_file.gpus, part="published size", trace=name)
@@ -58,13 +57,13 @@ def ladder_trials(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     ]
     runs = [trial for name, gpus in rungs for trial in _rung_trials(datasets, name, gpus)]
     return runs + [
-        linear_program_trial(Whole(datasets.source(name)), gpus=gpus, part="ladder", trace=name)
+        linear_program_trial(datasets.source(name), gpus=gpus, part="ladder", trace=name)
         for name, gpus in rungs
     ]
 
 
 def _rung_trials(datasets: Datasets, name: str, gpus: int) -> Iterator[Trial]:
-    case = Whole(datasets.source(name))
+    case = datasets.source(name)
     for policy, admission in _rung_policies(name, samples=datasets.samples):
         setting = Setting(
             policy,

@@ -11,7 +11,6 @@ from typing import Final
 
 from laxity_scheduler.simulate.change_costs import CostName
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.studies.cases import Whole
 from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets
 from laxity_scheduler.studies.trial import Trial, simulation_trial
 
@@ -37,7 +36,7 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     costs = [model for model in COSTS if not (datasets.samples and model == "live")]
     return [
         simulation_trial(
-            Whole(datasets.source(name)),
+            datasets.source(name),
             Setting(
                 policy,
                 GPUS[name] // TRACE_FILES[name].gpus_per_node,

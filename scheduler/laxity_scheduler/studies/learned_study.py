@@ -14,17 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.policy_training.real_arrivals import borrow_arrivals
-from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.replay import literal
-from laxity_scheduler.simulate.run import Setting, nodes_of
-from laxity_scheduler.simulate.sweep import Source, load_whole
+from laxity_scheduler.simulate.cases import Source
+from laxity_scheduler.simulate.ground_truth import GroundTruth
+from laxity_scheduler.simulate.run import Setting, run_cycles, truths_of
 from laxity_scheduler.simulate.throughput_tables import Tables, load_tables
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.simulate.world import SimWorld
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.trial import Row, Trial, figures_row, labels_of, simulation_trial
 
@@ -52,7 +48,7 @@ class TableJobs:
         tables = read_tables(self.tables)
         if self.arrivals is None:
             return make_trace(tables, self.mix, seed=self.seed)
-        return borrow_arrivals(load_whole(self.arrivals), tables, self.mix, seed=self.seed)
+        return borrow_arrivals(self.arrivals.load(), tables, self.mix, seed=self.seed)
 
 
 @lru_cache(maxsize=2)
@@ -102,18 +98,9 @@ def make_setting(policy: str, error: float, seed: int) -> Setting:
 def _row_of_fit(case: TableJobs, setting: Setting) -> Row:
     """A run whose policy is told fitted curves; jobs train by the true ones."""
     trace = case.load()
-    true = ground_truths(trace, elastic=True, gpus_per_node=GPUS_PER_NODE, pooled=False)
+    true = truths_of(trace, setting)
     believed = [_with_fitted_curve(truth) for truth in true]
-    nodes = nodes_of(setting.nodes, GPUS_PER_NODE, pooled=False)
-    run = literal(
-        setting.policy,
-        trace.name,
-        true,
-        world=SimWorld(true, nodes, setting.costs),
-        policy=find(setting.policy).policy(),
-        predictor=NoisyPredictor(believed, setting.costs),
-    )
-    return figures_row(run, KEPT)
+    return figures_row(run_cycles(trace.name, setting, true, beliefs=believed), KEPT)
 
 
 def _with_fitted_curve(truth: GroundTruth) -> GroundTruth:

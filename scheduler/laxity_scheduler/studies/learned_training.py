@@ -25,7 +25,7 @@ from laxity_scheduler.policy_models import TEACHER
 from laxity_scheduler.policy_training.evolution import evolve
 from laxity_scheduler.policy_training.reinforcement import DL2, OURS, GradientParts, reinforce
 from laxity_scheduler.policy_training.training_worlds import WorldKinds, validate
-from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.learned_study import read_tables
 from laxity_scheduler.studies.trial import Row, Trial
@@ -106,6 +106,8 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
 
 
 def _training_row(data: TrainingData, variant: TrainingVariant, seed: int) -> Row:
+    from laxity_scheduler.policy_training.torch_net import make_random_net
+
     start = imitate(data, seed) if variant.warm_up else make_random_net(seed)
     tables, kinds = read_tables(data.tables), read_kinds(data)
     if variant.parts is None:
@@ -152,9 +154,3 @@ def _shipped_row(data: TrainingData) -> Row:
     """What the weights that ship cost in the validation worlds."""
     net = load_policy(SHIPPED).net
     return {"best_cost": validate(read_tables(data.tables), net, kinds=read_kinds(data))}
-
-
-def make_random_net(seed: int) -> ScoringNet:
-    from laxity_scheduler.policy_training import torch_net
-
-    return torch_net.read_net(torch_net.make_net(seed))

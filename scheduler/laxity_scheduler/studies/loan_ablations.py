@@ -31,8 +31,8 @@ from laxity_scheduler.simulate.bench_loans import (
     mean_usage,
     run_world,
 )
+from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.simulate.loan_instances import compare_with_optimum
-from laxity_scheduler.simulate.sweep import Source, load_whole
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
 from laxity_scheduler.studies.trial import Row, Trial, figures_row
@@ -101,7 +101,7 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
 
 @lru_cache(maxsize=2)
 def _world(source: Source, size: LoanBench) -> LoanWorld:
-    return make_world(load_whole(source), size)
+    return make_world(source.load(), size)
 
 
 @lru_cache(maxsize=32)

@@ -12,10 +12,9 @@ from math import inf
 from random import Random
 from typing import Final
 
+from laxity_scheduler.simulate.cases import Case, Source
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.simulate.sweep import Source, load_whole
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.studies.cases import Case, Whole
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.deadlines import RESTART_S, RUNGS, SLOT_S, SMALL
 from laxity_scheduler.studies.trial import Trial, simulation_trial
@@ -46,7 +45,7 @@ class HalfDue:
     seed: int
 
     def load(self) -> Trace:
-        trace, draw = load_whole(self.source), Random(f"due of {self.seed}")  # noqa: S311 - no secret
+        trace, draw = self.source.load(), Random(f"due of {self.seed}")  # noqa: S311 - no secret
         return replace(
             trace,
             jobs=tuple(
@@ -70,7 +69,7 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
 
 def _rung_trials(datasets: Datasets, name: str, gpus: int, seeds: Sequence[int]) -> Iterator[Trial]:
     source = datasets.source(name)
-    cases: list[tuple[str, int, Case]] = [("all due", seeds[0], Whole(source))]
+    cases: list[tuple[str, int, Case]] = [("all due", seeds[0], source)]
     drawn = seeds[:1] if datasets.samples else seeds
     cases += [("half due", seed, HalfDue(source, seed)) for seed in drawn]
     for part, seed, case in cases:

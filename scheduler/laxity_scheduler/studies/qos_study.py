@@ -17,9 +17,9 @@ where the paper says 100 %.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from laxity_scheduler.simulate.cases import Made
 from laxity_scheduler.simulate.generate import Mix, compute_load, generate
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.studies.cases import Made
 from laxity_scheduler.studies.datasets import Datasets
 from laxity_scheduler.studies.trial import Trial, linear_program_trial, simulation_trial
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from laxity.durable_files import replace_file
-from laxity_scheduler.simulate.report import Figures, summary
+from laxity_scheduler.simulate.report import Figures, groups, summary
 from laxity_scheduler.studies.trial import LABELS, Cell, Row, cell_text, row_key
 
 WORDS = ("part", "trace", "policy", "variant", "admission", "packing", "cost_model")
@@ -39,31 +39,26 @@ def write_rows(folder: Path, name: str, rows: Iterable[Row]) -> None:
     writer.writerow(columns)
     writer.writerows([cell_text(row.get(column)) for column in columns] for row in sorted_rows)
     replace_file(folder / f"{name}.csv", lines.getvalue())
-    groups = ",\n".join(json.dumps(group) for group in mean_rows(read_rows(folder, name)))
-    replace_file(folder / f"{name}.json", f"[\n{groups}\n]\n")
+    means = ",\n".join(json.dumps(group) for group in mean_rows(read_rows(folder, name)))
+    replace_file(folder / f"{name}.json", f"[\n{means}\n]\n")
 
 
 def mean_rows(rows: Sequence[Row]) -> list[Figures]:
     """One entry per group of rows that differ in their seed alone."""
     names = [label for label in LABELS if label != "seed"]
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
     return [
-        {name: value for name, value in zip(names, group, strict=True) if value is not None}
-        | _round_figures(
-            summary(members, [name for name in members[0] if name not in LABELS]), members
-        )
-        for group, members in groups.items()
+        {name: value for name, value in labels.items() if value is not None}
+        | _round_figures(summary(members, [name for name in members[0] if name not in LABELS]))
+        for labels, members in groups(rows, names)
     ]
 
 
-def _round_figures(figures: Figures, members: Sequence[Row]) -> Figures:
+def _round_figures(figures: Figures) -> Figures:
     """Six digits; one run has no interval."""
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) else value
         for name, value in figures.items()
-        if len(members) > 1 or not name.endswith("_ci95")
+        if figures["runs"] != 1 or not name.endswith("_ci95")
     }
 
 

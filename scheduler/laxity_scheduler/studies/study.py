@@ -1,12 +1,11 @@
 """Run a study: its trials one after another, or side by side, each kept as soon as it is done."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from laxity_scheduler.simulate.process_pool import process_pool
+from laxity_scheduler.simulate.process_pool import run_calls
 from laxity_scheduler.simulate.traces import TraceError
 from laxity_scheduler.studies import (
     deadlines,
@@ -112,7 +111,8 @@ def run_study(
     lacking = [trial for trial in trials if trial.key not in rows]
     problems = []
     write_rows(folder, study.name, rows.values())
-    for done, result in enumerate(compute_trials(lacking, processes), start=1):
+    results = run_calls(try_trial, [(trial,) for trial in lacking], processes)
+    for done, (_, result) in enumerate(results, start=1):
         trial, row, problem = result
         if row is None:
             problems.append(f"{', '.join(part for part in trial.key if part)}: {problem}")
@@ -132,15 +132,6 @@ def _labels_text(study: str, trials: Sequence[Trial]) -> str:
         f"{name}={'|'.join(values)}" for name, values in values_by_label.items() if len(values) > 1
     ]
     return f"no row of study {study} has all these labels; there is {', '.join(several)}"
-
-
-def compute_trials(trials: Sequence[Trial], processes: int) -> Iterator[TrialResult]:
-    if processes <= 1:
-        yield from (try_trial(trial) for trial in trials)
-        return
-    with process_pool(processes, try_trial, [(trial,) for trial in trials]) as futures:
-        for future in as_completed(futures):
-            yield future.result()
 
 
 def try_trial(trial: Trial) -> TrialResult:

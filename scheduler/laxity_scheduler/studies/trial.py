@@ -9,10 +9,10 @@ from functools import partial
 from typing import Final
 
 from laxity_scheduler.simulate.bound import deadline_bound
+from laxity_scheduler.simulate.cases import Case
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.studies.cases import Case
 
 Cell = str | int | float | None
 Row = dict[str, Cell]
@@ -122,10 +122,7 @@ def simulation_row(case: Case, setting: Setting, names: Sequence[str]) -> Row:
 def figures_row(run: Run, names: Sequence[str]) -> Row:
     """What is kept of a run."""
     figures = report(run)
-    return {
-        name: value if isinstance(value := figures[name], str | int | float) else None
-        for name in names
-    }
+    return {name: figures[name] for name in names}
 
 
 def _linear_program_row(case: Case, gpus: int) -> Row:

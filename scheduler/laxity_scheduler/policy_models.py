@@ -2,9 +2,9 @@
 
 A version of the registry is fetched once and kept in the service's folder, so that what decided can be
 decided again when MLflow is away. Its name is then `models:/NAME/VERSION`, whatever alias led to it:
-an alias is moved, and the journal says what decided. Beside it stands which version each alias named
-last, so that a service that starts while MLflow is away goes on with that one. The store keeps both
-as well, where there is one: a new pod has that, and no folder.
+an alias is moved, and the journal says what decided. A service's store keeps the file as well, since a
+new pod has no folder, and which version each alias named last: a service that starts while MLflow is
+away goes on with that one.
 """
 
 import shutil
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
 
-from laxity.durable_files import replace_file
 from laxity_scheduler.allocation.surplus import TEACHERS
 from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy
 
@@ -80,8 +79,6 @@ class LearnedModels:
             path = self.fetch(version)
             model = read_file(version, path)
             alias = address if version != address else ""
-            if alias:
-                self._keep_alias(alias, version)
             if self.shelf is not None and not model.refusal:
                 self.shelf.keep(version, path.read_bytes(), alias)
             return model
@@ -95,7 +92,7 @@ class LearnedModels:
 
         None if none was fetched.
         """
-        version = self._last_version(model_address(name))
+        version = self.shelf.load_alias(model_address(name)) if self.shelf is not None else None
         path = self._find_file(version) if version else None
         if version is None or path is None:
             return None
@@ -149,27 +146,8 @@ class LearnedModels:
         aside.replace(path)
         return path
 
-    def _last_version(self, address: str) -> str | None:
-        """What this alias named last, by the shelf or else by the folder; an address with a version is one."""
-        last = self.shelf.load_alias(address) if self.shelf is not None else None
-        if last is not None:
-            return last
-        try:
-            return self._alias_file(address).read_text()
-        except (OSError, UnicodeError):
-            return None
-
     def _version_file(self, address: str) -> Path:
         return self.folder / f"{quote(address.removeprefix(SCHEME), safe='')}.npz"
-
-    def _alias_file(self, address: str) -> Path:
-        """Holds the `models:/NAME/VERSION` that this alias named last."""
-        return self.folder / f"{quote(address.removeprefix(SCHEME), safe='')}.alias"
-
-    def _keep_alias(self, address: str, version: str) -> None:
-        file = self._alias_file(address)
-        if not file.exists() or file.read_text() != version:
-            replace_file(file, version)
 
     def _with_version(self, address: str) -> str:
         """`models:/NAME/VERSION` for what an alias names now."""

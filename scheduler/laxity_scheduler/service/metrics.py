@@ -17,7 +17,6 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.cycle_faults import JobFaults
 from laxity_scheduler.service.loan_metrics import LoanMetrics
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
-from laxity_scheduler.service.policy_metrics import PolicyMetrics
 from laxity_scheduler.service.view_cache import ViewChange
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -86,7 +85,6 @@ class Metrics:
         )
         self.namespaces = NamespaceMetrics()
         self.loans = LoanMetrics(own)
-        self.policies = PolicyMetrics(own)
         self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 

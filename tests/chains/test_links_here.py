@@ -13,7 +13,7 @@ from laxity.api.job_view import TERMINAL_STATES
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from tests.support.programs import linked as program
-from tests.support.programs.linked import BROKEN, EPOCHS, SLOW_TO_CLOSE, STUCK
+from tests.support.programs.linked import BROKEN, EPOCHS, HURRY, SLOW_TO_CLOSE, STUCK
 from tests.support.stage import Stage, stage
 from tests.support.waiting import until
 from tests.survive.test_killed import seen_epochs
@@ -32,6 +32,7 @@ class Chain:
         epochs: int = EPOCHS,
         epoch_s: float = 1.0,
         limit_s: float = LIMIT_S,
+        grace_s: int = 30,
         **terms: Any,
     ) -> None:
         self.there, self.place = there, there.evidence
@@ -43,12 +44,18 @@ class Chain:
             epochs=epochs,
             entry=f"{Path(program.__file__)}:linked",
             parameters={"folder": str(self.place), "epoch_s": epoch_s},
+            template={"terminationGracePeriodSeconds": grace_s},
         )
         self.id = str(there.client.submit(spec.to_manifest()).id)
 
     def lines(self, name: str) -> list[str]:
         file = self.place / name
         return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    def hurry_from_link(self, number: int) -> None:
+        """Once this link trains an epoch takes no time: what is left says no more of links."""
+        until(lambda: len(self.lines("starts")) >= number, limit_s=150, what=f"link {number}")
+        (self.place / HURRY).touch()
 
     def until_ended(self) -> Any:
         until(
@@ -68,6 +75,7 @@ def there(tmp_path: Path) -> Iterator[Stage]:
 @pytest.mark.timeout(240)
 def test_each_epoch_is_trained_once_over_at_least_three_links(there: Stage) -> None:
     chain = Chain(there, deadline="20m")
+    chain.hurry_from_link(3)
 
     job = chain.until_ended()
 
@@ -85,6 +93,7 @@ def test_a_worker_that_is_killed_costs_its_epoch_and_no_link(there: Stage) -> No
     chain = Chain(there)
     until(lambda: len(chain.lines("epochs")) >= 2, limit_s=60, what="two epochs")
     os.kill(int(chain.lines("starts")[-1].split()[0]), signal.SIGKILL)
+    chain.hurry_from_link(4)
 
     job = chain.until_ended()
 
@@ -99,6 +108,9 @@ def test_a_service_that_is_killed_in_two_links_costs_no_epoch(there: Stage) -> N
     for link in (1, 2):
         until(lambda link=link: len(chain.lines("starts")) >= link, limit_s=90, what=f"link {link}")  # type: ignore[misc]
         assert there.kill("service", rng)
+    seen = len(chain.lines("epochs"))
+    until(lambda: len(chain.lines("epochs")) > seen, limit_s=60, what="an epoch after the kill")
+    chain.hurry_from_link(2)
 
     job = chain.until_ended()
 
@@ -126,7 +138,7 @@ def test_a_training_whose_result_is_in_is_not_started_again_when_its_link_is_cut
     there: Stage,
 ) -> None:
     (there.evidence / SLOW_TO_CLOSE).touch()
-    chain = Chain(there, epochs=3)
+    chain = Chain(there, epochs=3, grace_s=3)
 
     job = chain.until_ended()
 

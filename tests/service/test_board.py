@@ -187,3 +187,26 @@ def test_time_without_workers_while_the_service_was_away_is_no_run_time(
 def test_a_width_that_changes_before_the_workers_are_back_counts_from_then() -> None:
     report = Report(started_at=160.0, silent_since=95.0)
     assert widths_after_absence(report, (152.0, 2), (200.0, 2)) == [[-1, 1], [100, 0], [160, 2]]
+
+
+@pytest.mark.parametrize(
+    ("finished_at", "over_at"),
+    [
+        pytest.param(130.0, 130.0, id="while the service was away"),
+        pytest.param(155.0, 165.0, id="before its eyes"),
+    ],
+)
+def test_a_training_that_waits_for_the_service_to_hand_in_its_result_runs_no_longer(
+    finished_at: float, over_at: float
+) -> None:
+    kept = ViewCache()
+    kept.update_views(look(running("a"), now=10.0), lambda _: QUIET)
+    again = ViewCache(kept.rows_to_save(), absence=Absence(100.0, 150.0))
+    seen = look(now=170.0)
+    done = {"type": "Complete", "status": "True", "lastTransitionTime": "1970-01-01T00:02:45Z"}
+    manifest = job_json("a") | {"status": {"conditions": [done]}}
+    report = Report(finished=True, since=finished_at)
+    again.update_views(replace(seen, manifests=[manifest]), lambda _: report)
+    (view,) = again.all()
+    assert view["width_history"] == [[-1.0, 1], [over_at, 0]]
+    assert view["finished_at"] == 165.0

@@ -52,6 +52,11 @@ class Absence:
     since: float
     until: float
 
+    def run_over_at(self, report: Report, ended_at: float) -> float:
+        """When the run of a job that ended was over: it may have waited for the service to hand in."""
+        over = report.finished and self.since <= report.since <= self.until
+        return min(report.since, ended_at) if over else ended_at
+
 
 def view_of(
     manifest: Mapping[str, Any],
@@ -89,7 +94,7 @@ def view_of(
     view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
     died = "" if row is None else row.died  # the cluster's error of a worker that reports no more
     view |= {"result": report.result, "error": report.failed or died or view["error"]}
-    view |= _fields_of_end(manifest, view, report, now)
+    view |= _fields_of_end(manifest, view, report, now, absence)
     if view["finished_at"] is not None:
         view |= borrowing_fields(view, 0, view["finished_at"])
     return view | {"outcome": outcome_of(view), "laxity_s": laxity_s(view, now)}
@@ -227,7 +232,11 @@ def _close_history(history: Sequence[Sequence[float]], ended_at: float) -> list[
 
 
 def _fields_of_end(
-    manifest: Mapping[str, Any], view: Mapping[str, Any], report: Report, now: float
+    manifest: Mapping[str, Any],
+    view: Mapping[str, Any],
+    report: Report,
+    now: float,
+    absence: Absence | None,
 ) -> Json:
     """The fields that the Job's final condition sets; {} while it has none."""
     status = mapping_or_empty(manifest.get("status"))
@@ -243,6 +252,7 @@ def _fields_of_end(
         )
         if condition.get("reason") == names.REFUSED and view["verdict"] == "refused":
             return {"state": "refused", "finished_at": ended_at}
+        run_over_at = ended_at if absence is None else absence.run_over_at(report, ended_at)
         error = report.failed  # of a finished job: its result could not be kept
         if kind == "Failed":
             error = view["error"] or str(condition.get("message") or "")
@@ -252,7 +262,7 @@ def _fields_of_end(
             "workers": 0,
             "formed": 0,
             "error": error,
-            "width_history": _close_history(view["width_history"], ended_at),
+            "width_history": _close_history(view["width_history"], run_over_at),
         }
     if (manifest.get("metadata") or {}).get("deletionTimestamp"):
         ended_at = view["finished_at"] or now

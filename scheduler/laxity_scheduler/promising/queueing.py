@@ -27,7 +27,6 @@ class Waiting:
 
     job: Job
     rank: Rank
-    key: float  # least first within a rank
     workers: int
     slack_s: float = FOREVER
 

@@ -125,7 +125,6 @@ def build_queue(
         Waiting,
         [table.jobs[place] for place in places.tolist()],
         [NAMES[number] for number in rank[places].tolist()],
-        key[places].tolist(),
         workers[places].tolist(),
         slack_s[places].tolist(),
     )

@@ -4,8 +4,7 @@
 answer, where claims are planned over time.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,21 +16,16 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.qos.context import DecisionContext
 
 
-class PromisedWidths(NamedTuple):
-    """Running promised jobs, most urgent first; who is as planned needs only to be woken for."""
+def compare_promised(context: DecisionContext) -> Iterator[tuple[Job, bool, float]]:
+    """Running promised jobs that have formed, most urgent first: whether each is as planned.
 
-    jobs: Sequence[Job]
-    as_planned: Sequence[bool]
-    wake_at: Sequence[float]
-
-
-def compare_promised(context: DecisionContext) -> PromisedWidths:
-    """Those that have formed."""
+    Who is needs only to be woken for, and when.
+    """
     reservations, frame = context.reservations, context.forecasts.frame
     runs = frame.column(fields.WORKERS)[reservations.claims.rows] > 0.0
     claims = reservations.claims.at(np.flatnonzero(runs))
     claims = claims.at(np.flatnonzero(_find_formed(context, claims.jobs, frame.table[claims.rows])))
-    rows, jobs, names = claims.rows, claims.jobs, claims.names
+    rows, names = claims.rows, claims.names
     due_at = frame.in_force_at[rows]
     slack_s, _ = frame.slack_s(rows, due_at - context.now)
     late, plans = reservations.late, reservations.shares.rows_of(names)
@@ -44,9 +38,8 @@ def compare_promised(context: DecisionContext) -> PromisedWidths:
         quiet &= np.array(unaffected, dtype=np.bool_)
     wake_at = due_at - _last_epoch_s(frame.table[rows], frame.levels("p90")[rows]) + 1e-3
     begun = ~np.isnan(frame.table[rows, fields.BEGUN_AT])
-    wake_at = np.where(begun, wake_at, FOREVER)[order].tolist()
-    ordered = [jobs[place] for place in order.tolist()]
-    return PromisedWidths(ordered, quiet[order].tolist(), wake_at)
+    wake_at = np.where(begun, wake_at, FOREVER)
+    return zip(claims.at(order).jobs, quiet[order].tolist(), wake_at[order].tolist(), strict=True)
 
 
 def _find_formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -> Bools:

@@ -40,7 +40,7 @@ def grow_promised(context: DecisionContext) -> None:
         for job in _in_turn(context):
             _grow_promised(context, job)
         return
-    for job, as_planned, wake_at in zip(*compare_promised(context), strict=True):
+    for job, as_planned, wake_at in compare_promised(context):
         if not as_planned:
             _grow_promised(context, job)
         elif job.id not in context.acted:

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
+from laxity import json_tree
 from laxity.instants import format_instant
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, Json, Kind, Patch
 
 LOG = logging.getLogger("laxity.k8s.lease")

@@ -12,10 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import format_rfc3339
 from laxity.job.signal import Signal
-from laxity_k8s import json_tree
 from laxity_k8s.act.adoption import Tending, find_correction, write_refusal
 from laxity_k8s.act.event_writer import MOST_WORDS, EventWriter, own_pod
 from laxity_k8s.act.failing import find_failure

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.affinity import PREFERRED, REQUIRED, WHILE_LENT, affinity_patch, find_roomy
 from laxity_k8s.objects.node_constraints import asks_of

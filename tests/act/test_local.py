@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from laxity import names
-from laxity_k8s import json_tree, steady_clock
+from laxity import json_tree, names
+from laxity_k8s import steady_clock
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 from laxity_k8s.local.cluster import LocalCluster, open_world, stop_workers
 from laxity_k8s.local.worker_processes import pids_of

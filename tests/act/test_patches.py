@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.act.patches import BATCH, JobPatch, Turn, in_batches, job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import job_row

@@ -2,9 +2,9 @@
 
 import pytest
 
+from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity.instants import format_rfc3339, instant_at
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.job_controller import Step, reconcile_job
 from laxity_k8s.objects import pods

@@ -6,9 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.signal import format_parked_line
-from laxity_k8s import json_tree
 from laxity_k8s.act.pod_signals import PATIENCE_S, Reminders
 from laxity_k8s.cluster_api import ClusterApi, Json, Listing
 from laxity_k8s.error_isolation import Guard

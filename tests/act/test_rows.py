@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laxity.json_tree import get_in, merge_patch
 from laxity_k8s.cluster_api import ApiError, Change, Json
-from laxity_k8s.json_tree import get_in, merge_patch
 from laxity_k8s.local import object_store as rows_module
 from laxity_k8s.local.cluster import RowWatch
 from laxity_k8s.local.object_store import ObjectStore, is_selected

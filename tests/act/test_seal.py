@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.act.resealing import reseal_jobs
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 from laxity_k8s.objects.seal import Seal, clear_outputs, open_seal

@@ -6,7 +6,7 @@ Each question takes a Bench and asserts one rule of Kubernetes' API. Run them wi
 
 import pytest
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import ApiError, Patch
 from laxity_k8s.objects.conditions import read_condition
 from tests.contract.cluster_bench import NAMESPACE, Bench, Question, job, refused, spec

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.objects import pods
 from tests.support.waiting import Eyes

@@ -6,8 +6,8 @@ them with `@pytest.mark.parametrize("question", LIVES, ids=named)`.
 
 from collections.abc import Callable
 
+from laxity import json_tree
 from laxity.instants import instant_at
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition

@@ -9,8 +9,7 @@ from typing import Protocol
 
 import pytest
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 import pytest
 from aiohttp import ClientResponse
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import Change, Json, Patch
 from laxity_k8s.http import watch as watching
 from laxity_k8s.http.cluster import KubernetesApi

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity.job.qos import QoSError
-from laxity_k8s import json_tree
 from laxity_k8s.act.job_submission import prepare_manifest
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.local import launch

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
-from laxity_k8s import json_tree
 from laxity_k8s.act.job_submission import submit_job
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.live_cluster import LiveCluster

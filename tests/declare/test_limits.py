@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
-from laxity_k8s import json_tree
 from laxity_k8s.act.namespace_limits import ENFORCED, Limits
 from laxity_k8s.act.pod_security import find_violations, harden_template
 from laxity_k8s.cluster_api import ApiError, Json

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import format_rfc3339
 from laxity.job.qos import QoS, QoSError
 from laxity.job.signal import read_parked_epoch
 from laxity.job.spec import TrainingSpec
 from laxity.job.widths import MOST_WORKERS
-from laxity_k8s import json_tree
 from laxity_k8s.act.job_submission import prepare_manifest
 from laxity_k8s.act.patches import format_instant, job_patch
 from laxity_k8s.cluster_api import ApiError, Json

@@ -5,7 +5,7 @@ What becomes of them on a real API server is in tests/kubernetes/test_random_job
 
 from typing import Final
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.act.patches import job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs

@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from laxity import names
-from laxity_k8s.json_tree import object_id
+from laxity.json_tree import object_id
 from laxity_k8s.objects.conditions import is_finished
 from tests.support.builders import bearer
 from tests.support.kubernetes.place import HARD, Place, annotations, judged, labels, running

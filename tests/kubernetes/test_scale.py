@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.bench.ground import Ground
 from laxity_k8s.bench.lanes import run_service
 from laxity_k8s.http.cluster import KubernetesApi

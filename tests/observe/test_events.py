@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.act.event_writer import EventWriter
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 from tests.support.manifests import job

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.cluster_api import Patch
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_scheduler.inflight import with_follow_ups

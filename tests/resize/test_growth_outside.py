@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.act.patches import JobPatch, job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.affinity import affinity_patch

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.act.growth_guard import jobs_to_postpone, may_stray
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard

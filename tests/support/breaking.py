@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.live_cluster import LiveCluster
 

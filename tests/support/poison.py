@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.accelerators import GPU
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.conditions import is_finished, read_condition

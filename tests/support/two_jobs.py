@@ -1,7 +1,6 @@
 """Acts on two Jobs of a cluster, and what they are told."""
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects import status_annotation

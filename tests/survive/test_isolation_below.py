@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from laxity_k8s import error_isolation, json_tree
+from laxity import json_tree
+from laxity_k8s import error_isolation
 from laxity_k8s.cluster_api import ApiError, Patch
 from laxity_k8s.http import cluster as kubernetes
 from laxity_k8s.http import session

@@ -2,8 +2,7 @@
 
 import pytest
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.jobs import spec_of
 from laxity_k8s.objects.status_annotation import verdict_text

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import format_rfc3339
-from laxity_k8s import json_tree
 from laxity_k8s.act.patches import LONGEST_REASON
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import jobs

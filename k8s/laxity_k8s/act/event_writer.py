@@ -20,8 +20,8 @@ from typing import Final
 
 from cachetools import LRUCache, TTLCache
 
+from laxity import json_tree
 from laxity.instants import format_rfc3339
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.lease import own_namespace

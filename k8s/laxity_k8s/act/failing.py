@@ -11,10 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.qos import QoSError
 from laxity.job.widths import MOST_WORKERS
-from laxity_k8s import json_tree
 from laxity_k8s.act.adoption import TARGET, Tending, failure_patch, patch_of
 from laxity_k8s.act.event_writer import camel_case
 from laxity_k8s.cluster_api import Json

@@ -4,7 +4,7 @@ A worker that is told to stop while it closes, or is killed then, does not end w
 would start once more for nothing. So a suspended Job whose training has returned is completed.
 """
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.act.adoption import SUCCESS, TARGET, Tending, success_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs

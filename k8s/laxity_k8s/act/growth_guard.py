@@ -11,7 +11,7 @@ bound, and decides on the growth anew.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.accelerator_nodes import machine_name, resource_of

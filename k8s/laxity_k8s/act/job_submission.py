@@ -10,14 +10,13 @@ from typing import Any, Final
 
 import orjson
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import format_rfc3339
 from laxity.job.accelerators import GPU, main_accelerator
 from laxity.job.complete_manifest import complete_manifest
 from laxity.job.pod_template import DEFAULT_IMAGE
 from laxity.job.qos import QoSError, raise_all
 from laxity.job.spec import TrainingSpec
-from laxity_k8s import json_tree
 from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.act.submission_differences import of_terms, of_training
 from laxity_k8s.cluster_api import CONFLICT, ApiError, ClusterApi, Json

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.qos import QoSError, raise_all
-from laxity_k8s import json_tree
 from laxity_k8s.act.pod_security import LEVELS, find_violations, harden_template
 from laxity_k8s.act.rights import no_rights
 from laxity_k8s.cluster_api import FORBIDDEN, NOT_FOUND, ApiError, Json

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.act.event_writer import EventWriter, own_pod
 from laxity_k8s.cluster_api import FORBIDDEN, NOT_FOUND, ClusterApi, Patch, PatchResult
 from laxity_k8s.objects.accelerator_nodes import machine_name

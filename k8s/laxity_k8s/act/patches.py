@@ -14,9 +14,8 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import calendar_instant, format_rfc3339
-from laxity_k8s import json_tree
 from laxity_k8s.act.offer_annotations import describe_offers
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects.affinity import Reach, affinity_patch, node_names_for

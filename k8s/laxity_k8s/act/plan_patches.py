@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.act.growth_guard import jobs_to_postpone
 from laxity_k8s.act.neighbours import blame_neighbours
 from laxity_k8s.act.patches import JobPatch, job_patch

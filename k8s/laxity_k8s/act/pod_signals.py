@@ -14,9 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.signal import Signal, read_parked_epoch
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import pods

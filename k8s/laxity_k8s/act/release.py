@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.act.rights import refusal_text
 from laxity_k8s.cluster_api import NOT_FOUND, ApiError, ClusterApi, Json, Patch, PatchResult
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.cluster_api import CONFLICT, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.objects.seal import Seal
 

@@ -6,8 +6,7 @@ decided on: the same patch still holds.
 
 from typing import Any
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.act.patches import JobPatch
 from laxity_k8s.cluster_api import Json, Patch
 

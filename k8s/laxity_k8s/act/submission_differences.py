@@ -9,12 +9,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from
 from laxity.job.widths import format_widths
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
 from laxity_k8s.objects.status_annotation import parse_mapping

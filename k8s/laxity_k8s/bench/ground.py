@@ -15,9 +15,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.accelerators import GPU
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import NOT_FOUND, ApiError, Json
 from laxity_k8s.http.cluster import open_session
 from laxity_k8s.http.paths import collection_path

@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 
 import orjson
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.bench.ground import BenchError, Ground
 from laxity_k8s.cluster_api import Change, Json, Kind, Listing, Patch, PatchResult, ignore_cut
 from laxity_k8s.http.cluster import KubernetesApi

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import yaml
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.manifest_yaml import load_documents
 from laxity.worker.chain_link import EXIT_UNFINISHED
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_wrapper import link_body

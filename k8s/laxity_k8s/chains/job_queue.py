@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import instant_at
-from laxity_k8s import json_tree
 from laxity_k8s.chains.job_links import build_link, name_link, read_limit_s, read_manifest
 from laxity_k8s.chains.job_rows import failure_words, job_row, read_rows
 from laxity_k8s.chains.job_waits import controller_words, pod_words, suspension_words

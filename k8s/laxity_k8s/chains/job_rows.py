@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
+from laxity import json_tree
 from laxity.instants import instant_at
 from laxity.parsing import whole_number
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods as pod_fields
 from laxity_k8s.objects.conditions import (

@@ -18,8 +18,8 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from laxity import json_tree
 from laxity.backoff import Backoff
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, ignore_cut
 from laxity_k8s.http.paths import collection_path, whole_items
 from laxity_k8s.http.session import Wire

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.backoff import Backoff
 from laxity.flow.project import worker_variables
 from laxity.instants import format_rfc3339, instant_at
 from laxity.job.accelerators import GPU
 from laxity.private_files import private_folder
-from laxity_k8s import json_tree
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
 from laxity_k8s.cluster_api import (
     ApiError,

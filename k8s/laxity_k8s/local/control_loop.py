@@ -15,8 +15,8 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from laxity import json_tree
 from laxity.instants import format_rfc3339
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.job_controller import reconcile_job

@@ -4,8 +4,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from laxity import json_tree
 from laxity.instants import instant_at
-from laxity_k8s import json_tree
 from laxity_k8s.local.kubelet import Kit
 from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.objects.conditions import end_instant

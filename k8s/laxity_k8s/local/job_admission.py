@@ -9,10 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.spec import LONGEST_NAME
 from laxity.parsing import whole_number
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.objects.job_schema import JOB, type_errors
 from laxity_k8s.objects.pods import MOST_INDEXES

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity.instants import format_rfc3339, instant_at
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import find_condition, is_finished, read_condition

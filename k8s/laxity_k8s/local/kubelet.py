@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.backoff import Backoff
 from laxity.instants import format_rfc3339
 from laxity.job.complete_manifest import FROM_ANNOTATIONS
 from laxity.private_files import private_folder
-from laxity_k8s import json_tree
 from laxity_k8s.act.event_writer import build_event
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.launch import ADDRESS, build_launch

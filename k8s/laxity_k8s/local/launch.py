@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.pod_template import DEFAULT_IMAGE, ORDERS
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 

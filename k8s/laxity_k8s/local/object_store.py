@@ -13,9 +13,9 @@ from pathlib import Path
 from threading import Condition, RLock
 from typing import Any
 
+from laxity.json_tree import labels_of, object_id
 from laxity.private_files import private_file
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing
-from laxity_k8s.json_tree import labels_of, object_id
 
 KEPT_CHANGES = 20_000
 SCHEMA = """

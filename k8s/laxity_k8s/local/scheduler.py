@@ -7,7 +7,7 @@ tolerations allow and that still holds it.
 
 from collections.abc import Iterable, Mapping
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods

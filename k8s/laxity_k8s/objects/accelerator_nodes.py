@@ -6,8 +6,8 @@ node by its own name, and what it has of other kinds is a node `MACHINE/RESOURCE
 
 from collections.abc import Iterable
 
+from laxity import json_tree
 from laxity.job.accelerators import GPU, is_accelerator
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 

@@ -11,11 +11,10 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.pod_template import escape_literal
 from laxity.job.spec import LONGEST_NAME
 from laxity.parsing import whole_number
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.status_annotation import parse_mapping
 from laxity_scheduler.live import Report

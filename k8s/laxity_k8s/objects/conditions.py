@@ -1,7 +1,7 @@
 """Conditions in the status of a Job, a Pod or a Node: what holds, why, since when."""
 
+from laxity import json_tree
 from laxity.instants import instant_at
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_scheduler.model.job import FOREVER
 

@@ -7,7 +7,7 @@ suspended before its start was noted (`Job.start_seen`): of two changes that the
 seen the condition would tell nothing.
 """
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import is_finished, read_condition

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import count
 from types import MappingProxyType
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.human_time import count_noun
 from laxity.instants import instant_at
 from laxity.job import manifest_reader
@@ -21,7 +21,6 @@ from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from, queue_instant
 from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, widths_within
 from laxity.parsing import finite_number, whole_number
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import site_name

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import orjson
 
+from laxity import json_tree
 from laxity.job.accelerators import GPU
 from laxity.parsing import MOST, whole_number
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import count_offered

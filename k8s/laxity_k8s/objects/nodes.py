@@ -4,10 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import instant_at
 from laxity.job.accelerators import GPU
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
 from laxity_k8s.objects.conditions import find_condition

@@ -4,11 +4,11 @@ import signal
 from collections.abc import Iterable
 from typing import Final
 
+from laxity import json_tree
 from laxity.instants import instant_at
 from laxity.job.accelerators import GPU, count_accelerators
 from laxity.parsing import whole_number
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import find_condition, read_condition
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from laxity import json_tree
 from laxity.job.accelerators import count_accelerators, is_accelerator
 from laxity.job.widths import MOST_WORKERS
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 

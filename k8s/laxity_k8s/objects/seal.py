@@ -17,8 +17,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 
 SECRET: Final = "laxity-seal"  # noqa: S105 - the Secret's name

@@ -5,10 +5,9 @@ import threading
 from dataclasses import replace
 from typing import Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.signal import Signal
 from laxity.parsing import whole_number
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 

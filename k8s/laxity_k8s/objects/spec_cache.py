@@ -13,10 +13,9 @@ from typing import Any, Final
 import orjson
 from cachetools import LRUCache
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.manifest_reader import SHAPE, neighbour_rules
 from laxity.job.spec import TrainingSpec
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 
 MOST_BYTES: Final = 96 * 1024 * 1024  # of some 50,000 Jobs

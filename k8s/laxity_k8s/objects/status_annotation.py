@@ -14,10 +14,9 @@ from typing import Any, Final, TypeGuard, get_args
 
 import orjson
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import LAST_AT
 from laxity.parsing import MOST, finite_number, whole_number
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.node_constraints import NOTHING, asks_of
 from laxity_k8s.objects.text_cache import TextCache

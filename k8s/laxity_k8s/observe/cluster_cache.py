@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Final
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import Change, ClusterApi, Json, Kind, Listing, Watch
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods

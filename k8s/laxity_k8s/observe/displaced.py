@@ -7,8 +7,8 @@ in vain beside free GPUs. This is the one place that judges such workers.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from laxity import json_tree
 from laxity.instants import instant_at
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
 from laxity_k8s.objects.affinity import node_names_for

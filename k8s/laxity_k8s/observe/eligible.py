@@ -7,8 +7,8 @@ is as if it asked for nothing.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from laxity import json_tree
 from laxity.job.accelerators import GPU
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.accelerator_nodes import count_offered, site_name

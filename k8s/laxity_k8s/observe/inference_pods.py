@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from laxity import json_tree
 from laxity.instants import instant_at
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods

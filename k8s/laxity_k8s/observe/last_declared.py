@@ -8,9 +8,9 @@ such a Job is left out meanwhile, and keeps its verdict.
 from dataclasses import replace
 from typing import Final
 
+from laxity import json_tree
 from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import BadJob, bad_job, spec_of
 from laxity_k8s.objects.status_annotation import read_verdict

@@ -10,8 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from laxity import names
-from laxity_k8s import json_tree
+from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.status_annotation import read_verdict
 from laxity_scheduler.model.decision import Decision, Promised, Wait

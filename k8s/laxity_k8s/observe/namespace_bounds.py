@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from laxity import json_tree
 from laxity.human_time import count_noun
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods

@@ -8,9 +8,8 @@ again.
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.backoff import Backoff
-from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import format_utc

@@ -10,7 +10,7 @@ controller comes behind, too: until it has seen a suspension it may start the wo
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
 from laxity_k8s.objects.controller_seen import may_come

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Body, Depends, Request
 
+from laxity import json_tree
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.tokens import Caller
@@ -74,12 +75,9 @@ TheCaller = Annotated[Caller, Depends(caller_of)]
 
 def check_namespace(manifest: Mapping[str, Any], caller: Caller) -> None:
     """403 unless the caller may submit to the manifest's namespace."""
-    metadata = manifest.get("metadata")
-    namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-    if not caller.may(str(namespace or "default")):
-        raise Problem(
-            403, "forbidden", f"this token does not open namespace {namespace or 'default'}"
-        )
+    namespace = json_tree.get_in(manifest, "metadata", "namespace") or "default"
+    if not caller.may(str(namespace)):
+        raise Problem(403, "forbidden", f"this token does not open namespace {namespace}")
 
 
 def visible_view(caller: Caller, view: Json) -> Json:

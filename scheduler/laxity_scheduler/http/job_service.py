@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.durations import parse_deadline
 from laxity.human_time import count_noun
 from laxity.instants import instant_at
@@ -33,8 +33,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
 from laxity_scheduler.service.verdict_view import verdict_view
-from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
-from laxity_scheduler.service.view_fields import job_id_of as id_of
+from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, job_id_of
 from laxity_scheduler.store.audit_rows import STANDS, refused_amendment
 
 OFFERS_WITHOUT_DEADLINE: Final = {"probe", "soft"}
@@ -63,7 +62,7 @@ class JobService:
         """The view of the new Job, or of the one that its key attaches to; and whether it is new."""
         TrainingSpec.from_manifest(manifest)
         job = self._world.submit(manifest)
-        before = self._service.view_cache.view_by_uid(str(job["metadata"]["uid"]))
+        before = self._service.view_cache.view_by_uid(json_tree.uid_of(job))
         if before is not None and before["state"] not in TERMINAL_STATES:
             job = self._update_follower(job, manifest)
         view = self.views.first_view(job)
@@ -72,11 +71,10 @@ class JobService:
 
     def _update_follower(self, job: Json, manifest: Mapping[str, Any]) -> Json:
         """Name the flow run that follows the Job now: the earlier one may have been killed."""
-        metadata = job["metadata"]
-        page = (manifest["metadata"].get("annotations") or {}).get(names.FOLLOWED_BY)
-        if not page or page == (metadata.get("annotations") or {}).get(names.FOLLOWED_BY):
+        page = json_tree.annotations_of(manifest).get(names.FOLLOWED_BY)
+        if not page or page == json_tree.annotations_of(job).get(names.FOLLOWED_BY):
             return job
-        return self._world.annotate(id_of(job), {names.FOLLOWED_BY: page})
+        return self._world.annotate(job_id_of(job), {names.FOLLOWED_BY: page})
 
     def cancel_job(self, job_id: str) -> Json:
         """Delete the Job; one that has ended stays as it is."""
@@ -187,7 +185,7 @@ class JobService:
 
     def _deadline_base_at(self, row: Job) -> float:
         """The instant from which a deadline of this job counts that is a duration."""
-        annotations = self._world.job(row.id)["metadata"].get("annotations") or {}
+        annotations = json_tree.annotations_of(self._world.job(row.id))
         return counts_from(instant_at(annotations.get(names.SUBMITTED_AT)), row.submitted_at)
 
     def _decide_with(self, row: Job, state: ClusterState | None = None) -> WhatIf:
@@ -204,7 +202,7 @@ class JobService:
 
     def _change_terms(self, job_id: str, changes: Mapping[str, str | None]) -> None:
         """Change terms, and keep those of the first submission: the idempotency key is checked by them."""
-        annotations = self._world.job(job_id)["metadata"].get("annotations") or {}
+        annotations = json_tree.annotations_of(self._world.job(job_id))
         first = {
             name: annotations.get(name) for name in (names.DEADLINE, names.CLASS, names.WIDTHS)
         }

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
+from laxity import json_tree
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
@@ -56,7 +57,7 @@ class JobViews:
     def first_view(self, manifest: Mapping[str, Any]) -> Json:
         """The view of a Job that no cycle has seen yet."""
         now = time.time()
-        report = self._service.report_of(str(manifest["metadata"]["uid"]))
+        report = self._service.report_of(json_tree.uid_of(manifest))
         return self._complete_view(self._service.view_cache.add_first(manifest, report, now), now)
 
     def similar_ids(self, job_id: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.worker.mlflow_tracking import EXPERIMENT
 from laxity_scheduler.service.view_fields import Json
 
@@ -31,7 +31,7 @@ class RunOrigin:
 
 def origin_of(manifest: Mapping[str, Any], view: Json) -> RunOrigin:
     """The origin as the Job states it. Its user is the namespace, or locally the service's user."""
-    annotations = (manifest.get("metadata") or {}).get("annotations") or {}
+    annotations = json_tree.annotations_of(manifest)
     spec = ((manifest.get("spec") or {}).get("template") or {}).get("spec") or {}
     containers = spec.get("containers") or [{}]
     rows = [row for row in containers[0].get("env") or [] if isinstance(row, dict)]

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final, cast
 
-from laxity import names
+from laxity import json_tree, names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.live import LiveWorld, Report, WorldModule
@@ -182,7 +182,7 @@ def create_sinks(settings: Settings, world: LiveWorld) -> list[Any]:
 
     def on_run(job_id: str, uid: str, experiment: str, run_id: str) -> None:
         try:
-            if str(world.job(job_id)["metadata"]["uid"]) == uid:
+            if json_tree.uid_of(world.job(job_id)) == uid:
                 world.annotate(job_id, {names.RUN_ID: f"{experiment}/{run_id}"})
                 world.wake()
         except KeyError:

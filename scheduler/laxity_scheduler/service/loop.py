@@ -17,6 +17,7 @@ from functools import partial
 from threading import Event, Lock
 from typing import Final, Protocol
 
+from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
@@ -393,4 +394,4 @@ class Service:
 
 def _uids_by_id(jobs: Iterable[Manifest]) -> dict[str, str]:
     """The uids of the observed Jobs, by job id."""
-    return {job_id_of(manifest): manifest["metadata"]["uid"] for manifest in jobs}
+    return {job_id_of(manifest): json_tree.uid_of(manifest) for manifest in jobs}

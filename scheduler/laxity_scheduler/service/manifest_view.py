@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import instant_at
 from laxity.job.submission import queue_instant
 from laxity_scheduler.model.verdict import Refusal
@@ -13,25 +13,25 @@ from laxity_scheduler.service.verdict_view import (
     parse_verdict,
     verdict_fields,
 )
-from laxity_scheduler.service.view_fields import Json, job_id_of, mapping_or_empty
+from laxity_scheduler.service.view_fields import Json, job_id_of
 
 
 def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
     """What the Job's own JSON says, whether or not its annotations make sense."""
-    metadata = manifest.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
+    annotations = json_tree.annotations_of(manifest)
     by_rule = "hard" if annotations.get(names.DEADLINE) else "best_effort"
     verdict = parse_verdict(annotations.get(names.VERDICT))
     experiment, _, run_id = str(annotations.get(names.RUN_ID) or "").rpartition("/")
     return {
         "id": job_id_of(manifest),
-        "uid": str(metadata.get("uid", "")),
+        "uid": json_tree.uid_of(manifest),
         "class": str(annotations.get(names.CLASS) or by_rule),
         "model": str(annotations.get(names.MODEL) or ""),
         "state": "refused" if isinstance(verdict, Refusal) else "queued",
         "deadline_at": None,
         "submitted_at": _queue_entry_at(
-            annotations.get(names.SUBMITTED_AT), metadata.get("creationTimestamp")
+            annotations.get(names.SUBMITTED_AT),
+            json_tree.get_in(manifest, "metadata", "creationTimestamp"),
         ),
         "promised_p90_at": None,
         "p50_at": None,
@@ -53,7 +53,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "result": None,
         "experiment": experiment,
         "run_id": run_id,
-        "flow_run": str((metadata.get("labels") or {}).get(names.FLOW_RUN) or ""),
+        "flow_run": str(json_tree.labels_of(manifest).get(names.FLOW_RUN) or ""),
         "followed_by": str(annotations.get(names.FOLLOWED_BY) or ""),
         "idempotency_key": str(annotations.get(names.IDEMPOTENCY_KEY) or ""),
         "error": "",
@@ -66,18 +66,11 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
 
 def project_view(manifest: Mapping[str, Any]) -> Json:
     """The working directory of a Job's workers and the names of their variables, no values."""
-    pod = mapping_or_empty(
-        mapping_or_empty(mapping_or_empty(manifest.get("spec")).get("template")).get("spec")
-    )
-    containers = pod.get("containers")
-    first = mapping_or_empty(containers[0]) if isinstance(containers, list) and containers else {}
-    rows = first.get("env")
-    variables = (
-        {str(mapping_or_empty(row).get("name")) for row in rows}
-        if isinstance(rows, list)
-        else set()
-    )
-    return {"workdir": str(first.get("workingDir") or ""), "environment": sorted(variables)}
+    containers = json_tree.list_at(manifest, "spec", "template", "spec", "containers")
+    rows = json_tree.list_at(containers, 0, "env")
+    variables = {str(json_tree.get_in(row, "name")) for row in rows}
+    workdir = json_tree.get_in(containers, 0, "workingDir")
+    return {"workdir": str(workdir or ""), "environment": sorted(variables)}
 
 
 def _queue_entry_at(claimed: Any, created: Any) -> float | None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import orjson
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import LAST_AT, format_rfc3339
 from laxity.job.spec import TrainingSpec
 from laxity_scheduler.model.job import FOREVER
@@ -18,17 +18,16 @@ PROBE_KEY_PREFIX: Final = "probe-of-"  # a probe's idempotency key, before the u
 
 def probe_manifest(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
     """The Job that measures two epochs of another one, which its idempotency key names."""
-    metadata = manifest["metadata"]
     annotations = {
         name: value
-        for name, value in (metadata.get("annotations") or {}).items()
+        for name, value in json_tree.annotations_of(manifest).items()
         if name not in names.OUTPUTS and name not in (names.DEADLINE, names.SUBMITTED_AT)
     }
     annotations |= {
         names.CLASS: "best_effort",
         names.EPOCHS: str(min(PROBE_EPOCHS, spec.epochs)),
         names.MODEL: spec.model,
-        names.IDEMPOTENCY_KEY: f"{PROBE_KEY_PREFIX}{metadata['uid']}",
+        names.IDEMPOTENCY_KEY: f"{PROBE_KEY_PREFIX}{json_tree.uid_of(manifest)}",
     }
     named = f"{spec.name[:57]}-probe"
     probe = orjson.loads(orjson.dumps({"spec": manifest["spec"]}))

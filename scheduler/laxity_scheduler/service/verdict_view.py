@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import orjson
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import instant_at
 from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Verdict
-from laxity_scheduler.service.view_fields import Json, finite_or_none, mapping_or_empty
+from laxity_scheduler.service.view_fields import Json, finite_or_none
 from laxity_scheduler.store.codec import load_verdict
 
 VERDICT_NAMES: Final[Mapping[type, str]] = {
@@ -67,7 +67,7 @@ def offer_view(offer: Offer) -> Json:
 def parse_verdict(text: Any) -> Verdict | None:
     """The verdict that is written on a Job; None if there is none that can be read."""
     try:
-        document = mapping_or_empty(orjson.loads(text)) if isinstance(text, str) else {}
+        document = json_tree.mapping_at(orjson.loads(text)) if isinstance(text, str) else {}
         return load_verdict(
             {**document, "kind": str(document.get("kind", "")).capitalize()} if document else None
         )
@@ -78,7 +78,7 @@ def parse_verdict(text: Any) -> Verdict | None:
 def parse_refused_deadline(text: Any) -> Json | None:
     """Another deadline that was refused while the promise stands, and the reason."""
     try:
-        refused = mapping_or_empty(orjson.loads(text)) if isinstance(text, str) else {}
+        refused = json_tree.mapping_at(orjson.loads(text)) if isinstance(text, str) else {}
     except ValueError:
         return None
     if not refused:
@@ -95,7 +95,7 @@ def shows_verdict_of(view: Mapping[str, Any], manifest: Mapping[str, Any]) -> bo
 
     A promise is known by its deadline: its newest P90 finish may not stand on the Job yet.
     """
-    annotations = (manifest.get("metadata") or {}).get("annotations") or {}
+    annotations = json_tree.annotations_of(manifest)
     written = verdict_fields(parse_verdict(annotations.get(names.VERDICT)))
     compared = written.keys() & {"verdict", "deadline_at"}
     return all(view.get(name) == written[name] for name in compared)

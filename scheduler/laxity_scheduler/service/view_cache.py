@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from laxity import json_tree
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.live import Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
@@ -111,7 +112,7 @@ class ViewCache:
                 self._inputs.pop(uid, None)
             self._stale.clear()
         for manifest in cycle_input.manifests:
-            uid = str((manifest.get("metadata") or {}).get("uid", ""))
+            uid = json_tree.uid_of(manifest)
             present.add(uid)
             self._update_one(uid, manifest, cycle_input, report_of)
         with self._lock:
@@ -157,7 +158,7 @@ class ViewCache:
         self, uid: str, manifest: Manifest, cycle_input: CycleInput, error: Exception
     ) -> Json | None:
         """A view that can be serialised: without its workers' reports, else the last one, else bare."""
-        metadata = manifest.get("metadata") or {}
+        metadata = json_tree.mapping_at(manifest, "metadata")
         named = {
             key: storable_text(str(metadata.get(key, ""))) for key in ("name", "namespace", "uid")
         }
@@ -201,7 +202,7 @@ class ViewCache:
 
     def shows_verdict(self, manifest: Mapping[str, Any]) -> bool:
         """Whether the last view of this Job shows the verdict that is written on it."""
-        view = self.view_by_uid(str((manifest.get("metadata") or {}).get("uid", "")))
+        view = self.view_by_uid(json_tree.uid_of(manifest))
         return view is not None and shows_verdict_of(view, manifest)
 
     def latest_uids(self) -> dict[str, str]:

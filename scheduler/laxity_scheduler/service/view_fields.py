@@ -16,7 +16,3 @@ def job_id_of(manifest: Mapping[str, Any]) -> str:
 
 def finite_or_none(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
-
-
-def mapping_or_empty(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.instants import instant_at
 from laxity_profiler.model_key import model_of
 from laxity_scheduler.live import Report
@@ -19,7 +19,7 @@ from laxity_scheduler.service.borrowing import NOTHING_BORROWED, borrowing_field
 from laxity_scheduler.service.manifest_view import fields_from_manifest
 from laxity_scheduler.service.promise_outcome import is_over, laxity_s, outcome_of
 from laxity_scheduler.service.verdict_view import verdict_fields
-from laxity_scheduler.service.view_fields import Json, finite_or_none, mapping_or_empty
+from laxity_scheduler.service.view_fields import Json, finite_or_none
 
 CONTINUOUS_FIELDS: Final = ("p50_at", "p90_at", "laxity_s", "expected_start_at")  # move with time
 NOTHING_EXPECTED: Final[Mapping[str, None]] = {"p50_at": None, "p90_at": None}
@@ -239,8 +239,8 @@ def _fields_of_end(
     absence: Absence | None,
 ) -> Json:
     """The fields that the Job's final condition sets; {} while it has none."""
-    status = mapping_or_empty(manifest.get("status"))
-    for condition in status.get("conditions") or ():
+    status = json_tree.mapping_at(manifest, "status")
+    for condition in json_tree.list_at(status, "conditions"):
         kind = condition.get("type")
         if kind not in ("Complete", "Failed") or condition.get("status") != "True":
             continue
@@ -264,7 +264,7 @@ def _fields_of_end(
             "error": error,
             "width_history": _close_history(view["width_history"], run_over_at),
         }
-    if (manifest.get("metadata") or {}).get("deletionTimestamp"):
+    if json_tree.get_in(manifest, "metadata", "deletionTimestamp"):
         ended_at = view["finished_at"] or now
         return {"state": "cancelled", "finished_at": ended_at, "workers": 0, **NOTHING_EXPECTED}
     return {}

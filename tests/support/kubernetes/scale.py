@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from laxity_k8s import json_tree
+from laxity import json_tree
 from laxity_k8s.bench.ground import Ground
 from laxity_k8s.bench.lanes import Narrowed, open_service
 from laxity_k8s.cluster_api import Patch

@@ -22,7 +22,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def get_in(value: Any, *path: str | int) -> Any:
-    """`dig(job, "spec", "template", "spec")`: None as soon as a step is missing."""
+    """`get_in(job, "spec", "template", "spec")`: None as soon as a step is missing."""
     for step in path:
         if isinstance(value, dict):  # nearly always: asking for any Mapping costs ten times that
             value = value.get(step)

@@ -54,7 +54,9 @@ def test_a_training_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
     parked = history.report(UID)
     take(history, line(6, "started", worker_pid=8, width=1), line(7, "formed", width=1, epoch=2))
     again = history.report(UID)
-    acked = take(history, line(8, "finished", result={"loss": 0.5}))
+    take(history, line(8, "stopped", points=[]))
+    stopped = history.report(UID)
+    acked = take(history, line(9, "finished", result={"loss": 0.5}))
     assert (parked.started_at, parked.silent_since) == (START_AT + 10, None)
     assert (again.started_at, again.silent_since) == (START_AT + 60, START_AT + 50)
 
@@ -62,7 +64,9 @@ def test_a_training_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
     assert trained_two.progress == Progress(2, (1.5,), (2,))
     assert (parked.parked_epoch, parked.epoch_started_at) == (2, None)
     assert (again.formed, again.parked_epoch, again.progress.epochs_done) == (1, None, 2)
-    assert (acked, history.report(UID).result) == (8, {"loss": 0.5})
+    assert (stopped.progress.epochs_done, stopped.epoch_started_at) == (2, None)
+    assert reasons(history) == []
+    assert (acked, history.report(UID).result) == (9, {"loss": 0.5})
     assert (again.finished, history.report(UID).finished) == (False, True)
 
 

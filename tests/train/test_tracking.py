@@ -189,6 +189,21 @@ def test_a_training_that_fails_early_hands_over_the_epochs_before(
     assert "MLflow" not in crew.log()
 
 
+def test_a_worker_that_is_stopped_hands_over_its_epochs_for_a_job_that_was_cancelled(
+    tmp_path: Path, service: Service
+) -> None:
+    service.order(logs_points=True)
+    crew = Crew(tmp_path, url=service.url)
+    crew.open_gate(2)
+    worker = crew.start(environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"})
+    crew.until_noted("began", epoch=3)
+
+    worker.terminate()
+
+    assert worker.wait(30) == EXIT_STOPPED
+    assert [point["epoch"] for point in service.of("stopped")[0]["points"]] == [1, 2]
+
+
 def test_nothing_is_handed_over_once_mlflow_is_open_or_where_too_much_waits(uri: str) -> None:
     client = client_of(uri)
     experiment = client.get_experiment_by_name("laxity")

@@ -3,6 +3,15 @@
 from typing import Final, Literal, get_args
 
 ReportKind = Literal[
-    "started", "formed", "resumed", "read", "epoch", "saved", "parked", "finished", "failed"
+    "started",
+    "formed",
+    "resumed",
+    "read",
+    "epoch",
+    "saved",
+    "parked",
+    "stopped",
+    "finished",
+    "failed",
 ]
 REPORT_KINDS: Final[frozenset[str]] = frozenset(get_args(ReportKind))

@@ -159,6 +159,8 @@ def _unlogged_points(training: Training) -> dict[str, Any]:
 def save_and_stop(training: Training) -> int:
     with suppress(TrainingStopped):
         training.save_rest()
+    if points := _unlogged_points(training):
+        _append_report(training, "stopped", **points)  # a cancelled job has no next start
     _hand_over(training, at_most_s=_tell_of_others(training))
     return EXIT_STOPPED
 

@@ -326,7 +326,7 @@ class ReportState:
     def _note_state(
         self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int
     ) -> None:
-        """started, parked, finished, failed: nothing trains between these and the next `formed`."""
+        """started, parked, stopped, finished, failed: nothing trains from these to the next `formed`."""
         kind = line["kind"]
         self.epoch_started_at, self.training = None, False
         self.finished = kind == "finished"
@@ -338,6 +338,8 @@ class ReportState:
             self.epochs_done = self.parked_epoch
         elif kind == "failed":
             self.failed = text_of(line.get("error")) or "failed without saying why"
+        elif kind == "stopped":
+            return
         elif problem := self._keep_result(line.get("result")):
             folded.rejected.append((problem, shorten_line(line)))
 

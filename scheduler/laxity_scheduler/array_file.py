@@ -17,6 +17,11 @@ def save_arrays(path: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
         np.savez_compressed(file, header=json.dumps(header), **arrays)
 
 
+def collect_arrays(prefix: str, part: Any) -> dict[str, Any]:
+    """The fields of a named tuple, each under its own name behind the prefix."""
+    return {f"{prefix}.{name}": value for name, value in part._asdict().items()}
+
+
 def load_arrays(path: Path, kind: str, version: int) -> tuple[dict[str, Any], Arrays]:
     """Header and arrays. ValueError if there is no such file, or of another format or version."""
     try:

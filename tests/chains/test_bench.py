@@ -8,12 +8,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from laxity_scheduler.bootstrap import bootstrap_interval, draw_blocks
 from laxity_scheduler.chains import model_kinds
 from laxity_scheduler.chains.baselines import METHODS
 from laxity_scheduler.chains.batch_cluster import open_cluster
 from laxity_scheduler.chains.choices import LOG_FORMATS, METHODS_WITHOUT_MODEL, MODELS
 from laxity_scheduler.chains.commands import benches, number_text
-from laxity_scheduler.chains.intervals import draw_blocks, interval
 from laxity_scheduler.chains.log_formats import READERS
 from laxity_scheduler.chains.pair_bench import ChainsResult, method_figures, run_figures
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
@@ -161,7 +161,9 @@ def test_interval_of_correlated_starts_is_wider_with_longer_blocks() -> None:
     values = np.repeat(np.random.default_rng(3).normal(size=20), 10)
 
     def width(block: int) -> float:
-        low, high = interval(lambda rows: values[rows].mean(axis=1), draw_blocks(200, block))
+        low, high = bootstrap_interval(
+            lambda rows: values[rows].mean(axis=1), draw_blocks(200, block)
+        )
         return high - low
 
     assert width(10) > 2 * width(1)

@@ -13,12 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.array_file import collect_arrays
 from laxity_scheduler.chains.features import Singles, Windows
 from laxity_scheduler.chains.networks import (
     Encoder,
     GatingNetwork,
     Scaling,
-    collect_arrays,
     encoder_arrays,
     read_encoder,
     read_part,

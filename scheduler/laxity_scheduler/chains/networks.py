@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from laxity_scheduler.array_file import collect_arrays
 from laxity_scheduler.chains.features import Singles, Windows
 
 NEARLY_ZERO: Final = 1e-5  # PyTorch's, in a layer norm
@@ -127,11 +128,6 @@ def layer_norm(rows: Singles, scale: Singles, shift: Singles) -> Singles:
     square = np.einsum("...i,...i->...", centred, centred)[..., None] / rows.shape[-1]
     normal: Singles = centred / np.sqrt(square + NEARLY_ZERO) * scale + shift
     return normal
-
-
-def collect_arrays(prefix: str, part: Any) -> dict[str, Any]:
-    """For a file of arrays: a Scaling, a Layer or a GatingNetwork."""
-    return {f"{prefix}.{name}": array for name, array in part._asdict().items()}
 
 
 def encoder_arrays(prefix: str, encoder: Encoder) -> dict[str, Any]:

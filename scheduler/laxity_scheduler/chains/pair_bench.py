@@ -15,8 +15,8 @@ import numpy as np
 
 from laxity.bench_results import IntervalMetric
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.bootstrap import bootstrap_interval, draw_blocks
 from laxity_scheduler.chains.baselines import Method
-from laxity_scheduler.chains.intervals import draw_blocks, interval
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.successor import Pair, PairSettings
 from laxity_scheduler.chains.waits import WaitComparison, compare_waits
@@ -161,7 +161,7 @@ def is_zero(hours: Floats) -> Floats:
 
 
 def mean_estimate(values: Floats, baseline: Floats, unit: str, draws: Ints) -> IntervalMetric:
-    low, high = interval(lambda rows: values[rows].mean(axis=1), draws)
+    low, high = bootstrap_interval(lambda rows: values[rows].mean(axis=1), draws)
     return estimate(float(values.mean()), unit, float(baseline.mean()), low=low, high=high)
 
 
@@ -175,7 +175,7 @@ def ratio_estimate(values: Floats, baseline: Floats, draws: Ints) -> IntervalMet
         return relative
 
     everything = np.arange(len(values))[None, :]
-    low, high = interval(change, draws)
+    low, high = bootstrap_interval(change, draws)
     return estimate(float(change(everything)[0]), "share", 0.0, low=low, high=high)
 
 

@@ -7,16 +7,15 @@ queue that drains. Starts are kept apart by weeks, since starts close together s
 holds whole weeks.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from zipfile import BadZipFile
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.array_file import load_arrays, save_arrays
 from laxity_scheduler.chains.features import WINDOW, Windows, watch_queue
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.successor import Pair, PairSettings
@@ -25,7 +24,9 @@ from laxity_scheduler.model.job import DAY_S, HOUR_S
 
 PROBES: Final = 7
 FOLDS: Final = 5
-FORMAT: Final = "laxity-samples-2"
+FORMAT: Final = "laxity-samples"
+VERSION: Final = 3
+WINDOWS: Final = ("queue", "wait_h", "elapsed_h", "left_h")
 Instants = Callable[[Pair], list[float]]  # of a start's probes
 
 
@@ -111,31 +112,21 @@ def week_folds(began_at: Floats, seed: int, folds: int = FOLDS) -> Ints:
 
 
 def save_samples(samples: Samples, about: Mapping[str, Any], path: Path) -> None:
-    """Write a file that holds arrays only; `about` says of what."""
-    windows = samples.windows
-    with path.open("wb") as file:
-        np.savez_compressed(
-            file,
-            about=json.dumps({"format": FORMAT, **about}, sort_keys=True),
-            began_at=samples.began_at,
-            queue=windows.queue,
-            wait_h=windows.wait_h,
-            elapsed_h=windows.elapsed_h,
-            left_h=windows.left_h,
-            difference_h=samples.difference_h,
-        )
+    """Write a file that holds arrays only; `about` says of what. OSError if that fails."""
+    header = {"format": FORMAT, "version": VERSION, "about": dict(about)}
+    columns = {name: getattr(samples.windows, name) for name in WINDOWS}
+    columns |= {"began_at": samples.began_at, "difference_h": samples.difference_h}
+    save_arrays(path, header, columns)
 
 
 def load_samples(path: Path, about: Mapping[str, Any]) -> Samples:
     """Read such a file. ValueError if it is none, or of something else."""
-    wanted = json.dumps({"format": FORMAT, **about}, sort_keys=True)
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            description = str(file["about"])
-            if description != wanted:
-                raise ValueError(f"{path} holds other samples: {description}; wanted: {wanted}")
-            names = ("queue", "wait_h", "elapsed_h", "left_h")
-            windows = Windows(*(file[name] for name in names))
-            return Samples(file["began_at"], windows, file["difference_h"])
-    except (OSError, KeyError, EOFError, BadZipFile) as error:
-        raise ValueError(f"{path} holds no samples: {error}") from error
+        header, arrays = load_arrays(path, FORMAT, VERSION)
+        windows = Windows(*(arrays[name] for name in WINDOWS))
+        samples = Samples(arrays["began_at"], windows, arrays["difference_h"])
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{path} holds no samples of version {VERSION}: {error}") from error
+    if header["about"] != dict(about):
+        raise ValueError(f"{path} holds other samples: {header['about']}; wanted: {dict(about)}")
+    return samples

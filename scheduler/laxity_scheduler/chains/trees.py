@@ -91,13 +91,8 @@ def tree_depth(tree: TreeNodes) -> int:
         level = np.concatenate((tree.left[inner], tree.right[inner]))
 
 
-def as_arrays(trees: Trees, prefix: str) -> dict[str, NDArray[np.generic]]:
-    """For a file of arrays."""
-    return {f"{prefix}.{name}": np.asarray(value) for name, value in trees._asdict().items()}
-
-
 def from_arrays(arrays: Mapping[str, NDArray[np.generic]], prefix: str) -> Trees:
-    """What `as_arrays` gave. KeyError if a part is missing; ValueError if it could walk astray."""
+    """What `collect_arrays` gave. KeyError if a part is missing; ValueError if it could walk astray."""
 
     def whole(name: str) -> Ints:
         return arrays[f"{prefix}.{name}"].astype(np.int64)

@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.array_file import collect_arrays
 from laxity_scheduler.chains.features import Windows
-from laxity_scheduler.chains.trees import Trees, as_arrays, from_arrays
+from laxity_scheduler.chains.trees import Trees, from_arrays
 from laxity_scheduler.chains.wait_distribution import LEVELS, level_weights, read_levels
 
 POINT: Final = "trees"
@@ -50,7 +51,7 @@ class PointModel:
         return self.trees.predict(windows.flat())[:, None]
 
     def arrays(self) -> dict[str, Any]:
-        return as_arrays(self.trees, POINT)
+        return collect_arrays(POINT, self.trees)
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> "PointModel":
@@ -76,7 +77,7 @@ class CalibratedModel:
         trees = {
             name: array
             for number, trees in enumerate(self.by_level)
-            for name, array in as_arrays(trees, f"level{number}").items()
+            for name, array in collect_arrays(f"level{number}", trees).items()
         }
         return {"read_at": self.read_at, **trees}
 

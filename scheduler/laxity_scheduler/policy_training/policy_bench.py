@@ -12,6 +12,8 @@ import numpy as np
 
 from laxity.bench_results import IntervalMetric
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.bootstrap import bootstrap_interval, draw_blocks
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
@@ -20,7 +22,6 @@ from laxity_scheduler.simulate.throughput_tables import Tables
 from laxity_scheduler.simulate.traces import Trace
 
 RIVALS: Final = ("drf", "srtf", "optimus")
-DRAWS: Final = 2_000
 GPUS_PER_NODE: Final = 8
 MANY_JOBS: Final = 1_000  # in the decision that is timed
 TIMES: Final = 15
@@ -62,17 +63,13 @@ def mean_jct_s(trace: Trace, policy: str, nodes: int) -> float:
 
 
 def _ratio(ours_s: Floats, theirs_s: Floats) -> IntervalMetric:
-    draw = np.random.default_rng(0)
-    rows = draw.integers(len(ours_s), size=(DRAWS, len(ours_s)))
-    ratios = ours_s[rows].mean(1) / theirs_s[rows].mean(1)
-    has_spread = len(ours_s) > 1
-    return {
-        "value": float(ours_s.mean() / theirs_s.mean()),
-        "unit": "x",
-        "baseline": float(theirs_s.mean()),
-        "low": float(np.quantile(ratios, 0.025)) if has_spread else None,
-        "high": float(np.quantile(ratios, 0.975)) if has_spread else None,
-    }
+    def ratios(rows: Ints) -> Floats:
+        return ours_s[rows].mean(1) / theirs_s[rows].mean(1)
+
+    count = len(ours_s)
+    low, high = bootstrap_interval(ratios, draw_blocks(count)) if count > 1 else (None, None)
+    value, baseline = float(ours_s.mean() / theirs_s.mean()), float(theirs_s.mean())
+    return {"value": value, "unit": "x", "baseline": baseline, "low": low, "high": high}
 
 
 def time_decision(tables: Tables, learned: str) -> IntervalMetric:

@@ -1,6 +1,6 @@
-"""Block-bootstrap intervals: starts that lie close together share jobs, and are no separate trials.
+"""Bootstrap intervals. Trials that lie close together in time share jobs, and are not independent.
 
-A draw is made of blocks of consecutive starts, with the end joined to the beginning.
+So a draw is made of blocks of consecutive trials, with the end joined to the beginning.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ SEED: Final = 0
 LOW, HIGH = 2.5, 97.5  # percentiles: 95 % of the draws lie between
 
 
-def draw_blocks(count: int, block: int, *, draws: int = DRAWS, seed: int = SEED) -> Ints:
-    """Indices of drawn starts, (draws, count)."""
+def draw_blocks(count: int, block: int = 1, *, draws: int = DRAWS) -> Ints:
+    """Indices of drawn trials, (draws, count)."""
     block = max(1, min(block, count))
     blocks = -(-count // block)
-    first = np.random.default_rng(seed).integers(0, count, (draws, blocks, 1))
+    first = np.random.default_rng(SEED).integers(0, count, (draws, blocks, 1))
     rows: Ints = ((first + np.arange(block)) % count).reshape(draws, -1)[:, :count]
     return rows
 
 
-def interval(statistic: Callable[[Ints], Floats], draws: Ints) -> tuple[float, float]:
+def bootstrap_interval(statistic: Callable[[Ints], Floats], draws: Ints) -> tuple[float, float]:
     """Between which values 95 % of the statistic's draws lie."""
     low, high = np.nanpercentile(statistic(draws), (LOW, HIGH))
     return float(low), float(high)

@@ -19,7 +19,7 @@ touch "$LAXITY_CHAIN_FOLDER/done"
 """
 TOLD_TO_END: Final = """#!/bin/bash
 kill -s {signal} $PPID
-sleep 1
+sleep 2 # long enough to be killed in, if that is done
 exec {sbatch} "$@"
 """
 
@@ -59,6 +59,7 @@ def test_a_follower_that_is_told_to_end_in_a_submission_ends_after_it(
 
     assert exit_code_of(chain.start(shim=shim)) == code
 
+    assert "link 1: job 1 waits; no further link is submitted" in chain.words
     assert len(slurm.jobs()) == 1
     (chain.folder / "go").touch()
     assert exit_code_of(chain.start()) == 0

@@ -6,8 +6,10 @@ Durations are counted by a monotonic clock; instants are the queue's.
 """
 
 import math
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,6 +50,16 @@ class ChainOptions:
     most_links: int = 0
     limit_s: float = 0.0
     learned: LearnedTiming | None = None
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM wait, so that a submission is either noted or not begun."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class ChainLoop:
@@ -171,13 +183,14 @@ class ChainLoop:
         """Submit the next link, unless the queue or the folder shows that this was done before."""
         link = self.state.next_link()
         save_chain(self.state, self._folder)
-        job_id = self._job_of(link)
-        if job_id:
-            reason = "it was submitted before"
-        else:
-            job_id = self._try_submit(link)
-        if not job_id:
+        if job_id := self._job_of(link):
+            self._note_job(link, job_id, "it was submitted before")
             return
+        with uninterrupted():
+            if job_id := self._try_submit(link):
+                self._note_job(link, job_id, reason)
+
+    def _note_job(self, link: LinkRecord, job_id: str, reason: str) -> None:
         link.job_id, link.refusals = job_id, 0
         link.tries += 1
         self._submits_at = -1.0

@@ -2,10 +2,8 @@
 
 import os
 import shutil
-import signal
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -64,8 +62,7 @@ class SlurmClient:
     def submit(self, script: Path, *options: str) -> str:
         """The id of the job that sbatch made."""
         command = ("sbatch", "--parsable", *options, str(script))
-        with _uninterrupted():
-            answer = _run(command, pass_fds=self._held_open, cwd=self._submit_dir)
+        answer = _run(command, pass_fds=self._held_open, cwd=self._submit_dir)
         try:
             return parse_job_id(answer.stdout)
         except ValueError as error:  # there may be a job: the queue is asked for it first
@@ -139,16 +136,6 @@ def _run(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[
         message = slurm_words(answer.stderr or answer.stdout) or f"exit {answer.returncode}"
         raise _error_of(f"{command[0]}: {message}")
     return answer
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """SIGINT and SIGTERM wait: a half-made submission may be in the queue only after it is looked for."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _error_of(words: str) -> QueueError:

@@ -35,6 +35,17 @@ def figure(value: float, unit: str, baseline: float | None = None) -> Metric:
     return {"value": value, "unit": unit, "baseline": baseline, "ratio": ratio}
 
 
+def interval_figure(
+    value: float,
+    unit: str,
+    baseline: float | None = None,
+    *,
+    between: tuple[float, float] | None = None,
+) -> IntervalMetric:
+    low, high = between or (None, None)
+    return {"value": value, "unit": unit, "baseline": baseline, "low": low, "high": high}
+
+
 def show(figures: Mapping[str, Metric], *, as_json: bool, beside: str = "the baseline") -> None:
     """One JSON object, or a line per figure; `beside` says what a ratio is to."""
     import typer

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
+from laxity.bench_results import IntervalMetric, interval_figure
 from laxity.cli.exit_codes import AWAY, USAGE, CommandError
 from laxity.cli.job_names import completing
 from laxity_scheduler.chains.choices import (
@@ -22,7 +23,6 @@ from laxity_scheduler.chains.choices import (
 )
 
 if TYPE_CHECKING:
-    from laxity.bench_results import IntervalMetric
     from laxity_scheduler.chains.baselines import Method
     from laxity_scheduler.chains.provisioning import LearnedMethod
     from laxity_scheduler.chains.queue_log import QueueLog
@@ -142,7 +142,7 @@ def chains(
         log, settings, first_at, last_at
     )
     run |= decision_figures(learned)
-    run["nodes"] = pair_bench.estimate(settings.cluster_nodes, "nodes")
+    run["nodes"] = interval_figure(settings.cluster_nodes, "nodes")
     show({name: figures[name] for name in wanted} | {"run": run}, as_json=json_)
 
 
@@ -233,14 +233,12 @@ def check_methods(
     return tuple(dict.fromkeys(names or methods))
 
 
-def decision_figures(learned: "Mapping[str, LearnedMethod]") -> "dict[str, IntervalMetric]":
+def decision_figures(learned: "Mapping[str, LearnedMethod]") -> dict[str, IntervalMetric]:
     """How long one decision of each learned method took, the median."""
     from statistics import median
 
-    from laxity_scheduler.chains.pair_bench import estimate
-
     return {
-        f"{name}_decision_ms": estimate(1_000 * median(method.decision_s), "ms")
+        f"{name}_decision_ms": interval_figure(1_000 * median(method.decision_s), "ms")
         for name, method in learned.items()
         if method.decision_s
     }
@@ -265,7 +263,7 @@ def say_log(log: "QueueLog", settings: "PairSettings") -> None:
         typer.echo(text, err=True)
 
 
-def show(figures: "Mapping[str, Mapping[str, IntervalMetric]]", *, as_json: bool) -> None:
+def show(figures: Mapping[str, Mapping[str, IntervalMetric]], *, as_json: bool) -> None:
     """One JSON object by method and `run`, or a line per figure."""
     if as_json:
         typer.echo(json.dumps(figures))
@@ -277,7 +275,7 @@ def show(figures: "Mapping[str, Mapping[str, IntervalMetric]]", *, as_json: bool
             typer.echo(f"  {figure:<24} {text:>10} {value['unit']}{beside(value)}")
 
 
-def beside(figure: "IntervalMetric") -> str:
+def beside(figure: IntervalMetric) -> str:
     """The interval and the baseline, where there are any."""
     low, high, baseline = figure["low"], figure["high"], figure["baseline"]
     interval = (

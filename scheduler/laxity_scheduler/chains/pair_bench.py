@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity.bench_results import IntervalMetric
+from laxity.bench_results import IntervalMetric, interval_figure
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.bootstrap import bootstrap_interval, draw_blocks
 from laxity_scheduler.chains.baselines import Method
@@ -116,12 +116,18 @@ def method_figures(
     draws = draw_blocks(len(reactive), block)
     return {
         method: {
-            "interruption_h": mean_estimate(cut(hours), cut(reactive), "h", draws),
-            "interruption_vs_reactive": ratio_estimate(cut(hours), cut(reactive), draws),
-            "zero_share": mean_estimate(is_zero(hours), is_zero(reactive), "share", draws),
-            "overlap_h": mean_estimate(cut(-hours), cut(-reactive), "h", draws),
-            "overlap_node_h": mean_estimate(
-                nodes * cut(-hours), nodes * cut(-reactive), "node-h", draws
+            "interruption_h": mean_figure(
+                positive_part(hours), positive_part(reactive), "h", draws
+            ),
+            "interruption_vs_reactive": ratio_figure(
+                positive_part(hours), positive_part(reactive), draws
+            ),
+            "zero_share": mean_figure(
+                is_uninterrupted(hours), is_uninterrupted(reactive), "share", draws
+            ),
+            "overlap_h": mean_figure(positive_part(-hours), positive_part(-reactive), "h", draws),
+            "overlap_node_h": mean_figure(
+                nodes * positive_part(-hours), nodes * positive_part(-reactive), "node-h", draws
             ),
             **load_figures(hours, reactive),
         }
@@ -132,16 +138,16 @@ def method_figures(
 def load_figures(hours: Floats, reactive: Floats) -> dict[str, IntervalMetric]:
     """Interruption and overlap of the starts of each load; nothing of a load without starts."""
     figures: dict[str, IntervalMetric] = {}
-    for load, rows in loads(reactive).items():
+    for load, rows in starts_by_load(reactive).items():
         if rows.any():
-            ours, base = cut(hours[rows]).mean(), cut(reactive[rows]).mean()
-            overlap_h = cut(-hours[rows]).mean()
-            figures[f"{load}_load_interruption_h"] = estimate(float(ours), "h", float(base))
-            figures[f"{load}_load_overlap_h"] = estimate(float(overlap_h), "h", 0.0)
+            ours, base = positive_part(hours[rows]).mean(), positive_part(reactive[rows]).mean()
+            overlap_h = positive_part(-hours[rows]).mean()
+            figures[f"{load}_load_interruption_h"] = interval_figure(float(ours), "h", float(base))
+            figures[f"{load}_load_overlap_h"] = interval_figure(float(overlap_h), "h", 0.0)
     return figures
 
 
-def loads(reactive: Floats) -> dict[str, Bools]:
+def starts_by_load(reactive: Floats) -> dict[str, Bools]:
     """Which starts have which load."""
     return {
         "low": reactive <= LOW_H,
@@ -150,22 +156,22 @@ def loads(reactive: Floats) -> dict[str, Bools]:
     }
 
 
-def cut(hours: Floats) -> Floats:
+def positive_part(hours: Floats) -> Floats:
     """What lies above zero."""
     return np.maximum(hours, 0.0)
 
 
-def is_zero(hours: Floats) -> Floats:
+def is_uninterrupted(hours: Floats) -> Floats:
     """1 where nothing is interrupted, else 0."""
     return (hours <= 0).astype(np.float64)
 
 
-def mean_estimate(values: Floats, baseline: Floats, unit: str, draws: Ints) -> IntervalMetric:
-    low, high = bootstrap_interval(lambda rows: values[rows].mean(axis=1), draws)
-    return estimate(float(values.mean()), unit, float(baseline.mean()), low=low, high=high)
+def mean_figure(values: Floats, baseline: Floats, unit: str, draws: Ints) -> IntervalMetric:
+    between = bootstrap_interval(lambda rows: values[rows].mean(axis=1), draws)
+    return interval_figure(float(values.mean()), unit, float(baseline.mean()), between=between)
 
 
-def ratio_estimate(values: Floats, baseline: Floats, draws: Ints) -> IntervalMetric:
+def ratio_figure(values: Floats, baseline: Floats, draws: Ints) -> IntervalMetric:
     """Relative change of the mean: -0.5 is half of the baseline; 0 where the baseline is 0."""
 
     def change(rows: Ints) -> Floats:
@@ -175,34 +181,23 @@ def ratio_estimate(values: Floats, baseline: Floats, draws: Ints) -> IntervalMet
         return relative
 
     everything = np.arange(len(values))[None, :]
-    low, high = bootstrap_interval(change, draws)
-    return estimate(float(change(everything)[0]), "share", 0.0, low=low, high=high)
-
-
-def estimate(
-    value: float,
-    unit: str,
-    baseline: float | None = None,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-) -> IntervalMetric:
-    return {"value": value, "unit": unit, "baseline": baseline, "low": low, "high": high}
+    value, between = float(change(everything)[0]), bootstrap_interval(change, draws)
+    return interval_figure(value, "share", 0.0, between=between)
 
 
 def run_figures(log: QueueLog, result: ChainsResult) -> dict[str, IntervalMetric]:
     """What was simulated: jobs, broken lines, starts by load, probes."""
     reactive = result.difference_h["reactive"]
     figures = {
-        "jobs": estimate(len(log.jobs), "jobs"),
-        "bad_lines": estimate(len(log.bad_lines), "lines"),
-        "starts": estimate(len(reactive), "starts"),
+        "jobs": interval_figure(len(log.jobs), "jobs"),
+        "bad_lines": interval_figure(len(log.bad_lines), "lines"),
+        "starts": interval_figure(len(reactive), "starts"),
     }
-    for load, rows in loads(reactive).items():
-        figures[f"starts_{load}_load"] = estimate(int(rows.sum()), "starts")
+    for load, rows in starts_by_load(reactive).items():
+        figures[f"starts_{load}_load"] = interval_figure(int(rows.sum()), "starts")
     if result.probes:
-        figures["probes"] = estimate(result.probes, "probes")
-        figures["probes_per_s"] = estimate(result.probes / result.probing_s, "probes/s")
+        figures["probes"] = interval_figure(result.probes, "probes")
+        figures["probes_per_s"] = interval_figure(result.probes / result.probing_s, "probes/s")
     return figures
 
 
@@ -220,11 +215,17 @@ def describe_waits(name: str, waits: WaitComparison) -> dict[str, IntervalMetric
         return {}
     ours, real = waits.simulated_s, waits.real_s
     hours = {
-        f"{name}_{part}_h": estimate(statistic(ours) / HOUR_S, "h", statistic(real) / HOUR_S)
+        f"{name}_{part}_h": interval_figure(statistic(ours) / HOUR_S, "h", statistic(real) / HOUR_S)
         for part, statistic in STATISTICS.items()
     }
-    short = estimate(float((ours <= MINUTE_S).mean()), "share", float((real <= MINUTE_S).mean()))
-    return {f"{name}_jobs": estimate(len(real), "jobs"), **hours, f"{name}_minute_share": short}
+    short = interval_figure(
+        float((ours <= MINUTE_S).mean()), "share", float((real <= MINUTE_S).mean())
+    )
+    return {
+        f"{name}_jobs": interval_figure(len(real), "jobs"),
+        **hours,
+        f"{name}_minute_share": short,
+    }
 
 
 STATISTICS: Final[Mapping[str, Callable[[Floats], float]]] = {

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity.bench_results import IntervalMetric
+from laxity.bench_results import IntervalMetric, interval_figure
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.bootstrap import bootstrap_interval, draw_blocks
 from laxity_scheduler.frame.arrays import Ints
@@ -64,18 +64,19 @@ def mean_jct_s(trace: Trace, policy: str, nodes: int) -> float:
 
 def _ratio(ours_s: Floats, theirs_s: Floats) -> IntervalMetric:
     def ratios(rows: Ints) -> Floats:
-        return ours_s[rows].mean(1) / theirs_s[rows].mean(1)
+        ratio: Floats = ours_s[rows].mean(1) / theirs_s[rows].mean(1)
+        return ratio
 
     count = len(ours_s)
-    low, high = bootstrap_interval(ratios, draw_blocks(count)) if count > 1 else (None, None)
+    between = bootstrap_interval(ratios, draw_blocks(count)) if count > 1 else None
     value, baseline = float(ours_s.mean() / theirs_s.mean()), float(theirs_s.mean())
-    return {"value": value, "unit": "x", "baseline": baseline, "low": low, "high": high}
+    return interval_figure(value, "x", baseline, between=between)
 
 
 def time_decision(tables: Tables, learned: str) -> IntervalMetric:
     """Median CPU milliseconds of a decision about 1,000 waiting jobs; `baseline`: Optimus's."""
     ours, theirs = (_decision_ms(tables, name) for name in (learned, "optimus"))
-    return {"value": ours, "unit": "ms", "baseline": theirs, "low": None, "high": None}
+    return interval_figure(ours, "ms", theirs)
 
 
 def _decision_ms(tables: Tables, policy: str) -> float:

@@ -73,7 +73,7 @@ class Dispatcher:
         if outbox is not None and view is not None:
             points = points_handed_over(lines) + (epoch_points(lines) if all_epochs else ())
             if points:
-                outbox.send(Message(view, (), points))
+                outbox.send(Message(view, (), points, points_only=True))
 
     def delivery_problem(self, sink: str) -> str:
         """Why the last message to this sink failed; "" if it did not, or there is no such sink."""
@@ -99,6 +99,8 @@ class Dispatcher:
 
     def _recorder_for(self, sink: str) -> Callable[[Message], None]:
         def record_delivery(message: Message) -> None:
+            if message.points_only:
+                return
             view = self._view_cache.view_by_uid(message.uid) or {}
             digests = {**(view.get("told") or {}), sink: message_digest(message.view)}
             self._view_cache.remember_fields(message.uid, told=digests)

@@ -19,11 +19,16 @@ class ChartPoint:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The newest view of one job, the events since the last message, and new points."""
+    """The newest view of one job, the events since the last message, and new points.
+
+    `points_only`: its view may be old by now, as any replica takes what workers measured, and says
+    nothing about how the job stands.
+    """
 
     view: Json
     events: tuple[str, ...] = ()
     points: tuple[ChartPoint, ...] = field(default=())
+    points_only: bool = False
 
     @property
     def uid(self) -> str:
@@ -34,8 +39,10 @@ class Message:
         return str(self.view.get("id") or self.uid)
 
     def combine(self, later: "Message") -> "Message":
-        """One message of both: the later view, all events and points."""
-        return Message(later.view, self.events + later.events, self.points + later.points)
+        """One message of both: all events and points, and the later view that says how the job stands."""
+        stands = self if later.points_only else later
+        events, points = self.events + later.events, self.points + later.points
+        return Message(stands.view, events, points, self.points_only and later.points_only)
 
 
 def events_between(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, ...]:

@@ -98,13 +98,15 @@ class MlflowSink:
             Metric(
                 name, value, round(1000 * message.view["finished_at"]), message.view["epochs_done"]
             )
-            for name, value in final_metrics(message.view)
+            for name, value in (() if message.points_only else final_metrics(message.view))
         ]
+        for first in range(0, len(metrics), POINTS_PER_CALL):
+            client.log_batch(tracked.run_id, metrics=metrics[first : first + POINTS_PER_CALL])
+        if message.points_only:
+            return
         note = {NOTE_TAG: note_of(message.view, tracked)}
         tag_values = {**tracked.origin.tags, **tags_of(message.view), **note}
         tags = [RunTag(name, value) for name, value in tag_values.items()]
-        for first in range(0, len(metrics), POINTS_PER_CALL):
-            client.log_batch(tracked.run_id, metrics=metrics[first : first + POINTS_PER_CALL])
         client.log_batch(tracked.run_id, tags=tags)
         self._update_status(client, tracked, message.view)
 

@@ -1,0 +1,45 @@
+"""What workers measured goes to MLflow from any replica, and says nothing of how the job stands."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity_scheduler.notifications.message import ChartPoint, Message
+from laxity_scheduler.notifications.mlflow_sink import MlflowSink
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import staged
+
+RUNNING: dict[str, Any] = {"uid": "u", "state": "running"}
+FINISHED: dict[str, Any] = {"uid": "u", "state": "finished"}
+POINT = ChartPoint(1, 1_000.0, {"loss": 0.5})
+
+
+def test_points_in_a_message_leave_the_view_that_says_how_the_job_stands() -> None:
+    points, stands = Message(RUNNING, (), (POINT,), points_only=True), Message(FINISHED)
+
+    for both in (points.combine(stands), stands.combine(points)):
+        assert (both.view, both.points, both.points_only) == (FINISHED, (POINT,), False)
+    assert points.combine(points) == Message(RUNNING, (), (POINT, POINT), points_only=True)
+
+
+@pytest.mark.slow
+def test_points_that_come_late_do_not_open_a_run_again(tmp_path: Path, mlflow_uri: str) -> None:
+    from mlflow import MlflowClient
+
+    made = list[str]()
+    leader = MlflowSink(mlflow_uri, lambda *run: made.append(run[-1]))
+    other, client = MlflowSink(mlflow_uri, lambda *_: None), MlflowClient(mlflow_uri)
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    leader.deliver(Message(view))
+    ended = {"state": "finished", "finished_at": view["submitted_at"] + 9.0, "outcome": "kept"}
+    leader.deliver(Message(view | ended))
+
+    other.deliver(Message(view | {"run_id": made[0]}, (), (POINT,), points_only=True))
+
+    run = client.get_run(made[0])
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["loss"] == 0.5
+    assert run.data.tags["laxity.outcome"] == "kept"

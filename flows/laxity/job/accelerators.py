@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.qos import QoSError
 from laxity.parsing import whole_number
 
@@ -86,20 +86,15 @@ def count_requests(container: Mapping[str, Any]) -> Counter[str]:
 
 def _accelerator_quantities(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Accelerators of one container by name, its limits before its requests."""
-    resources = container.get("resources")
-    if not isinstance(resources, Mapping):
-        return
     names_seen = set()
     for kind in ("limits", "requests"):
-        quantities = resources.get(kind)
-        for name, quantity in quantities.items() if isinstance(quantities, Mapping) else ():
+        quantities: Mapping[Any, Any] = json_tree.mapping_at(container, "resources", kind)
+        for name, quantity in quantities.items():
             if name not in names_seen and isinstance(name, str) and is_accelerator(name):
                 names_seen.add(name)
                 yield name, quantity
 
 
 def _list_containers(pod_spec: Any, kind: str) -> list[Mapping[str, Any]]:
-    containers = pod_spec.get(kind) if isinstance(pod_spec, Mapping) else None
-    if not isinstance(containers, list):
-        return []
+    containers = json_tree.list_at(pod_spec, kind)
     return [container for container in containers if isinstance(container, Mapping)]

@@ -8,7 +8,7 @@ the container, all else stays; a Job that is no training is left alone.
 
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job import signal
 from laxity.job.pod_template import (
     LAST_WORDS,
@@ -31,9 +31,8 @@ FROM_ANNOTATIONS: Final = (
 
 def complete_manifest(job: Json) -> None:
     """Add to the pods of this Job what a worker needs and nobody has said. Any input is survived."""
-    pod = _object_at(job, "spec", "template", "spec")
-    containers = pod.get("containers")
-    container = containers[0] if isinstance(containers, list) and containers else None
+    pod = json_tree.mapping_at(job, "spec", "template", "spec")
+    container = json_tree.get_in(pod, "containers", 0)
     if not isinstance(container, dict) or not _is_training(job):
         return
     _add_env(container, job)
@@ -42,10 +41,10 @@ def complete_manifest(job: Json) -> None:
 
 
 def _is_training(job: Json) -> bool:
-    annotations = _object_at(job, "metadata", "annotations")
-    if not isinstance(_object_at(job, "metadata").get("name"), str):
+    annotations = json_tree.annotations_of(job)
+    if not isinstance(json_tree.mapping_at(job, "metadata").get("name"), str):
         return False
-    indexed = _object_at(job, "spec").get("completionMode") == "Indexed"
+    indexed = json_tree.mapping_at(job, "spec").get("completionMode") == "Indexed"
     return indexed and (names.ENTRY in annotations or names.EPOCHS in annotations)
 
 
@@ -64,8 +63,8 @@ def _add_env(container: Json, job: Json) -> None:
 
 
 def _literal_variables(job: Json) -> list[Json]:
-    metadata = _object_at(job, "metadata")
-    annotations = _object_at(job, "metadata", "annotations")
+    metadata = json_tree.mapping_at(job, "metadata")
+    annotations = json_tree.annotations_of(job)
     values = {names.ENV_JOB: f"{metadata.get('namespace', 'default')}/{metadata['name']}"}
     values |= {
         env: annotations[key]
@@ -76,7 +75,7 @@ def _literal_variables(job: Json) -> list[Json]:
 
 
 def _is_ours(source: Json) -> bool:
-    return bool(_object_at(source, "secretRef").get("name") == WORKER_SECRET)
+    return bool(json_tree.mapping_at(source, "secretRef").get("name") == WORKER_SECRET)
 
 
 def _add_orders(container: Json, pod: Json) -> None:
@@ -98,10 +97,3 @@ def _object_list(parent: Json, key: str) -> list[Json] | None:
         return []
     is_list = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
     return rows if is_list else None
-
-
-def _object_at(value: Any, *path: str) -> Json:
-    """What is there if it is an object, else an empty one."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}

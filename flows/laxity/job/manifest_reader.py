@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.durations import parse_instant
 from laxity.job.accelerators import main_accelerator
 from laxity.job.annotations import FieldTable, parse_fields, parse_flag, read_qos
@@ -124,14 +124,10 @@ def _check_neighbours(spec: Mapping[str, Any], problems: list[QoSError]) -> None
 
 def neighbour_rules(spec: Mapping[str, Any]) -> list[str]:
     """Kinds of affinity by which its pods may go only to nodes with, or without, certain pods."""
-    part: Any = spec
-    for key in ("template", "spec", "affinity"):
-        part = part.get(key) if isinstance(part, Mapping) else None
-    rules = {} if not isinstance(part, Mapping) else part
     return [
         kind
         for kind in ("podAffinity", "podAntiAffinity")
-        if isinstance(rules.get(kind), Mapping) and rules[kind].get(_REQUIRED)
+        if json_tree.get_in(spec, "template", "spec", "affinity", kind, _REQUIRED)
     ]
 
 

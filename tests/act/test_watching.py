@@ -135,6 +135,12 @@ class Reopened:
         await self.over.wait()
         return self.reply
 
+    async def wait_until_read(self) -> None:
+        """Return when the first watch is open and reads: an answer that has left is not yet read."""
+        assert (await next_of(self.since), await next_of(self.told)) == ("1", "open")
+        await self.reply.write(line("BOOKMARK", "", 1) + b"\n")
+        assert await next_of(self.told) == ["1"]
+
     async def closed(self) -> None:
         """Return when nobody listens to the latest answer any more."""
         async with asyncio.timeout(30.0):
@@ -172,7 +178,7 @@ async def test_while_many_patches_are_sent_a_watch_is_closed_and_then_goes_on_wh
     None
 ):
     async with reopened() as (there, wire):
-        assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
+        await there.wait_until_read()
         announced(wire, watching.MANY_PATCHES)
         with wire.acting.hold():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
@@ -192,7 +198,7 @@ async def test_while_many_patches_are_sent_a_watch_is_closed_and_then_goes_on_wh
 @pytest.mark.asyncio
 async def test_a_watch_stays_open_where_few_patches_are_left_to_send() -> None:
     async with reopened() as (there, wire):
-        assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
+        await there.wait_until_read()
         announced(wire, watching.MANY_PATCHES - 1)
         with wire.acting.hold():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
@@ -209,7 +215,7 @@ async def test_patches_without_end_close_a_watch_once_and_for_a_while_only(
     monkeypatch.setattr(watching, "AWAY_S", 0.05)
     monkeypatch.setattr(watching, "HELD_BACK_S", 0.05)
     async with reopened() as (there, wire):
-        assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
+        await there.wait_until_read()
         announced(wire, 10 * watching.MANY_PATCHES)
         with wire.acting.hold():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
@@ -227,7 +233,7 @@ async def test_a_watch_that_opens_late_is_told_as_cut_until_it_is_open(
 ) -> None:
     monkeypatch.setattr(watching, "LATE_S", 0.05)
     async with reopened() as (there, wire):
-        assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
+        await there.wait_until_read()
         announced(wire, watching.MANY_PATCHES)
         there.opens.clear()
         with wire.acting.hold():

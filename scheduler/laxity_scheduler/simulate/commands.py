@@ -136,12 +136,11 @@ BatchOption = Annotated[
 FailsSOption = Annotated[
     float, typer.Option(help="Seconds between a node's failures on average; 0: none.")
 ]
-LiteralOption = Annotated[
-    bool, typer.Option("--literal", help="A fresh snapshot at each event, always.")
-]
 EachEpochOption = Annotated[
     bool,
-    typer.Option("--each-epoch", help="And at each epoch's end too, as the service does; slower."),
+    typer.Option(
+        "--each-epoch", help="Decide at each epoch's end too, as the service does; slower."
+    ),
 ]
 WallLimitOption = Annotated[
     str, typer.Option(help="No start runs longer (48h): jobs are chains of links. [no limit]")
@@ -192,7 +191,6 @@ def simulate(
     epoch_s: EpochSOption = 600.0,
     batch: BatchOption = 0,
     fails_s: FailsSOption = 0.0,
-    literal: LiteralOption = False,
     each_epoch: EachEpochOption = False,
     wall_limit: WallLimitOption = "",
     inference: InferenceOption = None,
@@ -216,7 +214,6 @@ def simulate(
             pooled=pooled,
             epoch_s=epoch_s,
             fails_s=fails_s,
-            literal_cycle=literal,
             each_epoch=each_epoch,
             inference=str(inference or ""),
             inference_nodes=inference_nodes or 0,

@@ -90,7 +90,6 @@ def run_rule(
         cpu_s=cpu_s,
         events=sum(map(len, busy)),
         busy=[(float(instant), int(held)) for instant, held in np.concatenate(busy)],
-        models=[job.model for job in jobs],
     )
 
 

@@ -13,7 +13,7 @@ from laxity_scheduler.simulate.traces import Trace, TraceJob
 BATCH_S: Final = 3600.0
 
 
-def draw_closed_batch(trace: Trace, *, jobs: int, seed: int, within_s: float = BATCH_S) -> Trace:
+def draw_closed_batch(trace: Trace, *, jobs: int, seed: int) -> Trace:
     """So many jobs of a trace, drawn without replacement, submitted uniformly within an hour.
 
     On an open trace the last long job decides the makespan; on a closed batch the policy does.
@@ -22,7 +22,7 @@ def draw_closed_batch(trace: Trace, *, jobs: int, seed: int, within_s: float = B
     draw = np.random.default_rng(seed)
     count = min(jobs, len(trace.jobs))
     chosen = draw.choice(len(trace.jobs), size=count, replace=False)
-    instants = np.sort(draw.uniform(0.0, within_s, size=count))
+    instants = np.sort(draw.uniform(0.0, BATCH_S, size=count))
     moved = [
         replace(
             job,

@@ -37,7 +37,6 @@ class GroundTruth:
     gpus_per_worker: int = 1
     deadline_at: float = FOREVER
     service_class: ServiceClass = "best_effort"
-    model: str = ""
     ideal_s: float = 0.0  # alone, at the width asked for
     asked_gpus: int = 1
     workload: Workload = field(default=Workload("", 1))
@@ -97,7 +96,6 @@ def ground_truths(
                 gpus_per_worker=per_worker,
                 deadline_at=job.deadline_at,
                 service_class=job.service_class,
-                model=job.model,
                 ideal_s=job.duration_s,
                 asked_gpus=job.gpus,
                 # each trace job is a history of its own: its key is its name

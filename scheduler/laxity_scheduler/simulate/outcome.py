@@ -94,7 +94,6 @@ class Run:
     decisions_s: Sequence[float] = field(default=())
     busy: Sequence[tuple[float, int]] = field(default=())
     setting: Mapping[str, object] = field(default_factory=dict)
-    models: Sequence[str] = field(default=())
     ape_at: Mapping[int, Floats] = field(default_factory=dict)
     loans: LoanTotals | None = None
 

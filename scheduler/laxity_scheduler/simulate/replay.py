@@ -128,6 +128,5 @@ def literal(
         events=world.events,
         decisions_s=took,
         busy=world.busy,
-        models=[job.model for job in world.jobs],
         loans=None if world.inference is None else world.inference.totals(world.now),
     )

@@ -69,7 +69,6 @@ def run_order(
         refused=refused,
         cpu_s=cpu_s,
         events=2 * len(jobs) - len(refused),
-        models=[job.model for job in jobs],
     )
 
 

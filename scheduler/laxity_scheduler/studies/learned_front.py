@@ -32,7 +32,6 @@ from laxity_scheduler.studies.trial import Row, Trial, simulation_row, simulatio
 
 LOAD: Final = 0.9
 POLICIES: Final = ("fifo", "drf", "srtf", "optimus", "laxity", "qos")
-REWARDS: Final = ("jct", "deadlines")
 ADMISSIONS: Final = ("none", "greedy")
 STEPS, SEED = 10, 1
 KEPT: Final = (

@@ -7,7 +7,6 @@ of jobs in `bench_scaling`. `peak_memory_mb` is the most that this process has h
 interpreter and all libraries.
 """
 
-import os
 import resource
 import time
 from bisect import insort
@@ -23,7 +22,7 @@ from laxity_scheduler.simulate.bench_scaling import SIZES, growth_figures
 from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.trace_lookup import TRACES
+from laxity_scheduler.simulate.trace_lookup import traces_folder
 from laxity_scheduler.simulate.traces import Trace
 
 KINDS: Final = ("simulator", "decision")
@@ -114,5 +113,5 @@ def _elastic_trace() -> Trace:
 
 def _find_file(name: str) -> Path | None:
     """A trace under LAXITY_TRACES; those that ship are too small."""
-    file = Path(os.environ.get(TRACES) or os.devnull) / name
-    return file if file.is_file() else None
+    folder = traces_folder()
+    return folder / name if folder and (folder / name).is_file() else None

@@ -84,10 +84,16 @@ def tables_beside(path: Path, format_: Format) -> Path | None:
     raise TraceError(f"traces of format {format_} need --throughputs, a folder of MODEL.csv")
 
 
+def traces_folder() -> Path | None:
+    """The folder that LAXITY_TRACES names, there or not; None if it names none."""
+    named = os.environ.get(TRACES)
+    return Path(named) if named else None
+
+
 def _places(path: Path) -> Iterator[Path]:
     yield path
-    if folder := os.environ.get(TRACES):
-        yield Path(folder) / path
+    if folder := traces_folder():
+        yield folder / path
     yield SAMPLES / path
 
 
@@ -95,22 +101,21 @@ def _describe_places(path: Path) -> str:
     """The places, in words."""
     if path.is_absolute():
         return "there"
-    folder = os.environ.get(TRACES)
-    if not folder:
+    folder = traces_folder()
+    if folder is None:
         under = f"under ${TRACES} (not set)"
     else:
-        none = "" if Path(folder).is_dir() else ", which is no folder"
+        none = "" if folder.is_dir() else ", which is no folder"
         under = f"under ${TRACES} ({folder}{none})"
     return f"in {Path.cwd()}, {under} and among the samples that ship"
 
 
 def list_traces() -> list[str]:
     """Traces that could be named, as they would be."""
-    folders = [Path(folder) for folder in [os.environ.get(TRACES)] if folder]
     return sorted(
         {
             file.relative_to(folder).as_posix()
-            for folder in (*folders, SAMPLES)
+            for folder in filter(None, (traces_folder(), SAMPLES))
             for file in (*folder.glob("*"), *folder.glob("*/*"))
             if _is_trace(file)
         }

@@ -3,14 +3,13 @@
 Cluster sizes are those that the traces were published with (ElasticFlow's scripts).
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from laxity_scheduler.simulate.cases import Source
-from laxity_scheduler.simulate.trace_lookup import SAMPLES, TRACES
+from laxity_scheduler.simulate.trace_lookup import SAMPLES, TRACES, traces_folder
 from laxity_scheduler.simulate.traces import Format, TraceError
 
 
@@ -64,10 +63,10 @@ def open_datasets(*, samples: bool = False) -> Datasets:
     """The samples, or the folder that LAXITY_TRACES names. TraceError if it names none."""
     if samples:
         return Datasets(SAMPLES, samples=True)
-    folder = os.environ.get(TRACES)
-    if not folder:
+    folder = traces_folder()
+    if folder is None:
         raise TraceError(f"{TRACES} names no folder of traces; --samples takes those that ship")
-    if not Path(folder).is_dir():
+    if not folder.is_dir():
         message = f"{TRACES} is {folder}, which is no folder; --samples takes those that ship"
         raise TraceError(message)
-    return Datasets(Path(folder))
+    return Datasets(folder)

@@ -75,9 +75,9 @@ def gain(ours: Mapping[int, float], theirs: Mapping[int, float]) -> tuple[float,
     return spread({seed: ours[seed] - theirs[seed] for seed in both}, scale=100.0)
 
 
-def with_interval(figure: tuple[float, float]) -> str:
+def with_interval(figure: tuple[float, float], digits: int = 1) -> str:
     """`-12.3 +- 4.5`; one value has no interval."""
     mean, half = figure
     if mean != mean:  # noqa: PLR0124 - nan
         return "-"
-    return f"{mean:,.1f} +- {half:,.1f}" if half else f"{mean:,.1f}"
+    return f"{mean:,.{digits}f} +- {half:,.{digits}f}" if half else f"{mean:,.{digits}f}"

@@ -72,7 +72,8 @@ class JobExecution:
             self._remove_pod(number)
 
     def plan_next(self, live: SimJob) -> None:
-        """Put its next event on the heap; an older one no longer counts."""
+        """It has changed: put its next event on the heap; an older one no longer counts."""
+        self.touch(live)
         live.version += 1
         next_at = live.finish_at
         if live.changes:
@@ -110,7 +111,7 @@ class JobExecution:
 
     def _change(self, live: SimJob) -> None:
         """What has waited for an epoch's end takes effect."""
-        self.move(live)
+        self.catch_up(live)
         if self.costs.at_boundaries:
             live.position = float(round(live.position))
         width = live.formed
@@ -118,7 +119,7 @@ class JobExecution:
             cost_s = self.costs.stop_s(live.gpus)
             self.cut_short(live)
             live.parked, live.ready_at = True, self.now + cost_s
-            self.lose(live, cost_s)
+            self.count_lost(live, cost_s)
             self.timeline.wake_at(live.ready_at)
         elif live.shrink_to:
             self._reform(live, live.shrink_to, self.costs.stop_s(live.gpus))
@@ -127,7 +128,6 @@ class JobExecution:
             self._reform(live, live.workers, cost_s)
         if live.formed != width:
             live.resizes += 1
-        self.touch(live)
         self.plan_next(live)
 
     def _reform(self, live: SimJob, width: int, cost_s: float) -> None:
@@ -135,9 +135,9 @@ class JobExecution:
         live.fresh_at = math.floor(live.position + TINY)
         live.ready_at = self.now + cost_s
         live.starting = False
-        self.lose(live, cost_s)
+        self.count_lost(live, cost_s)
 
-    def move(self, live: SimJob) -> None:
+    def catch_up(self, live: SimJob) -> None:
         """Bring its position to now."""
         position = live.at(self.now)
         if live.formed and not live.parked:
@@ -157,12 +157,13 @@ class JobExecution:
             live.gpu_s += spent_s * live.gpus
         live.accounted_at = self.now
 
-    def lose(self, live: SimJob, seconds: float) -> None:
+    def count_lost(self, live: SimJob, seconds: float) -> None:
+        """So long its GPUs were held, or will be, for no progress."""
         live.lost_gpu_s += seconds * live.gpus
 
     def cut_short(self, live: SimJob) -> None:
         """A start or change that was counted whole ends before its time: the rest is not lost."""
-        self.lose(live, -max(0.0, live.ready_at - self.now))
+        self.count_lost(live, -max(0.0, live.ready_at - self.now))
         live.ready_at = min(live.ready_at, self.now)
 
     def _finish(self, live: SimJob) -> None:
@@ -187,15 +188,14 @@ class JobExecution:
                 live.had = frozenset()
             if not had:
                 live.had |= {live.workers}
-            self.move(live)
+            self.catch_up(live)
             live.ready_at = max(self.now, live.ready_at) + cost_s
-            self.lose(live, cost_s)
-            self.touch(live)
+            self.count_lost(live, cost_s)
             self.plan_next(live)
 
     def change_now(self, live: SimJob) -> None:
         """Another width at once: work since the last epoch's end is lost where costs say so."""
-        self.move(live)
+        self.catch_up(live)
         if self.costs.at_boundaries:
             self.redo(live)
         if live.formed != live.workers:
@@ -207,13 +207,13 @@ class JobExecution:
         """Go back to the last epoch's end."""
         whole = math.floor(live.position + TINY)
         if live.formed:
-            self.lose(live, (live.position - whole) * live.epoch_s)
+            self.count_lost(live, (live.position - whole) * live.epoch_s)
         live.position = float(whole)
 
     def stop(self, live: SimJob, *, is_preemption: bool = True) -> None:
         now = self.now
         self.account(live)
-        self.move(live)
+        self.catch_up(live)
         self.cut_short(live)
         if self.costs.at_boundaries and not live.parked:
             self.redo(live)
@@ -279,6 +279,6 @@ class JobExecution:
             return live.row
         live.dirty, live.shown = False, shown
         self.account(live)
-        self.move(live)
+        self.catch_up(live)
         live.row = row_of(live, shown[0], now)
         return live.row

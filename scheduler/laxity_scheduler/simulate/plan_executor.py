@@ -110,9 +110,8 @@ class PlanExecutor:
         live.fresh_at = math.floor(live.position + TINY)
         cost_s = 0.0 if self.execution.costs.round_s else self.execution.costs.start_s(live.gpus)
         live.ready_at, live.starting = now + cost_s, True
-        self.execution.lose(live, cost_s)
+        self.execution.count_lost(live, cost_s)
         live.row = replace(live.row, resumed_at=now, width_changed_at=now)
-        self.execution.touch(live)
         self.execution.plan_next(live)
         self.fleet.count(self.now)
 
@@ -125,7 +124,6 @@ class PlanExecutor:
         else:
             self._shrink(live, decision)
         live.row = replace(live.row, width_changed_at=now)
-        self.execution.touch(live)
         self.execution.plan_next(live)
         self.fleet.count(self.now)
 
@@ -156,7 +154,7 @@ class PlanExecutor:
     def _not_ready(self, live: SimJob) -> None:
         """Where widths change at once, an earlier change that still takes time gives way."""
         if not self.execution.costs.at_boundaries and not self.execution.costs.round_s:
-            self.execution.move(live)
+            self.execution.catch_up(live)
             self.execution.cut_short(live)
 
     def _preempt(self, decision: Preempt) -> None:
@@ -168,7 +166,6 @@ class PlanExecutor:
         if decision.at == "epoch":
             live.stop_at_boundary = True
             live.row = replace(live.row, stop_requested_at=now, stop_for=decision.beneficiary)
-            self.execution.touch(live)
             self.execution.plan_next(live)
             return
         if decision.beneficiary:
@@ -195,10 +192,9 @@ class PlanExecutor:
 
     def _continue(self, decision: Continue) -> None:
         live = self.execution.live[decision.job]
-        self.execution.move(live)  # as long as it waited it has not trained
+        self.execution.catch_up(live)  # as long as it waited it has not trained
         live.stop_at_boundary = live.parked = False
         live.row = replace(live.row, stop_requested_at=None, stop_for="")
-        self.execution.touch(live)
         self.execution.plan_next(live)
 
     def _end_holds(self, plan: Plan) -> None:

@@ -148,7 +148,7 @@ class SimWorld:
         """A node is lost with all that ran on it; work since the last saved epoch is redone."""
         for live in list(self._execution.live.values()):
             if name in live.nodes:
-                self._execution.move(live)
+                self._execution.catch_up(live)
                 if not live.parked:
                     self._execution.redo(live)
                 self._execution.stop(live)

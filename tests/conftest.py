@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +16,7 @@ pytest_plugins = [
     "tests.support.kubernetes.fixtures",
     "tests.support.kubernetes.postgres",
     "tests.support.mlflow_store",
+    "tests.support.server_units",
 ]
 
 STATE = Path(tempfile.mkdtemp(prefix="laxity-tests-"))
@@ -74,23 +74,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that needs the Prefect API is slow; files that share a server come first."""
-    from tests.support.server_units import rank
-
-    items.sort(key=lambda item: rank(item.path))
+    """A test that needs the Prefect API is slow: one server for all of them, not one a worker."""
     for item in items:
         if "prefect_api" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Files that share a server go to one worker."""
-    if config.getvalue("dist") != "loadfile":
-        return None
-    from tests.support.server_units import UnitScheduling
-
-    return UnitScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.support.server_units import rank, unit_of
+from tests.support.server_units import order_files, unit_of
 
 TESTS = Path(__file__).parents[1]
 PODS = [TESTS / "kubernetes" / f"test_{name}.py" for name in ("pods", "real_loans", "workpool")]
@@ -16,5 +16,12 @@ def test_files_that_share_a_server_are_one_unit_and_others_are_units_of_their_ow
     assert [unit_of(file) for file in OTHERS] == [str(file) for file in OTHERS]
 
 
-def test_files_that_share_a_server_come_before_all_others() -> None:
-    assert sorted([*OTHERS, *FLOWS, *PODS], key=rank) == [*PODS, *FLOWS, *OTHERS]
+def test_files_that_share_a_server_come_first_and_then_clusters_and_others_take_turns() -> None:
+    computing = [TESTS / "chains" / f"test_{name}.py" for name in ("bench", "networks")]
+    clusters = [TESTS / "kubernetes" / f"test_{name}.py" for name in ("faults", "lease", "loans")]
+    kinds = dict.fromkeys([*clusters, *PODS], True) | dict.fromkeys([*computing, *FLOWS], False)
+
+    files = order_files(kinds)
+
+    assert files[:5] == [*PODS, *FLOWS]
+    assert files[5:] == [clusters[0], computing[0], clusters[1], computing[1], clusters[2]]

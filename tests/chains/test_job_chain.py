@@ -110,6 +110,26 @@ def test_a_successor_deleted_by_hand_is_created_once_more_and_links_end_at_their
     assert sorted(chain.jobs()) == ["1", "2-2"]
 
 
+def test_a_follower_that_gets_sigterm_names_the_jobs_that_go_on_and_may_follow_again(
+    chain: JobChain,
+) -> None:
+    process = chain.start("--links", "2")
+    chain.until(lambda: "2" in chain.jobs() and chain.pod_of("1"), "a successor ahead")
+
+    process.terminate()
+
+    assert process.wait(timeout=60) == 143
+    names = {link: job["metadata"]["name"] for link, job in chain.jobs().items()}
+    assert f"link 2: job {names['2']} waits" in chain.words
+    assert "no further link is submitted until you run the same command again" in chain.words
+    assert chain.pod_of("1"), "the first link trains on"
+    process = chain.start("--links", "2")
+    chain.end_pod("1", 7)
+    chain.end_pod("2", 0)
+    assert process.wait(timeout=60) == 0
+    assert sorted(chain.jobs()) == ["1", "2"]
+
+
 def test_a_refused_creation_is_said_in_the_api_servers_words(chain: JobChain) -> None:
     where = f"/api/v1/namespaces/{chain.namespace}/resourcequotas"
     none = {"hard": {"count/jobs.batch": "1"}}

@@ -53,7 +53,7 @@ class ChainOptions:
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """SIGINT and SIGTERM wait, so that a submission is either noted or not begun."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
@@ -186,7 +186,7 @@ class ChainLoop:
         if job_id := self._job_of(link):
             self._note_job(link, job_id, "it was submitted before")
             return
-        with uninterrupted():
+        with defer_signals():
             if job_id := self._try_submit(link):
                 self._note_job(link, job_id, reason)
 

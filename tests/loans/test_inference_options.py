@@ -35,7 +35,11 @@ def test_a_broken_load_is_one_line_that_says_where(tmp_path: Path) -> None:
     ("words", "problem"),
     [
         pytest.param(("--inference", "nowhere.csv"), "no trace nowhere.csv", id="no such load"),
-        pytest.param(("--inference", "itp/195job.csv"), "has no column model", id="not a load"),
+        pytest.param(
+            ("--inference", "itp/195job.csv"),
+            "195job.csv: columns model, start_s, requests_per_s are missing",
+            id="not a load",
+        ),
         pytest.param(("--inference-nodes", "3"), "needs --inference", id="nodes without a load"),
         pytest.param(
             ("--inference", "servegen/rates.csv", "--inference-nodes", "0"), "0", id="no nodes"

@@ -25,7 +25,7 @@ from laxity_scheduler.simulate.trace_fields import (
     read_text,
     read_whole,
 )
-from laxity_scheduler.simulate.traces import BadLine, TraceError, open_text
+from laxity_scheduler.simulate.traces import TraceError, open_text, read_rows
 
 UNLIMITED_S: Final = 365 * DAY_S
 SWF_FIELDS: Final = 18
@@ -43,19 +43,13 @@ Header = dict[str, float]  # what the file says of its cluster; readers fill it
 
 def load_queue_log(path: Path, log_format: LogFormat) -> QueueLog:
     """All jobs of a log. TraceError when the file as a whole cannot be used."""
-    jobs: list[BatchJob] = []
-    bad: list[BadLine] = []
     header: Header = {}
-    try:
-        with open_text(path) as lines:
-            for number, parse in READERS[log_format](lines, header):
-                try:
-                    jobs.append(in_order(parse()))
-                except ValueError as error:
-                    bad.append(BadLine(number, str(error)))
-    except (OSError, EOFError, csv.Error) as error:
-        message = f"{path.name} cannot be read: {error}"
-        raise TraceError(message) from error
+
+    def read_in_order(lines: Iterator[str]) -> Lines:
+        for number, parse in READERS[log_format](lines, header):
+            yield number, lambda parse=parse: in_order(parse())  # type: ignore[misc]
+
+    jobs, bad = read_rows(path, read_in_order)
     if not jobs:
         first = f"; {bad[0]}" if bad else ""
         message = f"{path.name} holds no job in format {log_format}{first}"

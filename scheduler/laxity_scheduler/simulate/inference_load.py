@@ -6,9 +6,8 @@ and the largest rate are the trough and the peak of the fleet, and a power betwe
 mean to where the paper has it (Aryl: 42, 65 and 95 % of the fleet). The trace repeats for ever.
 """
 
-import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,7 @@ from laxity.human_time import count_noun
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.model.job import DAY_S
 from laxity_scheduler.simulate.trace_fields import read_number, read_text
-from laxity_scheduler.simulate.traces import TraceError, open_text
+from laxity_scheduler.simulate.traces import TraceError, csv_rows, read_rows
 
 TROUGH, MEAN, PEAK = 0.42, 0.65, 0.95
 COLUMNS: Final = ("model", "start_s", "requests_per_s")
@@ -47,11 +46,7 @@ class InferenceLoad:
 
 def read_load(path: Path) -> InferenceLoad:
     """The load of a file. TraceError says what is wrong with it, and where."""
-    try:
-        with open_text(path) as lines:
-            rates = _rates_by_model(path, lines)
-    except (OSError, EOFError, csv.Error) as error:
-        raise TraceError(f"{path.name} cannot be read: {error}") from error
+    rates = _rates_by_model(path)
     longest = max((len(slots) for slots in rates.values()), default=0)
     whole = [slots for slots in rates.values() if len(slots) == longest]
     if longest < 2:
@@ -77,21 +72,18 @@ def _measure_slot(path: Path, instants: Sequence[float]) -> float:
     return slot_s
 
 
-def _rates_by_model(path: Path, lines: Iterable[str]) -> dict[str, dict[float, float]]:
-    reader = csv.DictReader(lines)
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        raise TraceError(f"{path.name} has no column {missing[0]}: expected {', '.join(COLUMNS)}")
+def _rates_by_model(path: Path) -> dict[str, dict[float, float]]:
     rates: dict[str, dict[float, float]] = {}
-    for number, row in enumerate(reader, 2):
-        try:
-            model, start_s, rate = _read_row(row)
-        except ValueError as error:
-            raise TraceError(f"{path.name}, line {number}: {error}") from error
+
+    def add(row: Mapping[str, str]) -> None:
+        model, start_s, rate = _read_row(row)
         if start_s in rates.setdefault(model, {}):
-            twice = f"model {model} has start_s {start_s:g} twice"
-            raise TraceError(f"{path.name}, line {number}: {twice}")
+            raise ValueError(f"model {model} has start_s {start_s:g} twice")
         rates[model][start_s] = rate
+
+    _, bad = read_rows(path, lambda lines: csv_rows(lines, COLUMNS, add))
+    if bad:
+        raise TraceError(f"{path.name}, {bad[0]}")
     return rates
 
 

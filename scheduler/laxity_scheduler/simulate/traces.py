@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TextIO
+from typing import Final, Literal, TextIO, TypeVar
 
 from laxity_scheduler.simulate.throughput_tables import Tables, ThroughputTable
 from laxity_scheduler.simulate.trace_fields import (
@@ -93,20 +93,8 @@ def load(
     read = _READERS.get(format_)
     if read is None:
         raise TraceError(f"unknown trace format {format_!r}: one of {', '.join(FORMATS)}")
-    jobs: list[TraceJob] = []
-    bad: list[BadLine] = []
-    try:
-        with open_text(path) as lines:
-            for number, parse in read(lines, tables or {}):
-                try:
-                    job = parse()
-                except ValueError as error:
-                    bad.append(BadLine(number, str(error)))
-                    continue
-                if from_at <= job.submitted_at <= until_at:
-                    jobs.append(job)
-    except (OSError, EOFError, csv.Error) as error:
-        raise TraceError(f"{path.name} cannot be read: {error}") from error
+    all_jobs, bad = read_rows(path, lambda lines: read(lines, tables or {}))
+    jobs = [job for job in all_jobs if from_at <= job.submitted_at <= until_at]
     jobs.sort(key=lambda job: job.submitted_at)  # stable: equal instants keep the file's order
     return Trace(path.name.removesuffix(".gz").rpartition(".")[0], tuple(jobs), tuple(bad))
 
@@ -118,12 +106,35 @@ def open_text(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
-Rows = Iterator[tuple[int, Callable[[], TraceJob]]]
+T = TypeVar("T")
+RowsOf = Iterator[tuple[int, Callable[[], T]]]  # a line's number, and what parses it
+Rows = RowsOf[TraceJob]
 
 
-def _csv_rows(
-    lines: Iterator[str], need: tuple[str, ...], build: Callable[[Mapping[str, str]], TraceJob]
-) -> Rows:
+def read_rows(
+    path: Path, rows_of: Callable[[Iterator[str]], RowsOf[T]]
+) -> tuple[list[T], list[BadLine]]:
+    """The rows of a file, and the lines that cannot be used. TraceError if that is all of it."""
+    rows: list[T] = []
+    bad: list[BadLine] = []
+    try:
+        with open_text(path) as lines:
+            for number, parse in rows_of(lines):
+                try:
+                    rows.append(parse())
+                except ValueError as error:
+                    bad.append(BadLine(number, str(error)))
+    except (OSError, EOFError, csv.Error) as error:
+        raise TraceError(f"{path.name} cannot be read: {error}") from error
+    except TraceError as error:
+        raise TraceError(f"{path.name}: {error}") from error
+    return rows, bad
+
+
+def csv_rows(
+    lines: Iterator[str], need: tuple[str, ...], build: Callable[[Mapping[str, str]], T]
+) -> RowsOf[T]:
+    """Each line below the heading, which has these columns and perhaps more."""
     reader = csv.reader(lines)
     names = [name.strip() for name in next((row for row in reader if any(row)), [])]
     missing = [column for column in need if column not in names]
@@ -162,7 +173,7 @@ def _deadline_rows(lines: Iterator[str], tables: Tables, columns: tuple[str, str
         )
 
     need = ("job_id", submit, iterations, "model_name", deadline, "batch_size", "num_gpu")
-    yield from _csv_rows(lines, (*need, "duration"), build)
+    yield from csv_rows(lines, (*need, "duration"), build)
 
 
 def _philly(lines: Iterator[str], _tables: Tables) -> Rows:
@@ -179,7 +190,7 @@ def _philly(lines: Iterator[str], _tables: Tables) -> Rows:
             namespace=read_text(row, "cluster"),
         )
 
-    yield from _csv_rows(lines, ("timestamp", "duration", "num_gpus", "cluster"), build)
+    yield from csv_rows(lines, ("timestamp", "duration", "num_gpus", "cluster"), build)
 
 
 def _chronus(lines: Iterator[str], _tables: Tables) -> Rows:
@@ -203,7 +214,7 @@ def _chronus(lines: Iterator[str], _tables: Tables) -> Rows:
         )
 
     need = ("job_id", "num_gpu", "submit_time", "duration", "expect_time_list", "best_effort")
-    yield from _csv_rows(lines, (*need, "model_name", "user"), build)
+    yield from csv_rows(lines, (*need, "model_name", "user"), build)
 
 
 def _value_steps(

@@ -47,15 +47,13 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
 
 def never_starts(state: ClusterState, job: Job) -> Reason | None:
     """Why the job does not even fit the empty cluster; None if it does."""
-    if job.eligible or may_ever_start(state, job):
+    if job.eligible:
         return misfit_reason(state, job)
-    slots = slots_in(state.capacity("").usable, job)
-    return reason(
-        "does_not_fit_cluster",
-        workers=job.widths[0],
-        gpus_per_worker=job.gpus_per_worker,
-        slots=slots,
-    )
+    workers, size = job.widths[0], job.gpus_per_worker
+    slots = state.capacity("").slots(size)
+    if workers <= slots:
+        return None
+    return reason("does_not_fit_cluster", workers=workers, gpus_per_worker=size, slots=slots)
 
 
 def lacks_nodes(verdict: Verdict | None) -> bool:

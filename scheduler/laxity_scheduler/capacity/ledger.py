@@ -274,7 +274,7 @@ def count_free_gpus(state: ClusterState) -> int:
 
 def may_ever_start(state: ClusterState, job: Job) -> bool:
     """Whether the nodes that it may use would hold its least width if they were empty."""
-    return slots_in(state.capacity(job.eligible).usable, job) >= job.widths[0]
+    return state.capacity(job.eligible).slots(job.gpus_per_worker) >= job.widths[0]
 
 
 def slots_in(sizes: Mapping[int, int], job: Job) -> int:

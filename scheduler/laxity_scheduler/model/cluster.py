@@ -49,6 +49,15 @@ class SetCapacity:
     usable: Mapping[int, int]
     training: Mapping[int, int]
     free_gpus: int
+    _slots: dict[int, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def slots(self, gpus_per_worker: int) -> int:
+        """How many workers of that size they hold when they are empty."""
+        if gpus_per_worker not in self._slots:
+            sizes = self.usable.items()
+            slots = sum(count * (gpus // gpus_per_worker) for gpus, count in sizes)
+            self._slots[gpus_per_worker] = slots
+        return self._slots[gpus_per_worker]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ class Plans:
         """Those of these claims, with workers in place of levels."""
         of = self.shares.of(places)
         there = (np.arange(of.level.shape[1]) < of.many[:, None]) & (of.level != NOBODY)
-        widths = np.take_along_axis(self._widths[places], np.where(there, of.level, 0), axis=1)
+        rows = np.arange(len(there))[:, None]
+        widths = self._widths[places][rows, np.where(there, of.level, 0)]
         workers = np.where(there, widths, 0.0).astype(np.int64)
         return ShareColumns(of.from_s, workers, of.finish_s, of.seats)
 

@@ -97,6 +97,18 @@ class Estimates:
     sources: tuple[Source, ...]
     n_points: NDArray[np.int64]
 
+    @classmethod
+    def of(cls, rows: Sequence[Estimate]) -> Self:
+        """Answers that were given one by one."""
+        return cls(
+            np.array([row.p10_s for row in rows], dtype=np.float64),
+            np.array([row.p50_s for row in rows], dtype=np.float64),
+            np.array([row.mean_s for row in rows], dtype=np.float64),
+            np.array([row.p90_s for row in rows], dtype=np.float64),
+            tuple([row.source for row in rows]),
+            np.array([row.n_points for row in rows], dtype=np.int64),
+        )
+
     def __len__(self) -> int:
         return len(self.sources)
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from laxity_profiler.estimate import (
     NO_PROGRESS,
     Ask,
@@ -59,14 +57,8 @@ class Curve:
         return self._estimate(left * self.one_epoch_s(workload, workers), workload)
 
     def table(self, asks: Sequence[Ask]) -> Estimates:
-        rows = [self.remaining(ask.workload, ask.progress, ask.workers) for ask in asks]
-        return Estimates(
-            p10_s=np.array([row.p10_s for row in rows]),
-            p50_s=np.array([row.p50_s for row in rows]),
-            mean_s=np.array([row.mean_s for row in rows]),
-            p90_s=np.array([row.p90_s for row in rows]),
-            sources=tuple(row.source for row in rows),
-            n_points=np.array([row.n_points for row in rows], dtype=np.int64),
+        return Estimates.of(
+            [self.remaining(ask.workload, ask.progress, ask.workers) for ask in asks]
         )
 
     def suspend_cost(self, workload: Workload, workers: int) -> Estimate:

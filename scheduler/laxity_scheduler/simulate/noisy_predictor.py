@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import numpy as np
-
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.simulate.change_costs import Costs
@@ -46,14 +44,8 @@ class NoisyPredictor:
         return self._estimate(workload, workers, left, len(progress.epoch_s))
 
     def table(self, asks: Sequence[Ask]) -> Estimates:
-        rows = [self.remaining(ask.workload, ask.progress, ask.workers) for ask in asks]
-        return Estimates(
-            np.array([row.p10_s for row in rows], np.float64),
-            np.array([row.p50_s for row in rows], np.float64),
-            np.array([row.mean_s for row in rows], np.float64),
-            np.array([row.p90_s for row in rows], np.float64),
-            tuple([row.source for row in rows]),
-            np.array([row.n_points for row in rows], np.int64),
+        return Estimates.of(
+            [self.remaining(ask.workload, ask.progress, ask.workers) for ask in asks]
         )
 
     def suspend_cost(self, workload: Workload, workers: int) -> Estimate:

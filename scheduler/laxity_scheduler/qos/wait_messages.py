@@ -85,8 +85,13 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         holders = (job.id for job in state.running if job.quota == quota)
         return reason("quota_used_up", quota=quota), tuple(islice(holders, MOST_HOLDERS))
 
+    never: dict[tuple[str, int, int], Reason | None] = {}  # thousands are of a few kinds
+
     def why_of(one: Waiting) -> Why:
-        why_never = never_starts(state, one.job)
+        kind = one.job.eligible, one.job.widths[0], one.job.gpus_per_worker
+        if kind not in never:
+            never[kind] = never_starts(state, one.job)
+        why_never = never[kind]
         if why_never is not None:
             return why_never, ()
         victims = context.waits_for.get(one.job.id, ())

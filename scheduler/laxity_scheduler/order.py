@@ -139,7 +139,7 @@ class Pool:
         if gpus > self.total_free:
             return None
         self.total_free -= gpus
-        return POOL * workers
+        return POOL if workers == 1 else POOL * workers
 
     def give(self, nodes: Sequence[str], gpus_per_worker: int) -> None:
         self.total_free += len(nodes) * gpus_per_worker

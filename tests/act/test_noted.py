@@ -84,14 +84,6 @@ def test_a_running_job_says_whether_its_start_was_seen(status: Json, seen: bool)
     assert row.start_seen is seen
 
 
-def test_its_row_says_so_as_soon_as_it_was() -> None:
-    started = made(suspend=False, status=SUSPENDED)
-    seen = Seen(started)
-    assert not seen.look().jobs[0].start_seen
-    seen.put({**started, "status": EVER_SUSPENDED})
-    assert seen.look().jobs[0].start_seen
-
-
 def test_of_a_job_that_does_not_run_there_is_nothing_to_see() -> None:
     stopped = made(suspend=True, status=EVER_SUSPENDED, wanted=0)
     assert Seen(stopped).look().jobs[0].start_seen

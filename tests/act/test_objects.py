@@ -11,14 +11,10 @@ from laxity import names
 from laxity_k8s.objects.jobs import BadJob, job_row
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
-    digest_terms,
     read_status,
-    read_verdict,
-    verdict_text,
 )
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Verdict
 from tests.support.manifests import CREATED_AT, job
 from tests.support.rows import row
 
@@ -42,11 +38,6 @@ def test_what_the_user_declared_is_in_the_row() -> None:
     work = found.workload
     assert (work.model, work.epochs, work.samples, work.batch_size) == ("mlp", 10, 100, 10)
     assert (work.dataset_bytes, work.user_epoch_s, found.gpus_per_worker) == (5, 30.0, 2)
-
-
-def test_a_duration_counts_from_the_first_submission_if_that_is_known() -> None:
-    found = row(job(deadline="1h", submitted_at="2026-11-21T07:00:00.250Z"))
-    assert found.deadline_at == CREATED_AT + 0.25
 
 
 @pytest.mark.parametrize(
@@ -153,38 +144,8 @@ def test_any_json_in_the_status_annotation_is_survived(said: object) -> None:
     assert isinstance(job_row(made), Job)
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        pytest.param(Promise(9.5, 1.5, 2.5, ((3.5, 2), (FOREVER, 4)), WHY, ("a",)), id="promise"),
-        pytest.param(
-            Refusal(WHY, (Offer("deadline", 5.0, (1,), 4.0, 1.0),), FOREVER), id="refusal"
-        ),
-        pytest.param(Forecast(1.0, FOREVER, 3.0, WHY), id="forecast"),
-    ],
-)
-def test_a_verdict_is_read_back_as_it_was_written(told: Verdict) -> None:
-    text = verdict_text(told)
-    made = job()
-    made["metadata"]["annotations"][names.VERDICT] = text
-    assert read_verdict(made) == told
-    assert json.loads(text)["kind"] == type(told).__name__.lower()
-
-
 def test_what_is_kept_is_read_back_as_it_was_written() -> None:
     state = JobStatusRecord(1.0, 2.0, 3.0, 4, 5.0, 6.0, "default/b", ("n", "n"), 7.0, "abc", 2)
     made = job()
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     assert read_status(made) == state
-
-
-def test_a_judged_job_asks_again_when_its_terms_change() -> None:
-    made = job(deadline="20m")
-    judged = {
-        names.STATUS: JobStatusRecord(terms=digest_terms(made)).to_text(),
-        names.VERDICT: verdict_text(Refusal(WHY)),
-    }
-    made["metadata"]["annotations"] |= judged
-    assert not row(made).asked
-    made["metadata"]["annotations"][names.DEADLINE] = "30m"
-    assert row(made).asked

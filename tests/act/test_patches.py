@@ -100,21 +100,6 @@ def test_a_move_clears_the_start_time_first_and_staying_does_not() -> None:
     assert named_nodes(json_tree.merge_patch(there, elsewhere.patch.body)) == ["b"]
 
 
-def test_a_users_own_affinity_is_kept_beside_ours_and_ours_replaced() -> None:
-    own = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]}}
-    made = job()
-    made["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
-    made = after(made, Admit("default/job", 1, ("a",), WHY))
-    made["spec"]["suspend"] = True
-    made = after(made, Admit("default/job", 1, ("b",), WHY))
-    terms = made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ]["nodeSelectorTerms"]
-    assert [term["matchExpressions"] for term in terms] == [own["matchExpressions"]]
-    assert named_nodes(made) == ["b"]
-
-
 @pytest.mark.parametrize(
     ("width", "turn"),
     [pytest.param(1, Turn.SCALE_IN, id="in"), pytest.param(4, Turn.SCALE_OUT, id="out")],
@@ -129,12 +114,6 @@ def test_a_resize_patches_both_counts_together_and_accounts_the_old_width(
     assert found.turn == turn
     assert names.RESIZE_TO not in notes(done)
     assert (read_status(done).attained_gpu_s, read_status(done).width_changed_at) == (200.0, NOW)
-
-
-def test_shrinking_at_the_epochs_end_is_only_asked_for() -> None:
-    found = patched(running(), Resize("default/job", 1, ("a",), "epoch", WHY))
-    assert "spec" not in found.patch.body
-    assert found.patch.body["metadata"]["annotations"][names.RESIZE_TO] == "1"
 
 
 def test_a_stop_at_the_epochs_end_says_since_when_and_for_whom_and_keeps_the_first() -> None:
@@ -204,17 +183,6 @@ def test_a_promise_is_written_for_machines_and_for_people() -> None:
     assert (row.verdict, row.asked) == (promise, False)
 
 
-def test_a_refusal_does_not_take_a_standing_promise_away() -> None:
-    promise = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 2),), WHY)
-    made = after(job(deadline="20m"), Promised("default/job", promise, WHY))
-    made["metadata"]["annotations"][names.DEADLINE] = "10m"
-    made = after(made, Refuse("default/job", Refusal(WHY), WHY))
-    row = job_row(made)
-    assert isinstance(row, Job)
-    assert (row.verdict, row.asked) == (promise, False)
-    assert json_tree.labels_of(made)[names.VERDICT_LABEL] == "promised"
-
-
 def test_a_wait_is_written_once() -> None:
     made = after(job(), Wait("default/job", WHY))
     assert notes(made)[names.REASON] == WHY.text
@@ -234,13 +202,6 @@ def test_a_verdict_and_a_start_are_one_patch() -> None:
     assert {names.VERDICT, names.STATUS, names.NODES} <= set(said)
     assert said[names.CYCLE] == "12"
     assert len(found.events) == 2
-
-
-def test_a_job_that_is_not_indexed_keeps_its_completions() -> None:
-    made = job(spec={"completionMode": "NonIndexed"})
-    body = patched(made, Admit("default/job", 1, ("a",), WHY)).patch.body
-    assert body["spec"]["suspend"] is False
-    assert "completions" not in body["spec"]
 
 
 def made(many: int, log: list[int]) -> Iterator[int]:
@@ -278,6 +239,9 @@ def test_a_refused_deadline_stands_beside_the_promise_and_is_said_once() -> None
     assert [code for code, _ in patch.events] == ["capacity_promised_to_others", "offered"]
     assert read_refused_deadline(refused)["deadline"] == "2026-11-21T08:05:00Z"
     assert refused["metadata"]["labels"][names.VERDICT_LABEL] == "promised"
+    row = job_row(refused)
+    assert isinstance(row, Job)
+    assert (row.verdict, row.asked) == (promise(due_at), False)
     moved = after(refused, Promised("default/job", promise(due_at), reason("fits", p90_at=NOW)))
     assert read_refused_deadline(moved) == read_refused_deadline(refused)
     assert notes(moved)[names.REASON].startswith("P90 finish")

@@ -84,14 +84,6 @@ def test_jobs_that_people_started_are_pinned(made: Json, want: bool) -> None:
     assert row(made).pinned is want
 
 
-def test_a_width_other_than_wanted_pins() -> None:
-    made = job(width=3, suspend=False)
-    made["metadata"]["annotations"][names.STATUS] = JobStatusRecord(wanted=2).to_text()
-    assert row(made).pinned
-    made["metadata"]["annotations"][names.STATUS] = JobStatusRecord(wanted=3).to_text()
-    assert not row(made).pinned
-
-
 def test_a_stop_and_a_smaller_width_asked_for_are_read_while_it_runs() -> None:
     asked: dict[str, Any] = {"stop": '{"at": 5.0, "for": "default/b"}', "resize_to": "1"}
     running = row(job(width=2, suspend=False, **asked))

@@ -27,10 +27,6 @@ def created(found: Step) -> list[int | None]:
     return [pods.index_of(new) for new in found.create]
 
 
-def test_missing_indexes_get_pods() -> None:
-    assert created(step(running(3), pod(1))) == [0, 2]
-
-
 def test_nothing_is_asked_for_when_all_is_as_wished() -> None:
     first = step(running(2), pod(0), pod(1))
     settled = running(2) | {"status": first.status}
@@ -45,19 +41,6 @@ def test_surplus_pods_stop_the_highest_first(mode: str) -> None:
     assert sorted(step(made, *own).stop) == sorted(
         json_tree.object_id(one) for one in own if one is not own[1]
     )
-
-
-def test_an_index_whose_pod_is_leaving_waits_for_it_to_go() -> None:
-    found = step(running(2), pod(0), pod(1, leaving=True))
-    assert created(found) == []
-    assert (found.status["active"], found.status["terminating"]) == (1, 1)
-
-
-def test_a_suspended_job_stops_all_its_pods_and_counts_none_of_them() -> None:
-    found = step(job(width=2, status=STARTED), pod(0), pod(1))
-    assert len(found.stop) == 2
-    assert found.counted == []
-    assert read_condition({"status": found.status}, "Suspended") == "True"
 
 
 def test_a_failed_pod_is_counted_once_and_replaced_after_its_back_off() -> None:

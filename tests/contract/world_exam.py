@@ -23,7 +23,7 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.plan_check import PlanError
 
@@ -207,7 +207,7 @@ def verdicts_are_read_back_as_they_were_given(stage: Stage) -> None:
     told = {
         stage.submit("promised"): Promise(9e9, 1e9, 2e9, ((3e9, 2), (4e9, 4)), WHY, ("history",)),
         stage.submit("forecast"): Forecast(1e9, float("inf"), 0.0, WHY),
-        stage.submit("refused"): Refusal(WHY, (), 5e9),
+        stage.submit("refused"): Refusal(WHY, (Offer("deadline", 5e9, (1,), 4e9, 1e9),), 5e9),
     }
     kinds: Mapping[type, Callable[[str, Any], Decision]] = {
         Promise: lambda job, found: Promised(job, found, WHY),

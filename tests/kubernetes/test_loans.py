@@ -4,6 +4,7 @@ import json
 import sqlite3
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,8 @@ def test_an_order_holds_and_needs_are_known_after_laxity_was_killed(
     train(there, "elastic", ELASTIC)
     there.until(lambda: len(nodes_of(there, "elastic")) == 8, "it to grow onto all other nodes")
     assert lent(cluster) == [], "the order holds"
-    with sqlite3.connect(Path(replica.env["LAXITY_HOME"]) / "laxity.db") as store:
+    file = Path(replica.env["LAXITY_HOME"]) / "laxity.db"
+    with closing(sqlite3.connect(file)) as store:
         (needed,) = store.execute("SELECT max(needed_gpus) FROM inference_slots").fetchone()
     assert needed == 3.0
     post(there, "/v1/loans", {"loan": 4})

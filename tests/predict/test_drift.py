@@ -4,7 +4,6 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -17,7 +16,7 @@ from laxity_profiler.model.calibration import adapt_level
 from laxity_profiler.model.drift import Drift, drift_of, places
 from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
-from tests.support.runs import START_AT, World, history_in, trained, workload
+from tests.support.runs import START_AT, World, trained, workload
 
 EPOCHS = 10
 SPREAD = 0.08
@@ -133,9 +132,8 @@ def surprised(history: History, learner: Learner, actual_s: float) -> str:
 
 @pytest.mark.parametrize(("actual_s", "is_new"), [(300.0, True), (100.0, False)])
 def test_a_finish_outside_of_what_was_said_is_learned_from_at_once(
-    actual_s: float, *, is_new: bool, tmp_path: Path
+    actual_s: float, *, is_new: bool, history: History
 ) -> None:
-    history = history_in(tmp_path)
     for run in range(5):
         trained(history, f"u-{run}", epoch_s=World(run).run(12))
     learner = Learner(history)

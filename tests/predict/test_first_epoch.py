@@ -25,7 +25,7 @@ from laxity_profiler.learning.learner import Learner
 from laxity_profiler.model.traffic import NotBelieved, Reading, TrafficFit, epoch_from_reading
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.first_epoch import DATA_BYTES, Link, read_line, told, unseen, within
-from tests.support.runs import LATER_AT, epoch_line, history_in, line
+from tests.support.runs import LATER_AT, epoch_line, line
 
 
 def reading(fields: dict[str, Any], width: int = 1) -> Reading:
@@ -168,9 +168,8 @@ def after(history: History, *lines: object, workload: Workload | None = None) ->
     history.ingest("u", "default/u", workload or unseen(), lines, received_at=LATER_AT)
 
 
-def test_an_unseen_model_is_predicted_while_its_first_epoch_lasts(tmp_path: Path) -> None:
+def test_an_unseen_model_is_predicted_while_its_first_epoch_lasts(history: History) -> None:
     lines, actual_s = told(Link())
-    history = history_in(tmp_path)
     learner = Learner(history)
     assert math.isinf(learner.predictor().epoch_time(unseen(), 1).p50_s)
 
@@ -185,9 +184,8 @@ def test_an_unseen_model_is_predicted_while_its_first_epoch_lasts(tmp_path: Path
     assert HistoryPredictor.from_json(json.loads(json.dumps(predictor.to_json()))) == predictor
 
 
-def test_what_it_reads_is_surer_than_the_users_guess(tmp_path: Path) -> None:
+def test_what_it_reads_is_surer_than_the_users_guess(history: History) -> None:
     lines, actual_s = told(Link())
-    history = history_in(tmp_path)
     guessed = unseen(user_epoch_s=3.0 * actual_s)
     after(history, read_line(1, within(lines, 13.0)), workload=guessed)
 
@@ -197,9 +195,8 @@ def test_what_it_reads_is_surer_than_the_users_guess(tmp_path: Path) -> None:
     assert found.p50_s == pytest.approx(actual_s, rel=0.10)
 
 
-def test_data_half_as_large_take_half_as_long_and_that_is_less_sure(tmp_path: Path) -> None:
+def test_data_half_as_large_take_half_as_long_and_that_is_less_sure(history: History) -> None:
     lines, actual_s = told(Link())
-    history = history_in(tmp_path)
     after(history, read_line(1, within(lines, 13.0)))
     predictor = Learner(history).predictor()
 
@@ -210,9 +207,8 @@ def test_data_half_as_large_take_half_as_long_and_that_is_less_sure(tmp_path: Pa
     assert half.p90_s / half.p50_s > whole.p90_s / whole.p50_s
 
 
-def test_the_first_epochs_end_makes_it_history(tmp_path: Path) -> None:
+def test_the_first_epochs_end_makes_it_history(history: History) -> None:
     lines, _ = told(Link())
-    history = history_in(tmp_path)
     learner = Learner(history)
     after(history, read_line(1, lines[3]))
     assert learner.predictor().epoch_time(unseen(), 1).source == "traffic"
@@ -223,9 +219,8 @@ def test_the_first_epochs_end_makes_it_history(tmp_path: Path) -> None:
     assert (found.source, round(found.p50_s)) == ("history", 50)
 
 
-def test_a_cached_data_set_is_set_aside_once_with_the_reason(tmp_path: Path) -> None:
+def test_a_cached_data_set_is_set_aside_once_with_the_reason(history: History) -> None:
     lines, _ = told(Link())
-    history = history_in(tmp_path)
     learner = Learner(history)
     for seq, fields in enumerate(lines[:3], 1):
         after(history, read_line(seq, fields, storage_bytes=0))
@@ -234,9 +229,8 @@ def test_a_cached_data_set_is_set_aside_once_with_the_reason(tmp_path: Path) -> 
     assert [row[1] for row in history.rejections()] == ["its traffic is not believed: cached"]
 
 
-def test_news_make_a_version_and_repetition_does_not(tmp_path: Path) -> None:
+def test_news_make_a_version_and_repetition_does_not(history: History) -> None:
     lines, _ = told(Link(epoch_s=2_000.0))
-    history = history_in(tmp_path)
     learner = Learner(history)
     versions = []
     for seq, fields in enumerate(lines, 1):
@@ -258,8 +252,7 @@ def test_news_make_a_version_and_repetition_does_not(tmp_path: Path) -> None:
         pytest.param({"width": 0}, id="no workers"),
     ],
 )
-def test_readings_that_cannot_be_are_set_aside(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    history = history_in(tmp_path)
+def test_readings_that_cannot_be_are_set_aside(history: History, wrong: dict[str, Any]) -> None:
     good = {"read_s": [0.0, 8.0], "read_bytes": [0, 10**9], "file_bytes": 0, "storage_bytes": None}
 
     after(history, line(1, "read", **{"epoch": 1, "width": 1, **good, **wrong}))

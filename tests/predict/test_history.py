@@ -2,22 +2,25 @@
 
 import math
 import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_profiler.history.history import Epoch, History
-from laxity_profiler.history.history_database import HistoryError
+from laxity_profiler.history.history_database import HistoryError, open_engine
 from laxity_profiler.history.report_fold import NO_REPORT, ReportState
 from tests.support.runs import (
     LATER_AT,
     START_AT,
+    OpenHistory,
     epoch_line,
-    history_in,
     line,
     trained,
     workload,
@@ -39,13 +42,11 @@ def reasons(history: History) -> list[str]:
     return [row[1] for row in history.rejections(UID)]
 
 
-def test_a_job_that_said_nothing_has_a_report_of_zeros(tmp_path: Path) -> None:
-    assert history_in(tmp_path).report("nobody") == NO_REPORT
+def test_a_job_that_said_nothing_has_a_report_of_zeros(history: History) -> None:
+    assert history.report("nobody") == NO_REPORT
 
 
-def test_a_training_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
-
+def test_a_training_is_followed_from_its_start_to_its_end(history: History) -> None:
     take(history, line(1, "started", worker_pid=7, width=2), line(2, "formed", width=2, epoch=0))
     formed = history.report(UID)
     take(history, epoch_line(3, 1, warmup=True), epoch_line(4, 2, epoch_s=1.5))
@@ -70,8 +71,7 @@ def test_a_training_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
     assert (again.finished, history.report(UID).finished) == (False, True)
 
 
-def test_only_the_last_twenty_epochs_without_warm_ups_are_the_progress(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_only_the_last_twenty_epochs_without_warm_ups_are_the_progress(history: History) -> None:
     lines = [epoch_line(n, n, epoch_s=float(n), warmup=n == 30) for n in range(1, 41)]
 
     take(history, *lines, epochs=40)
@@ -98,9 +98,7 @@ def test_lines_in_any_order_and_number_come_to_the_same(shuffle: random.Random) 
     assert (said.acked, said.epochs_done, epochs) == (8, 8, set(range(1, 9)))
 
 
-def test_a_gap_is_not_acknowledged_until_it_is_filled(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
-
+def test_a_gap_is_not_acknowledged_until_it_is_filled(history: History) -> None:
     before = take(history, epoch_line(1, 1), epoch_line(3, 3))
     after = take(history, epoch_line(2, 2))
 
@@ -109,9 +107,7 @@ def test_a_gap_is_not_acknowledged_until_it_is_filled(tmp_path: Path) -> None:
     assert epochs_of(history) == [1, 2, 3]
 
 
-def test_a_gap_that_never_fills_is_given_up(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
-
+def test_a_gap_that_never_fills_is_given_up(history: History) -> None:
     acked = take(history, *(epoch_line(n, n) for n in range(3, 1_005)), epochs=2_000)
 
     assert acked == 1_004
@@ -139,10 +135,8 @@ def test_a_gap_that_never_fills_is_given_up(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_is_set_aside_and_the_good_ones_count(
-    tmp_path: Path, bad: Any, why: str
+    history: History, bad: Any, why: str
 ) -> None:
-    history = history_in(tmp_path)
-
     take(history, bad, epoch_line(2, 2), epoch_line(3, 3))
 
     assert why in reasons(history)[0]
@@ -150,9 +144,7 @@ def test_a_bad_line_is_set_aside_and_the_good_ones_count(
     assert history.report(UID).progress.epochs_done == 3
 
 
-def test_a_clock_that_goes_back_does_not_take_time_back(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
-
+def test_a_clock_that_goes_back_does_not_take_time_back(history: History) -> None:
     take(history, epoch_line(1, 1), epoch_line(2, 2, at=START_AT - 3_600.0))
 
     assert history.report(UID).since == START_AT + 10.0
@@ -160,17 +152,14 @@ def test_a_clock_that_goes_back_does_not_take_time_back(tmp_path: Path) -> None:
     assert epochs_of(history) == [1, 2]
 
 
-def test_a_clock_that_is_ahead_counts_as_ours(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
-
+def test_a_clock_that_is_ahead_counts_as_ours(history: History) -> None:
     take(history, epoch_line(1, 1, at=LATER_AT + 86_400.0))
 
     assert history.report(UID).since == LATER_AT
     assert "86400 s ahead" in reasons(history)[0]
 
 
-def test_an_epoch_trained_again_counts_once(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_an_epoch_trained_again_counts_once(history: History) -> None:
     take(history, epoch_line(1, 1), epoch_line(2, 2, epoch_s=2.0))
 
     take(history, line(3, "formed", width=2, epoch=1))
@@ -182,8 +171,7 @@ def test_an_epoch_trained_again_counts_once(tmp_path: Path) -> None:
     assert history.report(UID).progress.epochs_done == 2
 
 
-def test_a_worker_whose_folder_was_lost_is_heard_again(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_worker_whose_folder_was_lost_is_heard_again(history: History) -> None:
     take(history, *(epoch_line(n, n) for n in range(1, 6)))
 
     acked = take(history, line(1, "started", width=2, at=START_AT + 500.0), epoch_line(2, 1))
@@ -192,19 +180,22 @@ def test_a_worker_whose_folder_was_lost_is_heard_again(tmp_path: Path) -> None:
     assert history.report(UID).progress.epochs_done == 1
 
 
-def test_another_process_goes_on_where_this_one_was(tmp_path: Path) -> None:
-    first = history_in(tmp_path)
-    take(first, epoch_line(1, 1), epoch_line(2, 2))
+def test_another_process_goes_on_where_this_one_was(
+    tmp_path: Path, history: History, open_history: OpenHistory
+) -> None:
+    take(history, epoch_line(1, 1), epoch_line(2, 2))
 
-    second = history_in(tmp_path)
+    second = open_history(tmp_path)
     repeated = take(second, epoch_line(1, 1), epoch_line(2, 2), epoch_line(3, 3))
 
     assert (repeated, second.report(UID).progress.epochs_done) == (3, 3)
     assert epochs_of(second) == [1, 2, 3]
 
 
-def test_two_replicas_take_turns_and_count_each_line_once(tmp_path: Path) -> None:
-    here, there = history_in(tmp_path), history_in(tmp_path)
+def test_two_replicas_take_turns_and_count_each_line_once(
+    tmp_path: Path, open_history: OpenHistory
+) -> None:
+    here, there = open_history(tmp_path), open_history(tmp_path)
 
     acked = [take((here, there)[n % 2], epoch_line(n, n)) for n in range(1, 9)]
     here.refresh()
@@ -216,8 +207,7 @@ def test_two_replicas_take_turns_and_count_each_line_once(tmp_path: Path) -> Non
     assert epochs_of(here) == list(range(1, 9))
 
 
-def test_epochs_from_elsewhere_do_not_count_twice(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_epochs_from_elsewhere_do_not_count_twice(history: History) -> None:
     take(history, epoch_line(1, 1), epoch_line(2, 2))
 
     history.add_epochs(UID, JOB, workload(), [Epoch(n, 2, 2.0) for n in (1, 2, 3)])
@@ -226,9 +216,7 @@ def test_epochs_from_elsewhere_do_not_count_twice(tmp_path: Path) -> None:
     assert history.report(UID).progress.epochs_done == 2
 
 
-def test_saves_loads_and_re_formings_become_stops(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
-
+def test_saves_loads_and_re_formings_become_stops(history: History) -> None:
     take(
         history,
         line(1, "formed", width=2, epoch=0),
@@ -249,8 +237,7 @@ def test_saves_loads_and_re_formings_become_stops(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_is_taken_if_the_database_is_away(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_nothing_is_taken_if_the_database_is_away(tmp_path: Path, history: History) -> None:
     take(history, epoch_line(1, 1))
     history.engine.dispose()
     (tmp_path / "laxity.db").unlink()
@@ -262,8 +249,19 @@ def test_nothing_is_taken_if_the_database_is_away(tmp_path: Path) -> None:
     assert history.report(UID).progress.epochs_done == 1
 
 
-def test_news_say_which_models_have_more_epochs(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_store_whose_tables_cannot_be_made_is_closed_again(tmp_path: Path) -> None:
+    file = tmp_path / "laxity.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE VIEW observed_epochs AS SELECT 1 AS id")
+
+    with pytest.raises(HistoryError, match="Cannot add a column") as error:
+        open_engine(f"sqlite:///{file}")
+
+    assert str(file) not in {handle.path for handle in psutil.Process().open_files()}
+    del error  # it holds the call's frames, and with them what they left open
+
+
+def test_news_say_which_models_have_more_epochs(history: History) -> None:
     trained(history, "a", "mlp", epoch_s=[2.0] * 3)
     first = history.news(epochs_after=0, stops_after=0)
     trained(history, "b", "cnn", epoch_s=[2.0] * 2)
@@ -274,8 +272,7 @@ def test_news_say_which_models_have_more_epochs(tmp_path: Path) -> None:
     assert history.report("a").progress != NO_PROGRESS
 
 
-def test_a_hundred_thousand_epochs_are_taken_in_one_call(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_hundred_thousand_epochs_are_taken_in_one_call(history: History) -> None:
     n = 100_000
 
     acked = take(history, *(epoch_line(k, k) for k in range(1, n + 1)), epochs=n)

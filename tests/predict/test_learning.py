@@ -15,9 +15,9 @@ from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import (
     LATER_AT,
     START_AT,
+    OpenHistory,
     World,
     epoch_line,
-    history_in,
     line,
     trained,
     workload,
@@ -26,30 +26,29 @@ from tests.support.runs import (
 SAID = Estimate(90.0, 100.0, 100.0, 120.0, "history", 9)
 
 
-def taught(folder: Path, runs: int = 5) -> tuple[History, Learner]:
-    history = history_in(folder)
+def taught(history: History, runs: int = 5) -> Learner:
     world = World(7)
     for n in range(runs):
         trained(history, f"u-{n}", epoch_s=world.run(12))
-    return history, Learner(history)
+    return Learner(history)
 
 
-def test_with_no_history_nothing_is_known_but_what_a_start_may_cost(tmp_path: Path) -> None:
-    predictor = Learner(history_in(tmp_path)).predictor()
+def test_with_no_history_nothing_is_known_but_what_a_start_may_cost(history: History) -> None:
+    predictor = Learner(history).predictor()
 
     assert predictor.remaining(workload(), NO_PROGRESS, 1).p90_s == math.inf
     assert predictor.resume_cost(workload(), 1).source == "prior"
     assert 1.0 < predictor.resume_cost(workload(), 1).p50_s < 10.0
 
 
-def test_a_cluster_starts_in_tens_of_seconds(tmp_path: Path) -> None:
-    predictor = Learner(history_in(tmp_path), priors="cluster").predictor()
+def test_a_cluster_starts_in_tens_of_seconds(history: History) -> None:
+    predictor = Learner(history, priors="cluster").predictor()
 
     assert 30.0 <= predictor.resume_cost(workload(), 1).p50_s <= 60.0
 
 
-def test_trained_models_are_known(tmp_path: Path) -> None:
-    _, learner = taught(tmp_path)
+def test_trained_models_are_known(history: History) -> None:
+    learner = taught(history)
 
     rest = learner.predictor().remaining(workload(epochs=20), NO_PROGRESS, 1)
 
@@ -58,8 +57,7 @@ def test_trained_models_are_known(tmp_path: Path) -> None:
     assert rest.n_points == 5 * 11
 
 
-def test_two_epochs_of_a_probe_are_history(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_two_epochs_of_a_probe_are_history(history: History) -> None:
     trained(history, "probe", "new", epoch_s=[4.0, 3.0])
 
     rest = Learner(history).predictor().remaining(workload("new"), NO_PROGRESS, 1)
@@ -69,8 +67,7 @@ def test_two_epochs_of_a_probe_are_history(tmp_path: Path) -> None:
     assert 1.05 < rest.p90_s / rest.p50_s < 1.6
 
 
-def test_a_single_warm_up_epoch_is_better_than_nothing(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_single_warm_up_epoch_is_better_than_nothing(history: History) -> None:
     trained(history, "probe", "new", epoch_s=[4.0])
 
     rest = Learner(history).predictor().remaining(workload("new"), NO_PROGRESS, 1)
@@ -79,14 +76,14 @@ def test_a_single_warm_up_epoch_is_better_than_nothing(tmp_path: Path) -> None:
     assert rest.p90_s / rest.p50_s > 1.3
 
 
-def test_the_same_predictor_is_given_while_nothing_is_new(tmp_path: Path) -> None:
-    _, learner = taught(tmp_path)
+def test_the_same_predictor_is_given_while_nothing_is_new(history: History) -> None:
+    learner = taught(history)
 
     assert learner.predictor() is learner.predictor()
 
 
-def test_what_is_learned_makes_a_new_version_and_leaves_the_old_one(tmp_path: Path) -> None:
-    history, learner = taught(tmp_path)
+def test_what_is_learned_makes_a_new_version_and_leaves_the_old_one(history: History) -> None:
+    learner = taught(history)
     before = learner.predictor()
     said = before.remaining(workload(), NO_PROGRESS, 1)
 
@@ -98,8 +95,7 @@ def test_what_is_learned_makes_a_new_version_and_leaves_the_old_one(tmp_path: Pa
     assert after.remaining(workload(), NO_PROGRESS, 1).p90_s > said.p90_s
 
 
-def test_a_long_training_makes_few_versions(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_long_training_makes_few_versions(history: History) -> None:
     learner = Learner(history)
     versions = set()
 
@@ -110,15 +106,17 @@ def test_a_long_training_makes_few_versions(tmp_path: Path) -> None:
     assert 10 < len(versions) < 60
 
 
-def test_another_process_learns_the_same_version(tmp_path: Path) -> None:
-    history, learner = taught(tmp_path)
+def test_another_process_learns_the_same_version(
+    tmp_path: Path, history: History, open_history: OpenHistory
+) -> None:
+    learner = taught(history)
 
-    assert Learner(history_in(tmp_path)).predictor() == learner.predictor()
+    assert Learner(open_history(tmp_path)).predictor() == learner.predictor()
     assert history.rejections() == []
 
 
-def test_a_predictor_from_the_journal_says_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    _, learner = taught(tmp_path, runs=9)
+def test_a_predictor_from_the_journal_says_the_same_to_the_last_bit(history: History) -> None:
+    learner = taught(history, runs=9)
     live = learner.predictor()
 
     again = HistoryPredictor.from_json(json.loads(json.dumps(live.to_json())))
@@ -129,8 +127,8 @@ def test_a_predictor_from_the_journal_says_the_same_to_the_last_bit(tmp_path: Pa
     assert again.version == live.version
 
 
-def test_observed_starts_and_stops_replace_the_priors(tmp_path: Path) -> None:
-    history, learner = taught(tmp_path)
+def test_observed_starts_and_stops_replace_the_priors(history: History) -> None:
+    learner = taught(history)
     before = learner.predictor().resume_cost(workload(), 1)
     for n in range(6):
         at = START_AT + n
@@ -147,8 +145,7 @@ def test_observed_starts_and_stops_replace_the_priors(tmp_path: Path) -> None:
     assert predictor.suspend_cost(workload(), 1).source == "history"
 
 
-def test_the_warm_up_of_first_epochs_is_part_of_a_start(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_the_warm_up_of_first_epochs_is_part_of_a_start(history: History) -> None:
     for n in range(6):
         trained(history, f"u-{n}", epoch_s=[10.0] + [2.0] * 5)
     learner = Learner(history)
@@ -158,9 +155,7 @@ def test_the_warm_up_of_first_epochs_is_part_of_a_start(tmp_path: Path) -> None:
     assert cost.p50_s == pytest.approx(2.5 + 8.0, rel=0.1)
 
 
-def test_a_stop_that_cannot_be_is_set_aside(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
-
+def test_a_stop_that_cannot_be_is_set_aside(history: History) -> None:
     for seconds in (math.nan, -1.0, 1e9):
         history.observe_stop("u", workload(), kind="resume", workers=1, seconds=seconds, at=1.0)
 
@@ -168,8 +163,10 @@ def test_a_stop_that_cannot_be_is_set_aside(tmp_path: Path) -> None:
     assert len(history.rejections("u")) == 3
 
 
-def test_live_predictions_are_held_against_what_came(tmp_path: Path) -> None:
-    _, learner = taught(tmp_path)
+def test_live_predictions_are_held_against_what_came(
+    tmp_path: Path, history: History, open_history: OpenHistory
+) -> None:
+    learner = taught(history)
     for n, took_s in enumerate((80.0, 95.0, 110.0, 150.0)):
         uid = f"live-{n}"
         learner.note_prediction(
@@ -181,11 +178,11 @@ def test_live_predictions_are_held_against_what_came(tmp_path: Path) -> None:
     (start,) = learner.coverage()
 
     assert (start.n, start.p10, start.p50, start.p90) == (4, 0.25, 0.5, 0.75)
-    assert Learner(history_in(tmp_path)).coverage() == (start,)
+    assert Learner(open_history(tmp_path)).coverage() == (start,)
 
 
-def test_predictions_of_another_course_are_dropped(tmp_path: Path) -> None:
-    _, learner = taught(tmp_path)
+def test_predictions_of_another_course_are_dropped(history: History) -> None:
+    learner = taught(history)
     learner.note_prediction("a", workload(), stage="start", at=1.0, estimate=SAID, version="v")
 
     learner.drop_predictions("a")
@@ -194,8 +191,8 @@ def test_predictions_of_another_course_are_dropped(tmp_path: Path) -> None:
     assert learner.coverage() == ()
 
 
-def test_live_misses_widen_the_next_p90(tmp_path: Path) -> None:
-    history, learner = taught(tmp_path, runs=60)
+def test_live_misses_widen_the_next_p90(history: History) -> None:
+    learner = taught(history, runs=60)
     before = learner.predictor().remaining(workload(), NO_PROGRESS, 1)
 
     for n in range(40):
@@ -233,8 +230,7 @@ def test_a_predictor_needs_no_database_and_no_scipy() -> None:
     assert not loaded & {"scipy", "sklearn", "mlflow", "pandas", "sqlalchemy"}
 
 
-def test_a_relative_lends_its_times_with_a_wide_error(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_relative_lends_its_times_with_a_wide_error(history: History) -> None:
     for n, seconds in enumerate((10.0, 14.0, 12.0)):
         trained(history, f"u-{n}", f"resnet{n}", epoch_s=[seconds] * 8)
     predictor = Learner(history).predictor()
@@ -248,8 +244,7 @@ def test_a_relative_lends_its_times_with_a_wide_error(tmp_path: Path) -> None:
     assert foreign.p90_s == math.inf
 
 
-def test_a_relative_is_scaled_by_the_work_of_an_epoch(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_relative_is_scaled_by_the_work_of_an_epoch(history: History) -> None:
     trained(history, "u", "mlp-small", epoch_s=[10.0] * 8, samples=1_000, parameters=100)
     predictor = Learner(history).predictor()
 
@@ -258,8 +253,7 @@ def test_a_relative_is_scaled_by_the_work_of_an_epoch(tmp_path: Path) -> None:
     assert predictor.remaining(asked, NO_PROGRESS, 1).p50_s == pytest.approx(60.0)
 
 
-def test_a_setting_never_seen_is_scaled_by_its_samples(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_setting_never_seen_is_scaled_by_its_samples(history: History) -> None:
     for n in range(4):
         trained(history, f"u-{n}", epoch_s=[10.0] * 8, samples=1_000, batch_size=32)
     predictor = Learner(history).predictor()
@@ -271,8 +265,7 @@ def test_a_setting_never_seen_is_scaled_by_its_samples(tmp_path: Path) -> None:
     assert larger.p90_s / larger.p50_s > seen.p90_s / seen.p50_s
 
 
-def test_four_settings_are_fitted_over_batch_sizes(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_four_settings_are_fitted_over_batch_sizes(history: History) -> None:
     for batch in (32, 128):
         for width in (1, 4):
             seconds = 9_600 / batch * (0.01 + 0.002 * batch / width)

@@ -15,9 +15,9 @@ from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import (
     LATER_AT,
     START_AT,
+    OpenHistory,
     World,
     epoch_line,
-    history_in,
     trained,
     workload,
 )
@@ -45,9 +45,8 @@ def ran(
         history.add_epochs(uid, f"default/{uid}", Workload(model, 8), epochs)
 
 
-def taught(folder: Path, *, gpus_per_node: int = 4) -> Learner:
+def taught(history: History, *, gpus_per_node: int = 4) -> Learner:
     """Widths 1, 2 and 4 on one node, 4 and 8 on two."""
-    history = history_in(folder)
     for width, nodes in ((1, 1), (2, 1), (4, 1), (4, 2), (8, 2)):
         ran(history, width, nodes)
     learner = Learner(history)
@@ -60,8 +59,8 @@ def said_s(predictor: HistoryPredictor, width: int, *, gpus_per_worker: int = 1)
     return predictor.epoch_time(what, width).p50_s
 
 
-def test_beyond_a_node_is_slower_and_that_is_learned(tmp_path: Path) -> None:
-    predictor = taught(tmp_path).predictor()
+def test_beyond_a_node_is_slower_and_that_is_learned(history: History) -> None:
+    predictor = taught(history).predictor()
 
     for width in (1, 2, 3, 4, 5, 6, 8, 12):
         truth_s = epoch_s(width, 1 if width <= 4 else 2)
@@ -69,24 +68,23 @@ def test_beyond_a_node_is_slower_and_that_is_learned(tmp_path: Path) -> None:
     assert said_s(predictor, 5) > said_s(predictor, 4)
 
 
-def test_the_same_history_says_another_thing_on_larger_nodes(tmp_path: Path) -> None:
-    predictor = taught(tmp_path, gpus_per_node=16).predictor()
+def test_the_same_history_says_another_thing_on_larger_nodes(history: History) -> None:
+    predictor = taught(history, gpus_per_node=16).predictor()
 
     assert said_s(predictor, 6) == pytest.approx(epoch_s(6, 1), rel=0.12)
     assert said_s(predictor, 6, gpus_per_worker=4) == pytest.approx(epoch_s(6, 2), rel=0.12)
 
 
-def test_where_nobody_says_what_a_node_holds_the_closest_runs_do(tmp_path: Path) -> None:
-    taught(tmp_path)
-    offline = Learner(history_in(tmp_path)).predictor()
+def test_where_nobody_says_what_a_node_holds_the_closest_runs_do(history: History) -> None:
+    taught(history)
+    offline = Learner(history).predictor()
 
     assert offline.gpus_per_node is None
     assert said_s(offline, 4) == pytest.approx(epoch_s(4, 1), rel=0.08)
     assert said_s(offline, 6) == pytest.approx(epoch_s(6, 2), rel=0.08)
 
 
-def test_beyond_a_node_never_seen_is_unsure(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_beyond_a_node_never_seen_is_unsure(history: History) -> None:
     for width in (1, 2, 4):
         ran(history, width, 1)
     learner = Learner(history)
@@ -98,8 +96,7 @@ def test_beyond_a_node_never_seen_is_unsure(tmp_path: Path) -> None:
     assert beyond.p90_s > 2.0 * beyond.p50_s
 
 
-def test_runs_that_nobody_placed_count_as_on_the_fewest_nodes(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_runs_that_nobody_placed_count_as_on_the_fewest_nodes(history: History) -> None:
     for width in (1, 2, 4):
         ran(history, width, None)
     ran(history, 8, 2)
@@ -113,8 +110,10 @@ def test_runs_that_nobody_placed_count_as_on_the_fewest_nodes(tmp_path: Path) ->
     assert placed == {1: 1, 2: 1, 4: 1, 8: 2, 16: 2}
 
 
-def test_a_cluster_of_another_size_is_a_new_version_and_the_same_one_is_not(tmp_path: Path) -> None:
-    learner = taught(tmp_path)
+def test_a_cluster_of_another_size_is_a_new_version_and_the_same_one_is_not(
+    history: History,
+) -> None:
+    learner = taught(history)
     before = learner.predictor()
 
     learner.observe_nodes(4)
@@ -125,8 +124,10 @@ def test_a_cluster_of_another_size_is_a_new_version_and_the_same_one_is_not(tmp_
     assert learner.predictor().version != before.version
 
 
-def test_it_is_the_same_predictor_after_json_and_one_without_nodes_is_read(tmp_path: Path) -> None:
-    predictor = taught(tmp_path).predictor()
+def test_it_is_the_same_predictor_after_json_and_one_without_nodes_is_read(
+    history: History,
+) -> None:
+    predictor = taught(history).predictor()
     old = predictor.to_json()
     del old["gpus_per_node"]
 
@@ -144,9 +145,8 @@ def test_it_is_the_same_predictor_after_json_and_one_without_nodes_is_read(tmp_p
     ],
 )
 def test_reported_epochs_are_kept_with_the_nodes_of_their_workers(
-    nodes: tuple[str, ...], since: float, kept: Mapping[int, int | None], tmp_path: Path
+    nodes: tuple[str, ...], since: float, kept: Mapping[int, int | None], history: History
 ) -> None:
-    history = history_in(tmp_path)
     lines = [epoch_line(1, 1, width=2), epoch_line(2, 2, width=8)]
 
     history.ingest("u", "d/u", workload(), lines, received_at=LATER_AT, nodes=nodes, since=since)
@@ -155,15 +155,16 @@ def test_reported_epochs_are_kept_with_the_nodes_of_their_workers(
     assert {epoch.width: epoch.nodes for epoch in run.epochs} == kept
 
 
-def test_a_store_of_before_is_read_and_goes_on(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_store_of_before_is_read_and_goes_on(
+    tmp_path: Path, history: History, open_history: OpenHistory
+) -> None:
     trained(history, "old", epoch_s=[2.0] * 4)
     history.engine.dispose()
     with sqlite3.connect(tmp_path / "laxity.db") as database:
         database.execute("ALTER TABLE observed_epochs DROP COLUMN nodes")
     database.close()
 
-    again = history_in(tmp_path)
+    again = open_history(tmp_path)
     again.add_epochs("new", "d/new", workload(), [Epoch(1, 2, 9.0, nodes=2)])
 
     nodes = {run.uid: {epoch.nodes for epoch in run.epochs} for run in again.epochs("mlp")}
@@ -203,8 +204,7 @@ def test_step_times_may_say_their_nodes_themselves() -> None:
     assert far - near == pytest.approx(0.05, rel=0.2)
 
 
-def test_settings_never_seen_pay_for_the_nodes_too(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_settings_never_seen_pay_for_the_nodes_too(history: History) -> None:
     for batch in (32, 128):
         for width, nodes in ((1, 1), (4, 1), (8, 2)):
             seconds = 9_600 / batch * (0.01 + 0.002 * batch / width + 0.02 * (nodes > 1))

@@ -9,7 +9,8 @@ from typer.testing import CliRunner, Result
 
 from laxity.cli.exit_codes import CommandError
 from laxity_profiler.cli.commands import register
-from tests.support.runs import history_in, trained
+from laxity_profiler.history.history import History
+from tests.support.runs import trained
 
 
 def ask(home: Path, *words: str) -> Result:
@@ -21,8 +22,8 @@ def ask(home: Path, *words: str) -> Result:
     )
 
 
-def test_the_widths_asked_for_are_answered_in_json(tmp_path: Path) -> None:
-    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+def test_the_widths_asked_for_are_answered_in_json(tmp_path: Path, history: History) -> None:
+    trained(history, "u", epoch_s=[10.0] * 9)
 
     answer = json.loads(ask(tmp_path, "mlp", "--workers", "1..3", "--epochs", "5", "--json").output)
 
@@ -33,8 +34,8 @@ def test_the_widths_asked_for_are_answered_in_json(tmp_path: Path) -> None:
     assert rows[0]["epoch"]["p90_s"] > rows[0]["epoch"]["p50_s"] > rows[1]["epoch"]["p50_s"]
 
 
-def test_a_person_gets_a_table(tmp_path: Path) -> None:
-    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+def test_a_person_gets_a_table(tmp_path: Path, history: History) -> None:
+    trained(history, "u", epoch_s=[10.0] * 9)
 
     shown = ask(tmp_path, "mlp", "--workers", "1", "--epochs", "60").output
 
@@ -43,8 +44,8 @@ def test_a_person_gets_a_table(tmp_path: Path) -> None:
     assert "history" in shown
 
 
-def test_what_is_not_known_is_said(tmp_path: Path) -> None:
-    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+def test_what_is_not_known_is_said(tmp_path: Path, history: History) -> None:
+    trained(history, "u", epoch_s=[10.0] * 9)
 
     unknown = json.loads(ask(tmp_path, "bert", "--workers", "1", "--json").output)
     guessed = json.loads(
@@ -85,9 +86,9 @@ def test_a_store_that_is_misspelt_is_neither_made_nor_a_traceback(tmp_path: Path
     ],
 )
 def test_a_question_that_makes_no_sense_is_wrong_usage(
-    words: tuple[str, ...], tmp_path: Path
+    words: tuple[str, ...], tmp_path: Path, history: History
 ) -> None:
-    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+    trained(history, "u", epoch_s=[10.0] * 9)
 
     error = ask(tmp_path, *words).exception
 
@@ -95,8 +96,10 @@ def test_a_question_that_makes_no_sense_is_wrong_usage(
     assert error.code == 2
 
 
-def test_a_job_as_it_would_be_submitted_is_answered_at_its_own_widths(tmp_path: Path) -> None:
-    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+def test_a_job_as_it_would_be_submitted_is_answered_at_its_own_widths(
+    tmp_path: Path, history: History
+) -> None:
+    trained(history, "u", epoch_s=[10.0] * 9)
     (tmp_path / "train.py").write_text(
         "from laxity import deadline_flow\n\n\n"
         '@deadline_flow(deadline="20m", workers=(1, 3), model="mlp", epochs=30)\n'
@@ -113,15 +116,17 @@ def test_a_job_as_it_would_be_submitted_is_answered_at_its_own_widths(tmp_path: 
     assert fewer["widths"][0]["whole"]["p50_s"] == pytest.approx(30.0)
 
 
-def test_of_a_model_that_was_never_trained_those_named_alike_are_told(tmp_path: Path) -> None:
-    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+def test_of_a_model_that_was_never_trained_those_named_alike_are_told(
+    tmp_path: Path, history: History
+) -> None:
+    trained(history, "u", epoch_s=[10.0] * 9)
 
     assert "mlp2 was never trained here; known: mlp" in ask(tmp_path, "mlp2").output
     assert "never trained" not in ask(tmp_path, "mlp").output
 
 
-def test_a_width_that_never_ran_is_called_extrapolated(tmp_path: Path) -> None:
-    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+def test_a_width_that_never_ran_is_called_extrapolated(tmp_path: Path, history: History) -> None:
+    trained(history, "u", epoch_s=[10.0] * 9)
 
     rows = json.loads(ask(tmp_path, "mlp", "--workers", "1,2", "--json").output)["widths"]
 
@@ -132,8 +137,8 @@ def test_a_width_that_never_ran_is_called_extrapolated(tmp_path: Path) -> None:
     assert "extrapolated" in ask(tmp_path, "mlp", "--workers", "2").output
 
 
-def test_a_function_that_wants_an_argument_gets_it_with_p(tmp_path: Path) -> None:
-    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+def test_a_function_that_wants_an_argument_gets_it_with_p(tmp_path: Path, history: History) -> None:
+    trained(history, "u", epoch_s=[10.0] * 9)
     (tmp_path / "train.py").write_text("def mlp(training, rate: float):\n    pass\n")
     entry = f"{tmp_path}/train.py:mlp"
 

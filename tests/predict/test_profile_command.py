@@ -19,7 +19,7 @@ from laxity.cli.exit_codes import CommandError
 from laxity_profiler.cli.commands import register
 from laxity_profiler.cli.profiling import run
 from laxity_profiler.learning.profile_fit import ProfiledRun, fit_profile
-from tests.support.runs import history_in, trained
+from tests.support.runs import OpenHistory, history_in, trained
 
 if TYPE_CHECKING:
     from laxity.api.client import Client
@@ -122,8 +122,11 @@ class Answering(BaseHTTPRequestHandler):
 def trainer(folder: Path, *, state: str = "finished") -> Iterator[Trainer]:
     with Trainer(folder, state=state) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            server.history.engine.dispose()
 
 
 def profile(home: Path, url: str, *words: str) -> Result:
@@ -273,9 +276,10 @@ def test_a_batch_size_that_is_none_is_said_with_what_to_write(sizes: str, tmp_pa
     assert "such as 64,256" in str(error)
 
 
-def test_epochs_that_another_store_has_are_missed_with_words(tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    history_in(tmp_path / "other")
+def test_epochs_that_another_store_has_are_missed_with_words(
+    tmp_path: Path, open_history: OpenHistory
+) -> None:
+    open_history(tmp_path / "other")
     with trainer(tmp_path) as service:
         elsewhere = f"sqlite:///{tmp_path}/other/laxity.db"
         error = profile(tmp_path, service.url, "--workers", "1", "--store", elsewhere).exception

@@ -7,11 +7,11 @@ import pytest
 
 from laxity import names
 from laxity_profiler.estimate import Workload
+from laxity_profiler.history.history import History
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.process.start import mlflow_poller
 from laxity_scheduler.service.settings import Settings
-from tests.support.runs import history_in
 
 
 def test_an_mlflow_that_is_away_is_told_once_and_asked_again(
@@ -37,13 +37,15 @@ def test_a_replica_that_does_not_lead_reads_nothing() -> None:
     assert Poller(read, due=lambda: False).poll_once()
 
 
-def test_without_an_mlflow_there_is_nothing_to_read(tmp_path: Path) -> None:
+def test_without_an_mlflow_there_is_nothing_to_read(tmp_path: Path, history: History) -> None:
     settings = Settings(home=tmp_path, tracking_uri="none")
-    assert mlflow_poller(settings, history_in(tmp_path), due=lambda: True) is None
+    assert mlflow_poller(settings, history, due=lambda: True) is None
 
 
 @pytest.mark.slow
-def test_a_run_from_elsewhere_is_known_to_the_predictor(tmp_path: Path, mlflow_uri: str) -> None:
+def test_a_run_from_elsewhere_is_known_to_the_predictor(
+    tmp_path: Path, history: History, mlflow_uri: str
+) -> None:
     from mlflow import MlflowClient
     from mlflow.entities import Metric
 
@@ -54,7 +56,6 @@ def test_a_run_from_elsewhere_is_known_to_the_predictor(tmp_path: Path, mlflow_u
     run_id = client.create_run(experiment, tags={names.TAG_MODEL: "elsewhere"}).info.run_id
     epochs = [Metric(names.EPOCH_ACTUAL, 40.0, 1_000 * (40 * n), n) for n in range(1, 7)]
     client.log_batch(run_id, metrics=epochs)
-    history = history_in(tmp_path)
     reader = mlflow_poller(settings, history, due=lambda: True)
 
     assert reader is not None

@@ -9,7 +9,7 @@ from laxity import names
 from laxity_profiler.history.history import History
 from laxity_profiler.history.mlflow_runs import MlflowRuns
 from tests.support.mlflow_store import copy_store
-from tests.support.runs import epoch_line, history_in, workload
+from tests.support.runs import OpenHistory, epoch_line, workload
 
 pytestmark = pytest.mark.slow
 MODEL = {names.TAG_MODEL: "mlp", names.TAG_JOB: "default/a"}
@@ -68,8 +68,7 @@ def seen(history: History, model: str) -> list[list[int]]:
     return [[epoch.epoch for epoch in run.epochs] for run in history.epochs(model)]
 
 
-def test_a_run_that_goes_on_is_read_on(store: Store, tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_run_that_goes_on_is_read_on(store: Store, history: History) -> None:
     runs = MlflowRuns(history, store.uri)
     run_id = store.run({**MODEL, names.TAG_MODEL: "on"}, {"batch_size": 32, "samples": 900})
 
@@ -87,21 +86,21 @@ def test_a_run_that_goes_on_is_read_on(store: Store, tmp_path: Path) -> None:
     assert (run.workload.batch_size, run.workload.samples, run.epochs[0].width) == (32, 900, 2)
 
 
-def test_what_was_logged_while_nobody_read_is_read_later(store: Store, tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_what_was_logged_while_nobody_read_is_read_later(
+    store: Store, tmp_path: Path, history: History, open_history: OpenHistory
+) -> None:
     MlflowRuns(history, store.uri).read()
     for n in range(3):
         run_id = store.run({**MODEL, names.TAG_MODEL: "away"})
         store.epochs(run_id, {1: 2.0, 2: 1.0 + n})
         store.end(run_id)
 
-    MlflowRuns(history_in(tmp_path), store.uri).read()
+    MlflowRuns(open_history(tmp_path), store.uri).read()
 
     assert seen(history, "away") == [[1, 2]] * 3
 
 
-def test_a_job_that_reported_itself_counts_once(store: Store, tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_job_that_reported_itself_counts_once(store: Store, history: History) -> None:
     lines = [epoch_line(n, n, epoch_s=5.0) for n in (1, 2)]
     history.ingest("uid-7", "default/a", workload("both"), lines)
     run_id = store.run({names.TAG_MODEL: "both", names.TAG_UID: "uid-7"})
@@ -113,8 +112,7 @@ def test_a_job_that_reported_itself_counts_once(store: Store, tmp_path: Path) ->
     assert [epoch.epoch_s for epoch in run.epochs] == [5.0, 5.0, 6.0]
 
 
-def test_an_epoch_logged_again_keeps_its_first_time(store: Store, tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_an_epoch_logged_again_keeps_its_first_time(store: Store, history: History) -> None:
     run_id = store.run({names.TAG_MODEL: "again"})
     store.epochs(run_id, {1: 1.0, 2: 2.0})
     store.epochs(run_id, {2: 7.0}, at_ms=60_000)
@@ -125,8 +123,7 @@ def test_an_epoch_logged_again_keeps_its_first_time(store: Store, tmp_path: Path
     assert [epoch.epoch_s for epoch in run.epochs] == [1.0, 2.0]
 
 
-def test_the_epoch_after_a_stop_or_a_resize_holds_a_warm_up(store: Store, tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_the_epoch_after_a_stop_or_a_resize_holds_a_warm_up(store: Store, history: History) -> None:
     run_id = store.run({names.TAG_MODEL: "stops"})
     store.epochs(run_id, {1: 1.0, 2: 1.0})
     store.epochs(run_id, {3: 1.0}, at_ms=900_000)
@@ -139,8 +136,9 @@ def test_the_epoch_after_a_stop_or_a_resize_holds_a_warm_up(store: Store, tmp_pa
     assert [epoch.warmup for epoch in run.epochs] == [True, False, True, True, False]
 
 
-def test_foreign_and_broken_runs_are_set_aside_with_a_reason(store: Store, tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_foreign_and_broken_runs_are_set_aside_with_a_reason(
+    store: Store, history: History
+) -> None:
     foreign = store.run({"mlflow.user": "somebody"})
     store.epochs(foreign, {1: 2.0})
     broken = store.run({names.TAG_MODEL: "broken"})
@@ -171,14 +169,13 @@ def test_foreign_and_broken_runs_are_set_aside_with_a_reason(store: Store, tmp_p
 )
 def test_a_run_says_on_how_many_nodes_its_workers_lay(
     store: Store,
-    tmp_path: Path,
+    history: History,
     *,
     model: str,
     series: dict[int, float],
     params: dict[str, Any],
     kept: list[int | None],
 ) -> None:
-    history = history_in(tmp_path)
     run_id = store.run({**MODEL, names.TAG_MODEL: model}, params)
     store.nodes(run_id, series)
     store.epochs(run_id, {1: 2.0, 2: 2.0, 3: 2.0}, width=4)

@@ -15,7 +15,7 @@ from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.promising.promise import judge
 from tests.support.builders import cluster
 from tests.support.rows import new_row
-from tests.support.runs import LATER_AT, epoch_line, history_in, line
+from tests.support.runs import LATER_AT, OpenHistory, epoch_line, line
 from tests.support.services import manifest
 
 NAMESPACES = ("default", "a", "b", "shared")
@@ -53,8 +53,7 @@ def train(history: History, namespace: str, model: str, *, epoch_s: float, runs:
             )
 
 
-def learned(folder: Path, *trained: tuple[str, str, float]) -> HistoryPredictor:
-    history = history_in(folder)
+def learned(history: History, *trained: tuple[str, str, float]) -> HistoryPredictor:
     for namespace, model, epoch_s in trained:
         train(history, namespace, model, epoch_s=epoch_s)
     return Learner(history).predictor()
@@ -71,8 +70,7 @@ def test_no_two_models_of_two_namespaces_have_one_key_unless_shared() -> None:
     assert pool_of(keys["shared", "resnet50"]) != pool_of(keys["a", "shared/resnet50"])
 
 
-def test_a_store_of_before_speaks_for_namespace_default(tmp_path: Path) -> None:
-    history = history_in(tmp_path)
+def test_a_store_of_before_speaks_for_namespace_default(history: History) -> None:
     epochs = [Epoch(n, 1, 2.0, 0, warmup=False, at=LATER_AT + n) for n in range(1, 11)]
     history.add_epochs("old", "default/old", Workload("resnet50", 10), epochs)
     predictor = Learner(history).predictor()
@@ -81,8 +79,8 @@ def test_a_store_of_before_speaks_for_namespace_default(tmp_path: Path) -> None:
     assert predictor.epoch_time(of("a", "resnet50"), 1).source == "prior"
 
 
-def test_what_another_namespace_reports_changes_no_verdict(tmp_path: Path) -> None:
-    quick = learned(tmp_path, ("b", "resnet50", 0.5), ("b", "resnet18", 0.5))
+def test_what_another_namespace_reports_changes_no_verdict(history: History) -> None:
+    quick = learned(history, ("b", "resnet50", 0.5), ("b", "resnet18", 0.5))
     state = cluster(gpus=4)
     hard = {"deadline": "10m", "epoch_estimate": "2m"}
 
@@ -93,8 +91,8 @@ def test_what_another_namespace_reports_changes_no_verdict(tmp_path: Path) -> No
     assert quick.epoch_time(asked.workload, 1).source == "user"
 
 
-def test_a_shared_model_is_one_history_for_all_who_write_its_name(tmp_path: Path) -> None:
-    predictor = learned(tmp_path, ("b", "shared/resnet50", 0.5))
+def test_a_shared_model_is_one_history_for_all_who_write_its_name(history: History) -> None:
+    predictor = learned(history, ("b", "shared/resnet50", 0.5))
 
     found = predictor.epoch_time(of("a", "shared/resnet50"), 1)
 
@@ -103,25 +101,27 @@ def test_a_shared_model_is_one_history_for_all_who_write_its_name(tmp_path: Path
     assert predictor.epoch_time(of("a", "resnet50"), 1).source == "prior"
 
 
-def test_relatives_are_those_of_the_namespace_or_the_shared_ones(tmp_path: Path) -> None:
-    predictor = learned(tmp_path, ("b", "resnet50", 0.5), ("b", "shared/resnet50", 8.0))
+def test_relatives_are_those_of_the_namespace_or_the_shared_ones(history: History) -> None:
+    predictor = learned(history, ("b", "resnet50", 0.5), ("b", "shared/resnet50", 8.0))
 
     assert predictor.epoch_time(of("a", "resnet18"), 1).source == "prior"
     assert predictor.epoch_time(of("b", "resnet18"), 1).p50_s == pytest.approx(0.5, rel=0.1)
     assert predictor.epoch_time(of("a", "shared/resnet18"), 1).p50_s == pytest.approx(8.0, rel=0.1)
 
 
-def test_what_stops_cost_another_namespace_is_not_believed(tmp_path: Path) -> None:
-    alone = learned(tmp_path / "alone")
-    beside = learned(tmp_path / "beside", ("b", "resnet50", 50.0))
+def test_what_stops_cost_another_namespace_is_not_believed(
+    tmp_path: Path, open_history: OpenHistory
+) -> None:
+    alone = learned(open_history(tmp_path / "alone"))
+    beside = learned(open_history(tmp_path / "beside"), ("b", "resnet50", 50.0))
     mine, theirs = of("a", "vit"), of("b", "vit")
 
     assert beside.resume_cost(mine, 1) == alone.resume_cost(mine, 1)
     assert beside.resume_cost(theirs, 1).p50_s > 10 * alone.resume_cost(theirs, 1).p50_s
 
 
-def test_the_predictor_of_two_namespaces_is_the_same_after_the_journal(tmp_path: Path) -> None:
-    predictor = learned(tmp_path, ("b", "resnet50", 0.5), ("default", "resnet50", 8.0))
+def test_the_predictor_of_two_namespaces_is_the_same_after_the_journal(history: History) -> None:
+    predictor = learned(history, ("b", "resnet50", 0.5), ("default", "resnet50", 8.0))
 
     again = HistoryPredictor.from_json(predictor.to_json())
 

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 START_AT = 1_000_000.0
 LATER_AT = 2_000_000.0
+OpenHistory = Callable[[Path], History]
 
 
 def history_in(folder: Path) -> History:

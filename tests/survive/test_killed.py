@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,7 @@ def check_whole(there: Stage) -> None:
 
 def seen_epochs(home: Path) -> dict[str, list[int]]:
     """Epochs by job as the store has them, in order; one that is there twice would show."""
-    with sqlite3.connect(home / "laxity.db") as store:
+    with closing(sqlite3.connect(home / "laxity.db")) as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         rows = store.execute("SELECT uid, epoch FROM observed_epochs ORDER BY uid, epoch")
         found: dict[str, list[int]] = {}

@@ -97,19 +97,21 @@ def job(name: str, log_factor: float, slower: float) -> TrainingSpec:
 def said_of(opened: World, job_id: str) -> Iterator[dict[str, Any]]:
     """The predictions that the service noted of a job, and what became of them."""
     last_at = max(line["at"] for line in opened.epochs(job_id))
-    engine = opened.history().engine
     asked = text(
         "select p.stage, p.at, p.p10_s, p.p50_s, p.p90_s, p.actual_s, j.view, j.finished_at"
         " from predictions p join jobs j on j.uid = p.uid"
         " where j.job = :job and j.finished_at is not null and p.actual_s is not null"
     )
 
-    def noted() -> Sequence[Any]:
-        with engine.connect() as connection:
-            return connection.execute(asked, {"job": job_id}).all()
+    with opened.history() as history:
 
-    until(lambda: len(noted()) >= 1, limit_s=60.0, what=f"what was said of {job_id}")
-    for stage, at, p10_s, p50_s, p90_s, actual_s, view, finished_at in noted():
+        def noted() -> Sequence[Any]:
+            with history.engine.connect() as connection:
+                return connection.execute(asked, {"job": job_id}).all()
+
+        until(lambda: len(noted()) >= 1, limit_s=60.0, what=f"what was said of {job_id}")
+        predictions = noted()
+    for stage, at, p10_s, p50_s, p90_s, actual_s, view, finished_at in predictions:
         yield {
             "job": job_id,
             "stage": stage,
@@ -120,7 +122,6 @@ def said_of(opened: World, job_id: str) -> Iterator[dict[str, Any]]:
             "finished_s": actual_s,
             "verdict_kept": int(finished_at <= json.loads(view)["first_p90_at"]),
         }
-    engine.dispose()
 
 
 def read(table: Path) -> list[dict[str, str]]:

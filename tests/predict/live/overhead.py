@@ -84,7 +84,8 @@ def main(argv: list[str]) -> None:
         for kind, width in product(kinds, given.widths):
             with world(home / f"{kind.model}-{width}", slots=width) as opened:
                 stop_and_go(opened, kind, times=given.times, width=width, due=given.due)
-                append(table, opened.history().stops())
+                with opened.history() as history:
+                    append(table, history.stops())
     else:
         for split in get_args(Split):
             print_table(judge(read(given.paths[0]), split), split)

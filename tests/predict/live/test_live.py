@@ -35,7 +35,8 @@ def test_stops_and_starts_are_predicted_from_earlier_ones(tmp_path: Path) -> Non
     kind = KINDS_OF_TRAINING[0]
     with world(tmp_path, slots=1) as opened:
         overhead.stop_and_go(opened, kind, times=overhead.TIMES)
-        stops = opened.history().stops()
+        with opened.history() as history:
+            stops = history.stops()
 
     judged = overhead.judge(stops, "other")
     overhead.print_table(judged, "other")

@@ -17,8 +17,8 @@ from laxity.api.job_view import JobView
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.history.history import History
-from laxity_profiler.history.history_database import open_engine
 from tests.support.builders import TOKEN
+from tests.support.runs import history_in
 
 HERE = Path(__file__).parent
 KINDS = HERE.parents[2] / "flows" / "examples" / "kinds"
@@ -79,9 +79,14 @@ class World:
             )  # fmt: skip
         self.client = Client(f"http://127.0.0.1:{port}", TOKEN, patience_s=120.0)
 
-    def history(self) -> History:
+    @contextmanager
+    def history(self) -> Iterator[History]:
         """The history as the service has written it."""
-        return History(open_engine(f"sqlite:///{self.home}/laxity.db"))
+        history = history_in(self.home)
+        try:
+            yield history
+        finally:
+            history.engine.dispose()
 
     def submit(self, spec: TrainingSpec) -> str:
         return str(self.client.submit(spec.to_manifest()).id)

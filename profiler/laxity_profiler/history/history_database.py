@@ -165,7 +165,11 @@ def open_engine(url: str) -> Engine:
     except ArgumentError as error:  # its text may hold a password
         message = "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
         raise HistoryError(message) from error
-    create_tables(engine)
+    try:
+        create_tables(engine)
+    except HistoryError:
+        engine.dispose()
+        raise
     return engine
 
 

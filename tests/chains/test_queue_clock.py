@@ -57,18 +57,15 @@ class Room:
     def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
         return [row for row in self.jobs if row.job_id == f"link-{link.seq}"]
 
-    def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
-        return None
-
-    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
-        assert row is not None
-        return outcome_of_row(row, None)
-
     def find_started_job(self, link: LinkRecord) -> str:
         return ""
 
     def trains(self, link: LinkRecord) -> bool:
         return False
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        assert row is not None
+        return outcome_of_row(row, None)
 
     def is_complete(self) -> bool:
         return False

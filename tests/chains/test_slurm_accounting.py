@@ -10,7 +10,6 @@ from laxity_scheduler.following.chain_folder import open_chain
 from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.queue_watch import QueueWatch
-from laxity_scheduler.slurm.slurm_client import SlurmClient
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from tests.support.slurm import NO_ACCOUNTING, SlurmCluster, until
 
@@ -52,18 +51,18 @@ def test_the_database_tells_how_a_link_ended_that_slurm_has_forgotten_and_what_j
     since = ("sacct", "-n", "-X", "-P", "-S", "now-1days", "-o", "JobIDRaw")
     until(lambda: {well, badly} <= set(cluster.ask(*since).split()), "when they were eligible")
     cluster.forget_jobs()
-    queue = SlurmQueue(SlurmClient(), state, tmp_path)
+    queue = SlurmQueue(state, tmp_path)
     links = [LinkRecord(seq, job_id) for seq, job_id in enumerate((well, badly, held), start=1)]
 
-    assert [queue.jobs_of(link) for link in links] == [[], [], []]
-    rows = [queue.row_of_ended(link) for link in links]
-    outcomes = [queue.outcome(link, row) for link, row in zip(links, rows, strict=True)]
+    assert cluster.jobs() == []
+    rows = [queue.jobs_of(link) for link in links]
+    outcomes = [queue.outcome(link, row) for link, (row,) in zip(links, rows, strict=True)]
     assert [(outcome.meaning, outcome.words) for outcome in outcomes] == [
         ("goes on", "ended with exit code 0"),
         ("failed", "failed with exit code 3"),
         ("cancelled", "was cancelled before it started"),
     ]
-    assert [queue.find_started_job(LinkRecord(seq)) for seq in (1, 2, 3)] == [well, badly, ""]
+    assert [queue.jobs_of(LinkRecord(seq)) for seq in (1, 2, 3)] == [*rows[:2], []]
     facts = QueueWatch(queue, tmp_path).look()
     assert (facts.waits_from, facts.mean_wait_s) == ("sacct", 0.0)
 
@@ -74,7 +73,7 @@ def test_a_chain_that_was_away_until_slurm_forgot_its_links_goes_on(
     script, folder = tmp_path / "train.sbatch", tmp_path / "chain"
     script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nexit 7\n")
     state = open_chain(script.read_text(), folder)
-    queue = SlurmQueue(SlurmClient(), state, folder)
+    queue = SlurmQueue(state, folder)
     options = ChainOptions("reactive", 0.1, most_links=2)
     ChainLoop(state, folder, queue, options, print).step()
     first = state.links[0].job_id

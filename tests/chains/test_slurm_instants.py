@@ -11,8 +11,10 @@ from typing import Final
 import pytest
 
 from laxity_scheduler.chains.log_formats import load_queue_log
+from laxity_scheduler.following.chain_folder import open_chain
+from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_queue import QueueRefusalError
-from laxity_scheduler.slurm.slurm_client import SlurmClient
+from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from tests.support.slurm import NO_ACCOUNTING, WHY_NOT, SlurmCluster, until
 
 FORGED: Final = (
@@ -20,6 +22,7 @@ FORGED: Final = (
     "time_end={at}+2400 WHERE id_job={job}"
 )
 THIS_YEAR: Final = datetime.now(UTC).year
+SCRIPT: Final = "#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nsleep 30\n"
 EXPORT: Final = "JobID,Submit,Start,End,TimelimitRaw,NNodes"
 
 
@@ -58,7 +61,7 @@ def test_a_time_of_day_is_an_error_that_says_why(
     with pytest.raises(
         QueueRefusalError, match=r"'2027-.* is no time in seconds: .* SLURM_TIME_FORMAT"
     ):
-        SlurmClient().queue()
+        SlurmQueue(ChainState("abc"), tmp_path).rows()
 
 
 @pytest.mark.slow
@@ -68,22 +71,22 @@ def test_a_command_in_another_zone_tells_the_same_instants(
     slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
-    script = tmp_path / "a.sbatch"
-    script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nsleep 30\n")
-    client, before_at = SlurmClient(), int(time.time())
-    client.submit(script, "--job-name=a")
-    until(lambda: client.jobs_of_name("a")[0].has_started, "the job runs")
+    state, link = open_chain(SCRIPT, tmp_path / "chain"), LinkRecord(1)
+    queue, before_at = SlurmQueue(state, tmp_path / "chain"), int(time.time())
+    queue.submit(link)
+    until(lambda: queue.jobs_of(link)[0].has_started, "the job runs")
 
-    (row,) = client.queue()
+    (row,) = queue.rows()
     after_at = time.time()
 
     assert row.submitted_at is not None
     assert row.started_at is not None
     assert before_at <= row.submitted_at <= row.started_at <= after_at
-    assert before_at <= client.controller_at() <= after_at + 1.0
+    assert before_at <= queue.clock_at() <= after_at + 1.0
     for planned_at in twice(THIS_YEAR + 1):
-        begin = f"--begin=now+{planned_at - int(time.time())}"
-        start_at = client.ask_planned_start(script, begin)
+        begin = f"#SBATCH --begin=now+{planned_at - int(time.time())}\nsleep"
+        (tmp_path / "chain" / "script").write_text(SCRIPT.replace("sleep", begin))
+        start_at = queue.estimate_start()
         assert start_at is not None
         assert abs(start_at - planned_at) <= 70.0
 
@@ -107,7 +110,9 @@ def test_the_hour_that_is_there_twice_is_told_apart_by_sacct_and_in_an_exported_
             forged = FORGED.format(at=at, job=job)
             subprocess.run([*database, "accounting", "-e", forged], check=True)
 
-        rows = SlurmClient().ask_accounting("-j", ",".join(jobs))
+        slurm.forget_jobs()
+        queue = SlurmQueue(ChainState("abc"), tmp_path)
+        rows = [row for job in jobs for row in queue.jobs_of(LinkRecord(1, job))]
         days = ("--starttime", f"{THIS_YEAR - 1}-10-20", "--endtime", f"{THIS_YEAR - 1}-11-02")
         exported = subprocess.run(
             ["sacct", "-a", "-X", "-P", *days, "--format", EXPORT],

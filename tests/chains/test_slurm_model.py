@@ -22,7 +22,6 @@ from laxity_scheduler.following.queue_snapshot import SuccessorShape, snapshot_q
 from laxity_scheduler.following.successor_timing import LearnedTiming
 from laxity_scheduler.slurm.commands import register
 from laxity_scheduler.slurm.script_shape import read_shape
-from laxity_scheduler.slurm.slurm_client import SlurmClient
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from tests.support.slurm import WHY_NOT, SlurmCluster, until
 
@@ -189,8 +188,7 @@ def test_a_model_decides_once_there_is_a_day_of_snapshots(
         script = tmp_path / "train.sbatch"
         script.write_text("#!/bin/bash\n#SBATCH --time=1 --output=/dev/null\nsleep 50\n")
         state = open_chain(script.read_text(), folder)
-        client = SlurmClient()
-        queue = SlurmQueue(client, state, folder)
+        queue = SlurmQueue(state, folder)
         before = ChainLoop(state, folder, queue, ChainOptions("reactive", 600.0), print)
 
         def link_runs() -> bool:
@@ -198,7 +196,7 @@ def test_a_model_decides_once_there_is_a_day_of_snapshots(
             return state.links[0].started_at is not None
 
         until(link_runs, "the first link runs")
-        write_a_day(folder, client.controller_at())
+        write_a_day(folder, queue.clock_at())
         options = ChainOptions("reactive", 0.05, learned=learned(model))
         loop = ChainLoop(state, folder, queue, options, print)
 

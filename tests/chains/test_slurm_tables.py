@@ -4,11 +4,12 @@ from pathlib import Path
 import pytest
 
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord, load_chain, save_chain
-from laxity_scheduler.following.link_outcome import outcome_of_lost, outcome_of_row
+from laxity_scheduler.following.link_outcome import outcome_of_row
 from laxity_scheduler.following.link_queue import QueueRow
 from laxity_scheduler.following.queue_watch import QueueFacts
 from laxity_scheduler.following.successor_timing import should_submit_successor
 from laxity_scheduler.slurm.link_script import read_directives
+from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from laxity_scheduler.slurm.slurm_tables import (
     is_away,
     is_unconfigured,
@@ -96,6 +97,8 @@ def test_what_other_commands_say_is_read() -> None:
     assert parse_job_exit_code("JobId=1 DerivedExitCode=3:0") is None
     assert parse_exit_code("0:15") == 143
     assert [parse_job_id(text) for text in ("12\n", "12;west\n")] == ["12", "12"]
+    with pytest.raises(ValueError, match="does not say what time it is"):
+        parse_controller_time("Configuration data")
     with pytest.raises(ValueError, match="no job id"):
         parse_job_id("Submitted batch job 12")
 
@@ -161,12 +164,22 @@ def test_an_end_of_a_link_means(state: str, exit_code: int | None, meaning: str)
     assert outcome_of_row(row(state), exit_code).meaning == meaning
 
 
-def test_a_job_that_never_ran_was_cancelled_and_one_forgotten_is_judged_by_its_own_note() -> None:
+def test_a_job_that_never_ran_was_cancelled_and_one_forgotten_is_judged_by_its_own_note(
+    tmp_path: Path,
+) -> None:
+    queue, link = SlurmQueue(ChainState("ab12"), tmp_path), LinkRecord(1, "7")
+    (tmp_path / "links").mkdir()
     assert outcome_of_row(row("CANCELLED", started=False), None).meaning == "cancelled"
-    assert outcome_of_lost(None, has_started=False).meaning == "cancelled"
-    assert outcome_of_lost(0, has_started=True).meaning == "goes on"
-    assert outcome_of_lost(3, has_started=True).meaning == "failed"
-    assert outcome_of_lost(143, has_started=True).meaning == "failed"
+    assert queue.outcome(link, None).meaning == "cancelled"
+    (tmp_path / "links" / "1.started").write_text("7\n")
+    assert queue.outcome(link, None).words == (
+        "is no longer known to Slurm, and wrote down no exit code"
+    )
+    meanings = []
+    for code in (0, 7, 3, 143):
+        (tmp_path / "links" / "1.exit").write_text(f"{code} 7\n")
+        meanings.append(queue.outcome(link, None).meaning)
+    assert meanings == ["goes on", "goes on", "failed", "failed"]
 
 
 def test_only_directives_before_the_first_command_count() -> None:

@@ -74,33 +74,21 @@ class JobQueue:
         row = job_row(job, list(pods))
         return [row if row.has_started else replace(row, waits_for=self._why_waits(job, pods))]
 
-    def _why_waits(self, job: Json, pods: tuple[Json, ...]) -> str:
-        """Empty where nobody says so, or this user may not see what is said."""
-        if words := suspension_words(job) or pod_words(pods):
-            return words
-        fields = f"involvedObject.uid={job['metadata'].get('uid')}"
-        with AllowedStatus(FORBIDDEN):
-            return controller_words(self._list_in(self._namespace, "events", fields=fields))
-        return ""
-
-    def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
-        return None
-
-    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
-        if row is None and link.started_at is None:
-            return LinkOutcome("cancelled", "was deleted before it started")
-        if row is None:
-            return LinkOutcome("failed", "was deleted while it ran")
-        outcome = outcome_of_row(row, row.exit_code)
-        if outcome.meaning == "failed" and (job := self._get(row.job_id)):
-            return LinkOutcome("failed", f"{outcome.words} ({failure_words(job)})")
-        return outcome
-
     def find_started_job(self, link: LinkRecord) -> str:
-        return ""
+        return ""  # its note is on a volume that is mounted elsewhere
 
     def trains(self, link: LinkRecord) -> bool:
         return False  # a Job that was deleted takes its pods with it
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        if row is not None:
+            outcome = outcome_of_row(row, row.exit_code)
+            if outcome.meaning == "failed" and (job := self._get(row.job_id)):
+                return LinkOutcome("failed", f"{outcome.words} ({failure_words(job)})")
+            return outcome
+        if link.started_at is None:
+            return LinkOutcome("cancelled", "was deleted before it started")
+        return LinkOutcome("failed", "was deleted while it ran")
 
     def is_complete(self) -> bool:
         """A link has ended with exit code 0."""
@@ -126,6 +114,15 @@ class JobQueue:
             with AllowedStatus(NOT_FOUND):
                 options = {"propagationPolicy": "Background"}
                 self._call("DELETE", self._path_of(name), body=options)
+
+    def _why_waits(self, job: Json, pods: tuple[Json, ...]) -> str:
+        """Empty where nobody says so, or this user may not see what is said."""
+        if words := suspension_words(job) or pod_words(pods):
+            return words
+        fields = f"involvedObject.uid={job['metadata'].get('uid')}"
+        with AllowedStatus(FORBIDDEN):
+            return controller_words(self._list_in(self._namespace, "events", fields=fields))
+        return ""
 
     def _is_ours(self, name: str) -> bool:
         labels = json_tree.labels_of(self._get(name) or {})

@@ -40,15 +40,11 @@ MOST_REFUSALS: Final = 5  # with the predecessor gone
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """`most_links` 0 is no cap; `limit_s` 0 leaves the time limit to the script.
-
-    Where `learned` has no day of snapshots yet, `method` decides.
-    """
+    """`most_links` 0 is no cap. Where `learned` has no day of snapshots yet, `method` decides."""
 
     method: str = "average_now"
     interval_s: float = 600.0
     most_links: int = 0
-    limit_s: float = 0.0
     learned: LearnedTiming | None = None
 
 
@@ -199,7 +195,7 @@ class ChainLoop:
     def _job_of(self, link: LinkRecord) -> str:
         """The job that was already submitted for this link, empty if there is none."""
         rows = self._queue.jobs_of(link)
-        job_ids = [row.job_id for row in rows] or [self._queue.find_started_job(link)]
+        job_ids = [*(row.job_id for row in rows), self._queue.find_started_job(link)]
         return next((job_id for job_id in job_ids if job_id not in link.lost_ids), "")
 
     def _try_submit(self, link: LinkRecord) -> str:
@@ -227,7 +223,6 @@ class ChainLoop:
             row.job_id for row in rows if row.job_id != link.job_id and not row.has_ended
         )
         row = next((row for row in rows if row.job_id == link.job_id), None)
-        row = row or self._queue.row_of_ended(link)
         if row is not None and not row.has_ended:
             self._note_row(link, row)
             return

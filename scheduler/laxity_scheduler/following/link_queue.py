@@ -101,19 +101,19 @@ class LinkQueue(ClusterQueue, Protocol):
     """The same for one chain: what became of its links, and what is done with them."""
 
     def jobs_of(self, link: LinkRecord) -> Sequence[QueueRow]:
-        """Jobs that were submitted for a link and that the queue remembers, the first one first."""
+        """Jobs that were submitted for a link, the first one first.
 
-    def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
-        """A link's job that the queue has forgotten, where somebody else recorded its end."""
-
-    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
-        """What it means that this job has ended; None: nobody knows of the job any more."""
+        Those that the queue remembers; without the link's own among them, what was recorded of it.
+        """
 
     def find_started_job(self, link: LinkRecord) -> str:
-        """The job that is known to have run this link, though the queue has forgotten it."""
+        """The job that noted that it runs this link; empty without such a note."""
 
     def trains(self, link: LinkRecord) -> bool:
         """Whether a job that the queue has forgotten trains all the same."""
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        """What it means that this job has ended; None: nobody knows of the job any more."""
 
     def is_complete(self) -> bool:
         """Whether the training is done."""

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,7 +18,7 @@ from laxity.cli.exit_codes import (
 )
 from laxity.cli.job_names import completing
 from laxity_scheduler.chains.choices import METHODS_WITHOUT_MODEL, check_choice
-from laxity_scheduler.chains.commands import PricesOption
+from laxity_scheduler.chains.commands import PricesOption, duration_s
 
 if TYPE_CHECKING:
     from laxity_scheduler.following.chain_loop import ChainOptions
@@ -81,15 +80,19 @@ def chain(
     a Job is done when it ends with exit code 0, and goes on after 7.
     Run the same command again to follow a chain that was left.
     """
+    from laxity_scheduler.following.chain_loop import ChainOptions
+
     place = (folder or script.with_suffix(".chain")).absolute()
     try:
         if status:
             show(chain_in(place))
             return
-        options = chain_options(method, links, wall_limit, interval)
-        options = replace(options, learned=load_timing(model, prices, options.interval_s))
-        check_pair(script, options)
-        state = follow_chain(script, place, options)
+        check_choice(method, METHOD_NAMES, "unknown method")
+        interval_s = duration_s(interval, "--interval")
+        limit_s = duration_s(wall_limit, "--wall-limit") if wall_limit else 0.0
+        options = ChainOptions(method, interval_s, links, load_timing(model, prices, interval_s))
+        check_pair(script, limit_s, options)
+        state = follow_chain(script, place, limit_s, options)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
     raise typer.Exit(end_words(state))
@@ -103,20 +106,6 @@ def chain_in(folder: Path) -> "ChainState":
     if state is None:
         raise ValueError(f"no chain in {folder}")
     return state
-
-
-def chain_options(method: str, links: int, wall_limit: str, interval: str) -> "ChainOptions":
-    """ValueError says which option is wrong."""
-    from laxity_scheduler.chains.commands import duration_s
-    from laxity_scheduler.following.chain_loop import ChainOptions
-
-    check_choice(method, METHOD_NAMES, "unknown method")
-    return ChainOptions(
-        method=method,
-        interval_s=duration_s(interval, "--interval"),
-        most_links=links,
-        limit_s=duration_s(wall_limit, "--wall-limit") if wall_limit else 0.0,
-    )
 
 
 def load_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedTiming | None":
@@ -136,7 +125,7 @@ def load_timing(model: Path | None, prices: str, interval_s: float) -> "LearnedT
     return LearnedTiming(load_provisioner(model), chosen)
 
 
-def check_pair(script: Path, options: "ChainOptions") -> None:
+def check_pair(script: Path, limit_s: float, options: "ChainOptions") -> None:
     """ValueError if the method or the model is for other jobs than the script says that it submits.
 
     What the script leaves open is known once its first link is in the queue, and checked there.
@@ -155,12 +144,14 @@ def check_pair(script: Path, options: "ChainOptions") -> None:
     _, directives = read_script(script, read_directives)
     shape = read_shape(directives, os.environ)
     model = options.learned.provisioner
-    limit_s = 60.0 * whole_minutes(options.limit_s) or shape.limit_s or model.limit_s
+    limit_s = 60.0 * whole_minutes(limit_s) or shape.limit_s or model.limit_s
     model.check_pair(shape.nodes or model.pair_nodes, limit_s, "--model")
 
 
 @interrupt_on_sigterm()
-def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainState":
+def follow_chain(
+    script: Path, folder: Path, limit_s: float, options: "ChainOptions"
+) -> "ChainState":
     """Follow the chain to its end. ValueError for what the user can mend."""
     from laxity_scheduler.following.chain_loop import ChainLoop
     from laxity_scheduler.following.link_queue import NoQueueError, QueueError
@@ -168,10 +159,7 @@ def follow_chain(script: Path, folder: Path, options: "ChainOptions") -> "ChainS
 
     open_queue = job_queue_opener() if is_manifest(script) else open_slurm_queue
     try:
-        with (
-            open_queue(script, folder, options.limit_s) as (state, queue),
-            tell_what_goes_on(state),
-        ):
+        with open_queue(script, folder, limit_s) as (state, queue), tell_what_goes_on(state):
             ChainLoop(state, folder, queue, options, typer.echo).run()
             return state
     except NoQueueError as error:

@@ -1,5 +1,11 @@
-"""A chain's queue where the cluster is a Slurm: its commands, and the notes in the chain's folder."""
+"""A chain's queue where the cluster is a Slurm.
 
+Its own commands are asked, and the notes that links leave in the chain's folder: a Slurm forgets
+jobs that have ended. Where it has an accounting database, that one is asked for those.
+"""
+
+import os
+import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,9 +13,10 @@ from typing import Final
 
 from laxity_scheduler.following.chain_folder import hold_chain, open_chain, read_script
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
-from laxity_scheduler.following.link_outcome import outcome_of_lost, outcome_of_row
+from laxity_scheduler.following.link_outcome import outcome_of_code, outcome_of_row
 from laxity_scheduler.following.link_queue import (
     LinkOutcome,
+    QueueAwayError,
     QueueError,
     QueueRefusalError,
     QueueRow,
@@ -21,10 +28,20 @@ from laxity_scheduler.slurm.link_script import (
     read_started_job,
     write_link_script,
 )
-from laxity_scheduler.slurm.slurm_client import SlurmClient, require_slurm
+from laxity_scheduler.slurm.slurm_call import ask_slurm, require_slurm, run_slurm
+from laxity_scheduler.slurm.slurm_tables import (
+    SACCT_FIELDS,
+    SQUEUE_FORMAT,
+    parse_controller_time,
+    parse_job_exit_code,
+    parse_job_id,
+    parse_planned_start,
+    parse_sacct,
+    parse_squeue,
+)
 
+ACTIVE: Final = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
 LONG_AGO: Final = "now-365days"
-A_DAY: Final = ("-a", "-S", "now-1days")
 
 
 def whole_minutes(limit_s: float) -> int:
@@ -33,61 +50,58 @@ def whole_minutes(limit_s: float) -> int:
 
 
 class SlurmQueue:
-    """A LinkQueue. `limit_min` 0 leaves the time limit to the script."""
+    """A LinkQueue; `limit_s` is how long each link may run, 0 leaves that to the script.
+
+    `lock` is inherited by sbatch: it is held until sbatch has ended, even when this process is
+    killed meanwhile.
+    """
 
     def __init__(
-        self, client: SlurmClient, state: ChainState, folder: Path, limit_min: int = 0
+        self, state: ChainState, folder: Path, limit_s: float = 0.0, lock: int | None = None
     ) -> None:
-        self._client, self._state, self._folder = client, state, folder
-        self._options = (f"--time={limit_min}",) if limit_min else ()
+        self._state, self._folder = state, folder
+        self._options = (f"--time={whole_minutes(limit_s)}",) if limit_s else ()
+        self._locks = () if lock is None else (lock,)
 
     def clock_at(self) -> float:
-        return self._client.controller_at()
+        """The controller's clock, against which its starts and ends are to be read."""
+        return ask_slurm(parse_controller_time, "scontrol", "show", "config")
 
     def rows(self) -> list[QueueRow]:
-        return self._client.queue()
+        return _ask_squeue("-t", ACTIVE)
 
     def past_rows(self) -> tuple[list[QueueRow], str]:
         try:
-            return self._client.ask_accounting(*A_DAY), "sacct"
+            return _ask_sacct("-a", "-S", "now-1days"), "sacct"
         except QueueError:
             return [], ""
 
     def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
-        return self._client.jobs_of_name(self._state.job_name(link))
-
-    def row_of_ended(self, link: LinkRecord) -> QueueRow | None:
-        try:
-            rows = self._client.ask_accounting("-j", link.job_id)
-        except QueueRefusalError:
-            return None
-        return next((row for row in rows if row.job_id == link.job_id), None)
-
-    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
-        exit_code = read_exit_code(self._folder, link)
-        if row is None:
-            has_started = self.find_started_job(link) == link.job_id or link.started_at is not None
-            return outcome_of_lost(exit_code, has_started=has_started)
-        slurm_code = row.exit_code
-        if slurm_code is None and row.state == "FAILED":
-            slurm_code = self._client.exit_code(row.job_id)
-        return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
+        name = self._state.job_name(link)
+        rows = _ask_squeue("-t", "all", "-u", str(os.getuid()), "--name", name)
+        rows = sorted((row for row in rows if row.name == name), key=lambda row: int(row.job_id))
+        if any(link.job_id in ("", row.job_id) for row in rows):
+            return rows
+        return rows + self._accounted_jobs(link)
 
     def find_started_job(self, link: LinkRecord) -> str:
-        """By its own note, else by the accounting database."""
-        return read_started_job(self._folder, link) or self._find_accounted_job(link)
-
-    def _find_accounted_job(self, link: LinkRecord) -> str:
-        name = self._state.job_name(link)
-        try:
-            rows = self._client.ask_accounting("-S", LONG_AGO, "--name", name)
-        except QueueRefusalError:
-            return ""
-        ids = (row.job_id for row in rows if row.has_started and row.job_id not in link.lost_ids)
-        return next(ids, "")
+        return read_started_job(self._folder, link)
 
     def trains(self, link: LinkRecord) -> bool:
         return holds_lock(self._folder, link)
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        exit_code = read_exit_code(self._folder, link)
+        if row is not None:
+            slurm_code = row.exit_code
+            if slurm_code is None and row.state == "FAILED":
+                slurm_code = self._ask_exit_code(row.job_id)
+            return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
+        if exit_code is not None:
+            return outcome_of_code(exit_code)
+        if link.started_at is None and self.find_started_job(link) != link.job_id:
+            return LinkOutcome("cancelled", "is no longer in the queue and never started")
+        return LinkOutcome("failed", "is no longer known to Slurm, and wrote down no exit code")
 
     def is_complete(self) -> bool:
         return (self._folder / "done").exists()
@@ -95,19 +109,57 @@ class SlurmQueue:
     def submit(self, link: LinkRecord) -> str:
         name = self._state.job_name(link)
         script = write_link_script(self._state, link, self._folder)
-        return self._client.submit(
-            script, f"--job-name={name}", f"--comment={name}", *self._options
+        command = ("sbatch", "--parsable", f"--job-name={name}", f"--comment={name}")
+        output = run_slurm(
+            *(*command, *self._options, str(script)),
+            pass_fds=self._locks,
+            cwd=self._state.submit_dir,
         )
+        try:
+            return parse_job_id(output)
+        except ValueError as error:  # there may be a job: the queue is asked for it first
+            raise QueueAwayError(str(error)) from error
 
     def estimate_start(self) -> float | None:
-        """None if Slurm would refuse the script: submitting it then says why."""
+        """None if Slurm would refuse the script, too: submitting it then says why."""
+        command = ("sbatch", "--test-only", *self._options, str(self._folder / "script"))
         try:
-            return self._client.ask_planned_start(self._folder / "script", *self._options)
+            return ask_slurm(parse_planned_start, *command, stderr=subprocess.STDOUT)
         except QueueRefusalError:
             return None
 
     def cancel(self, job_ids: Iterable[str]) -> None:
-        self._client.cancel(job_ids)
+        if ids := list(job_ids):
+            run_slurm("scancel", *ids)
+
+    def _accounted_jobs(self, link: LinkRecord) -> list[QueueRow]:
+        """The link's job, before it has one all that ever had its name; none without a database.
+
+        One that only waits there was lost by a controller that crashed.
+        """
+        of_name = ("-S", LONG_AGO, "--name", self._state.job_name(link))
+        try:
+            rows = _ask_sacct(*(("-j", link.job_id) if link.job_id else of_name))
+        except QueueRefusalError:
+            return []
+        return [row for row in rows if row.has_started or row.has_ended]
+
+    def _ask_exit_code(self, job_id: str) -> int | None:
+        """None where Slurm has forgotten the job meanwhile."""
+        try:
+            return ask_slurm(parse_job_exit_code, "scontrol", "show", "job", "-o", job_id)
+        except QueueRefusalError:
+            return None
+
+
+def _ask_squeue(*options: str) -> list[QueueRow]:
+    """As far as this user may see them."""
+    return ask_slurm(parse_squeue, "squeue", "-h", "-o", SQUEUE_FORMAT, *options)
+
+
+def _ask_sacct(*options: str) -> list[QueueRow]:
+    """QueueRefusalError where the cluster has no accounting database."""
+    return ask_slurm(parse_sacct, "sacct", "-n", "-P", "-X", "--format", SACCT_FIELDS, *options)
 
 
 @contextmanager
@@ -117,7 +169,6 @@ def open_slurm_queue(
     """The chain of a batch script, and its queue. ValueError if the script cannot be a link."""
     text, _ = read_script(script, read_directives)
     require_slurm()
-    with hold_chain(folder) as descriptor:
+    with hold_chain(folder) as lock:
         state = open_chain(text, folder)
-        client = SlurmClient(descriptor, state.submit_dir)
-        yield state, SlurmQueue(client, state, folder, whole_minutes(limit_s))
+        yield state, SlurmQueue(state, folder, limit_s, lock)

@@ -115,10 +115,13 @@ def parse_planned_start(text: str) -> float | None:
     return parse_time(match[1]) if match else None
 
 
-def parse_controller_time(text: str) -> float | None:
-    """The controller's clock, from the first line of `scontrol show config`."""
+def parse_controller_time(text: str) -> float:
+    """The controller's clock, from the first line of `scontrol show config`. ValueError without."""
     match = re.search(r"Configuration data as of (\S+)", text)
-    return parse_time(match[1]) if match else None
+    now_at = parse_time(match[1]) if match else None
+    if now_at is None:
+        raise ValueError("scontrol show config does not say what time it is")
+    return now_at
 
 
 def is_away(text: str) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from sqlmodel import Session, col, delete, select, update
 
@@ -137,6 +138,21 @@ def test_parameters_of_a_predictor_stand_once_and_their_absence_is_said(store: S
         session.commit()
     with pytest.raises(ReplayError, match="predictor lost"):
         list(replay_cycles(store, named, load))
+
+
+def test_a_store_is_closed_though_a_predictor_of_its_journal_cannot_be_read(store: Store) -> None:
+    def load_none(_: object) -> Predictor:
+        raise ValueError("of another form")
+
+    lived(store)
+    with pytest.raises(ReplayError, match="of another form") as error:
+        list(replay_cycles(store, named, load_none))
+
+    store.close()
+
+    files = {handle.path for handle in psutil.Process().open_files()}
+    assert store.engine.url.database not in files
+    del error  # it holds the frames of the call, and with them what they left open
 
 
 def test_a_cycle_that_is_missing_is_named(store: Store) -> None:

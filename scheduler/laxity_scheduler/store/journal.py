@@ -8,7 +8,7 @@ code changes no decision that it should not.
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -197,9 +197,7 @@ def replay_cycles(
     """Decide every cycle again, by its own policy or by the one named `policy`, and compare."""
     if policy:
         policies(policy)  # an unknown name is the caller's mistake
-    for entry, predictor in _with_predictors(
-        store, iter_entries(store, first, last), load_predictor
-    ):
+    for entry, predictor in _with_predictors(store, load_predictor, first, last):
         name = policy or entry.policy
         with _as_replay_error(entry.cycle):
             again = plan_bytes(with_follow_ups(policies(name))(entry.state, predictor))
@@ -219,19 +217,18 @@ def iter_decided(
 
     Whatever `policies` raises is raised.
     """
-    for entry, predictor in _with_predictors(
-        store, iter_entries(store, first, last), load_predictor
-    ):
+    for entry, predictor in _with_predictors(store, load_predictor, first, last):
         decide, plan = policies(entry.policy), load_plan(entry.plan)
         yield DecidedCycle(entry.state, plan, predictor, decide, entry.policy)
 
 
 def _with_predictors(
-    store: Store, entries: Iterable[JournalEntry], load: LoadPredictor
+    store: Store, load: LoadPredictor, first: int, last: int | None
 ) -> Iterator[tuple[JournalEntry, Predictor]]:
     """Entries, each with its predictor, of which the last one is kept."""
     name, predictor = "", None
-    for entry in entries:
+    # In no local variable: an error would keep it open, and with it a connection to the store.
+    for entry in iter_entries(store, first, last):
         if predictor is None or entry.predictor != name:
             name = entry.predictor
             with _as_replay_error(entry.cycle):

@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.notifications.message import ChartPoint, Message
+from laxity.worker.mlflow_tracking import EpochMetrics
+from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.mlflow_sink import MlflowSink
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import staged
 
 RUNNING: dict[str, Any] = {"uid": "u", "state": "running"}
 FINISHED: dict[str, Any] = {"uid": "u", "state": "finished"}
-POINT = ChartPoint(1, 1_000.0, {"loss": 0.5})
+POINT = EpochMetrics(1, 1_000.0, {"loss": 0.5})
 
 
 def test_points_in_a_message_leave_the_view_that_says_how_the_job_stands() -> None:

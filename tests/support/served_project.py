@@ -21,12 +21,13 @@ class Served:
         *,
         prefect_api: str = "http://127.0.0.1:9/api",
         tracking_uri: str = "none",
+        **env: str,
     ) -> None:
         (self.port,) = free_ports(1)
         url = f"http://127.0.0.1:{self.port}"
         environment = demo_environment(home, service_url=url, prefect_url=prefect_api)
         self.home, self.client = home, Client(url, environment[names.ENV_TOKEN], patience_s=60)
-        environment |= {"MLFLOW_TRACKING_URI": tracking_uri, "LAXITY_SAVING_SHARE": "1"}
+        environment |= {"MLFLOW_TRACKING_URI": tracking_uri, "LAXITY_SAVING_SHARE": "1"} | env
         self.environment = environment
         self.processes = DemoProcesses(home, {**environment, "STORE_PASSWORD": "hidden"})
         self.start()

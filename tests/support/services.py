@@ -147,7 +147,7 @@ def staged(
         feedback=Feedback(history, Learner(history)),
         leads=store.try_lead,
     )
-    teller = Dispatcher(service.view_cache, service.metrics, listeners)
+    teller = Dispatcher(service.view_cache, service.metrics, listeners, store)
     service.notifications = teller
     desk = JobService(service, history)
     app = create_app(service, desk, tokens or Tokens.for_token(TOKEN, SECRET))

@@ -85,7 +85,7 @@ def stepped(home: Path, world: MemoryWorld) -> Iterator[tuple[Service, JobServic
         policy=qos.decide,
         feedback=Feedback(history, learner),
     )
-    service.notifications = Dispatcher(service.view_cache, service.metrics, ())
+    service.notifications = Dispatcher(service.view_cache, service.metrics, (), service.store)
     yield service, JobService(service, history)
     engine.dispose()
     store.close()

@@ -7,10 +7,9 @@ from typing import Any, Final
 from laxity import names
 from laxity.instants import calendar_instant
 from laxity.job.qos import MOST_EPOCHS
-from laxity.worker import mlflow_tracking
+from laxity.worker.mlflow_tracking import POINTS_HANDED_OVER, EpochMetrics, series_name
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.notifications.message import ChartPoint
 from laxity_scheduler.service.promise_outcome import laxity_s
 from laxity_scheduler.service.view_cache import ViewChange
 from laxity_scheduler.service.view_fields import Json
@@ -18,40 +17,36 @@ from laxity_scheduler.service.view_fields import Json
 PREDICTION_FIELDS: Final = ("epochs_done", "workers", "verdict", "promised_p90_at")
 
 
-def epoch_points(lines: Iterable[object]) -> tuple[ChartPoint, ...]:
+def epoch_points(lines: Iterable[object]) -> tuple[EpochMetrics, ...]:
     """The measured figures of the epochs among report lines; unreadable lines are skipped."""
     epochs = [line for line in lines if isinstance(line, dict) and line.get("kind") == "epoch"]
-    return _readable_points(epochs, mlflow_tracking.EpochMetrics.of)
+    return readable_points(epochs, EpochMetrics.of)
 
 
-def points_handed_over(lines: Iterable[object]) -> tuple[ChartPoint, ...]:
+def points_handed_over(lines: Iterable[object]) -> tuple[EpochMetrics, ...]:
     """What workers that ended before they had opened MLflow leave to the service to log."""
     lists = [line.get("points") for line in lines if isinstance(line, dict)]
     points = [point for some in lists if isinstance(some, list) for point in some]
-    return _readable_points(
-        points[: mlflow_tracking.POINTS_HANDED_OVER], mlflow_tracking.EpochMetrics.from_json
-    )
+    return readable_points(points[:POINTS_HANDED_OVER])
 
 
-def _readable_points(
-    documents: Iterable[Any], read: Callable[[Any], mlflow_tracking.EpochMetrics]
-) -> tuple[ChartPoint, ...]:
+def readable_points(
+    documents: Iterable[Any], read: Callable[[Any], EpochMetrics] = EpochMetrics.from_json
+) -> tuple[EpochMetrics, ...]:
+    """The points that can be read and shown in a chart; the others are skipped."""
     points = []
     for document in documents:
         with suppress(ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
             point = read(document)
-            values = {
-                mlflow_tracking.series_name(str(name)): float(value)
-                for name, value in point.values.items()
-            }
+            values = {series_name(str(name)): float(value) for name, value in point.values.items()}
             if 1 <= point.epoch <= MOST_EPOCHS and calendar_instant(point.at) is not None:
-                points.append(ChartPoint(point.epoch, point.at, values))
+                points.append(EpochMetrics(point.epoch, point.at, values))
     return tuple(points)
 
 
 def points_before_epoch(
     change: ViewChange, row: Job | None, now: float, predictor: Predictor
-) -> tuple[ChartPoint, ...]:
+) -> tuple[EpochMetrics, ...]:
     """Predictions made before the next epoch, at that epoch's step; none if nothing changed."""
     view, before = change.after, change.before or {}
     if row is None or view["verdict"] == "none" or view["epochs_done"] >= view["epochs"]:
@@ -59,7 +54,7 @@ def points_before_epoch(
     if all(before.get(name) == view[name] for name in PREDICTION_FIELDS):
         return ()
     return (
-        ChartPoint(view["epochs_done"] + 1, now, _prediction_values(view, row, now, predictor)),
+        EpochMetrics(view["epochs_done"] + 1, now, _prediction_values(view, row, now, predictor)),
     )
 
 

@@ -2,19 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from laxity.worker.mlflow_tracking import EpochMetrics
 from laxity_scheduler.service.view_fields import Json
-
-
-@dataclass(frozen=True, slots=True)
-class ChartPoint:
-    """Figures of one job at one epoch, for a chart."""
-
-    epoch: int
-    logged_at: float
-    values: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +14,14 @@ class Message:
     """The newest view of one job, the events since the last message, and new points.
 
     `points_only`: its view may be old by now, as any replica takes what workers measured, and says
-    nothing about how the job stands.
+    nothing about how the job stands. `rows`: keys of the store's rows in which the points wait.
     """
 
     view: Json
     events: tuple[str, ...] = ()
-    points: tuple[ChartPoint, ...] = field(default=())
+    points: tuple[EpochMetrics, ...] = ()
     points_only: bool = False
+    rows: tuple[str, ...] = ()
 
     @property
     def uid(self) -> str:
@@ -41,8 +34,13 @@ class Message:
     def combine(self, later: "Message") -> "Message":
         """One message of both: all events and points, and the later view that says how the job stands."""
         stands = self if later.points_only else later
-        events, points = self.events + later.events, self.points + later.points
-        return Message(stands.view, events, points, self.points_only and later.points_only)
+        return Message(
+            stands.view,
+            self.events + later.events,
+            self.points + later.points,
+            self.points_only and later.points_only,
+            self.rows + later.rows,
+        )
 
 
 def events_between(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, ...]:

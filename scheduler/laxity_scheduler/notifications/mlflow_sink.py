@@ -89,7 +89,7 @@ class MlflowSink:
         if tracked is None:
             return
         metrics = [
-            Metric(name, value, round(1000 * point.logged_at), point.epoch)
+            Metric(name, value, round(1000 * point.at), point.epoch)
             for point in message.points
             for name, value in point.values.items()
             if math.isfinite(value)

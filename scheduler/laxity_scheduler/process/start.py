@@ -76,7 +76,9 @@ def open_service(
             shadow.start()
         service.leader = elected.holder if elected else service.leader
         world.adopt(service.view_cache.shows_verdict)
-        teller = Dispatcher(service.view_cache, service.metrics, create_sinks(settings, world))
+        teller = Dispatcher(
+            service.view_cache, service.metrics, create_sinks(settings, world), store
+        )
         stack.callback(teller.close)
         service.notifications = teller
         for reader in (

@@ -6,7 +6,8 @@ when it differs from the last one about that Job.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +27,14 @@ class JobFaults:
     def __init__(self, count: Callable[[str], None] = lambda _stage: None) -> None:
         self._count = count
         self._last: dict[tuple[str, str], str] = {}
+
+    @contextmanager
+    def isolate(self, stage: str, job: str) -> Iterator[None]:
+        """Record what is raised about this Job (its id or uid) at this stage, and go on."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - recorded with its traceback
+            self.record_fault(stage, job, error)
 
     def record_fault(self, stage: str, job: str, error: Exception) -> None:
         """Record what was raised about this Job (its id or uid) at this stage of a cycle."""

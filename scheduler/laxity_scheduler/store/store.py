@@ -40,6 +40,7 @@ from laxity_scheduler.store.tables import (
     ServiceTable,
     ShadowRow,
     VerdictRow,
+    WaitingPointsRow,
 )
 
 Row = TypeVar("Row", bound=ServiceTable)
@@ -288,6 +289,23 @@ class Store:
         with self._open_session() as session:
             return session.exec(select(LoanOrderRow)).one_or_none()
 
+    def save_waiting_points(self, rows: Iterable[NewRow]) -> None:
+        """Write points that MLflow does not have yet; any replica may."""
+        with self._open_session() as session:
+            _insert_rows(session.connection(), rows)
+            session.commit()
+
+    def load_waiting_points(self) -> list[WaitingPointsRow]:
+        """All points that MLflow does not have yet."""
+        with self._open_session() as session:
+            return list(session.exec(select(WaitingPointsRow)))
+
+    def drop_waiting_points(self, ids: Sequence[str]) -> None:
+        """Drop points that MLflow has; any replica may."""
+        with self._open_session() as session:
+            session.exec(delete(WaitingPointsRow).where(col(WaitingPointsRow.id).in_(ids)))
+            session.commit()
+
     def delete_old(self, *, cycles_before: int, ended_before: float) -> None:
         """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
         with self._open_session() as session:
@@ -298,7 +316,8 @@ class Store:
             used = select(CycleRow.predictor)
             session.exec(delete(PredictorRow).where(col(PredictorRow.version).not_in(used)))
             gone = select(JobRow.uid).where(col(JobRow.finished_at) < ended_before)
-            session.exec(delete(VerdictRow).where(col(VerdictRow.uid).in_(gone)))
+            for table in (VerdictRow, WaitingPointsRow):
+                session.exec(delete(table).where(col(table.uid).in_(gone)))
             session.exec(delete(JobRow).where(col(JobRow.finished_at) < ended_before))
             session.commit()
 

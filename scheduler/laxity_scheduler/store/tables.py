@@ -198,6 +198,16 @@ class PolicyAliasRow(ServiceTable, table=True):
     version: str
 
 
+class WaitingPointsRow(ServiceTable, table=True):
+    """Points of one job, as JSON, that MLflow does not have yet."""
+
+    __tablename__ = "waiting_points"
+
+    id: str = Field(primary_key=True)
+    uid: str = Field(index=True)
+    body: bytes
+
+
 class ShadowRow(ServiceTable, table=True):
     """What a shadow policy would have done in a cycle, as JSON."""
 

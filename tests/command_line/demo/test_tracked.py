@@ -32,7 +32,7 @@ def test_a_training_that_nobody_schedules_logs_itself_all_the_same() -> None:
 def test_reported_epochs_become_the_series_that_a_worker_would_log() -> None:
     (point,) = epoch_points([{"kind": "started"}, line()])
 
-    assert (point.epoch, point.logged_at) == (3, 9.0)
+    assert (point.epoch, point.at) == (3, 9.0)
     assert point.values == {
         "loss": 0.5,
         names.WORKERS_SERIES: 2.0,

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("tests.contract")  # exams are plain modules
 pytest_plugins = [
+    "tests.support.command_line",
     "tests.support.kubernetes.fixtures",
     "tests.support.kubernetes.postgres",
     "tests.support.mlflow_store",

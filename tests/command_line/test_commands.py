@@ -3,68 +3,66 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_line import laxity
+from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 from tests.support.job_answers import OFFER, REFUSED, answer_job
 
 
-def test_a_job_is_released_and_taken_back(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_is_released_and_taken_back(answering: Service, laxity: CommandLine) -> None:
     answering.answers["POST /v1/jobs/default/train/release"] = (200, {"released": "default/train"})
     answering.answers["DELETE /v1/jobs/default/train/release"] = (
         200,
         {"taken_back": "default/train"},
     )
 
-    assert laxity(monkeypatch, "release", "train") == 0
-    assert laxity(monkeypatch, "release", "train", "--undo", "--json") == 0
-    released, taken_back = capsys.readouterr().out.splitlines()
+    assert laxity("release", "train") == 0
+    assert laxity("release", "train", "--undo", "--json") == 0
+    released, taken_back = laxity.read().splitlines()
     assert "never resized or stopped; laxity release train --undo takes that back" in released
     assert json.loads(taken_back) == {"taken_back": "default/train"}
 
 
 def test_jobs_that_could_not_be_released_are_named_with_the_cause(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, laxity: CommandLine
 ) -> None:
     refused = {"b/two": "no rights in b", "b/one": "no rights in b", "c/three": "denied"}
     answering.answers["POST /v1/release"] = (
         200, {"released": 1, "suspended": [], "refused": refused},
     )  # fmt: skip
-    assert laxity(monkeypatch, "release", "--all") == 1
-    out, err = capsys.readouterr()
+    assert laxity("release", "--all") == 1
+    out, err = laxity.read_output()
     assert out == "released: 1 job\n"
     assert "not released, and managed as before: 3 jobs" in err
     assert err.splitlines()[1:] == ["  b/one, b/two: no rights in b", "  c/three: denied"]
 
 
 def test_lent_nodes_that_could_not_be_given_back_are_named_with_the_cause(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, laxity: CommandLine
 ) -> None:
     answering.answers["POST /v1/release"] = (
         200,
         {"released": 1, "suspended": [], "refused": {}, "nodes_refused": {"gpu-2": "forbidden"}},
     )
-    assert laxity(monkeypatch, "release", "--all") == 1
-    lines = capsys.readouterr().err.splitlines()
+    assert laxity("release", "--all") == 1
+    lines = laxity.read_errors().splitlines()
     assert "not given back, and still labelled as lent: 1 node" in lines[0]
     assert lines[1:] == ["  gpu-2: forbidden"]
 
 
 def test_a_pinned_job_is_listed_and_shown_as_pinned_until_it_ends(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, laxity: CommandLine
 ) -> None:
     ended = job("gone", pinned=True, state="finished", finished_at=1_999_999_999.0)
     views = [job(pinned=True), job("other"), ended]
     answering.answers["GET /v1/jobs"] = (200, {"jobs": views})
     answering.answers["GET /v1/jobs/default/train"] = (200, views[0])
 
-    assert laxity(monkeypatch, "ls", "--all") == 0
-    _, pinned, other, gone = capsys.readouterr().out.splitlines()
-    assert laxity(monkeypatch, "show", "train") == 0
+    assert laxity("ls", "--all") == 0
+    _, pinned, other, gone = laxity.read().splitlines()
+    assert laxity("show", "train") == 0
     assert "running, pinned" in pinned
     assert "pinned" not in other + gone
-    assert "running, pinned: counted, never resized or stopped" in capsys.readouterr().out
+    assert "running, pinned: counted, never resized or stopped" in laxity.read()
 
 
 @pytest.mark.parametrize(
@@ -81,31 +79,30 @@ def test_a_pinned_job_is_listed_and_shown_as_pinned_until_it_ends(
         ),
     ],
 )
-def test_every_reading_command_gives_the_services_json(  # noqa: PLR0917 - fixtures and a case
+def test_every_reading_command_gives_the_services_json(
     arguments: tuple[str, ...],
     path: str,
     content: dict[str, Any],
     answering: Service,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    laxity: CommandLine,
 ) -> None:
     answering.answers[f"GET {path}"] = (200, content)
 
-    code = laxity(monkeypatch, *arguments, "--json")
+    code = laxity(*arguments, "--json")
 
     assert code == 0
-    assert json.loads(capsys.readouterr().out) == content
+    assert json.loads(laxity.read()) == content
 
 
 def test_jobs_are_listed_with_what_a_person_wants_to_know(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, laxity: CommandLine
 ) -> None:
     ended = job("old", state="finished", finished_at=1_999_999_999.0)
     lapsed = job("lapsed", state="refused", verdict="refused", deadline_at=1.0)
     answering.answers["GET /v1/jobs"] = (200, {"jobs": [job(), ended, lapsed]})
 
-    laxity(monkeypatch, "ls")
-    shown = capsys.readouterr().out
+    laxity("ls")
+    shown = laxity.read()
 
     assert "train" in shown
     assert "promised" in shown
@@ -116,12 +113,12 @@ def test_jobs_are_listed_with_what_a_person_wants_to_know(
 
 
 def test_a_refusal_is_shown_with_its_code_and_its_offers(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, laxity: CommandLine
 ) -> None:
     answer_job(answering, REFUSED)
 
-    laxity(monkeypatch, "show", "train")
-    shown = capsys.readouterr().out
+    laxity("show", "train")
+    shown = laxity.read()
 
     assert "deadline_before_fastest_finish" in shown
     assert "1. a deadline of" in shown
@@ -129,28 +126,25 @@ def test_a_refusal_is_shown_with_its_code_and_its_offers(
 
 
 def test_an_offer_whose_deadline_has_passed_is_not_offered(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, laxity: CommandLine
 ) -> None:
     past = {**OFFER, "deadline_at": 1_000.0}
     soft = {**OFFER, "kind": "soft", "deadline_at": 1_000.0}
     answer_job(answering, {**REFUSED, "offers": [past, soft]})
-    laxity(monkeypatch, "show", "train")
-    shown = capsys.readouterr().out
+    laxity("show", "train")
+    shown = laxity.read()
     assert "1. a deadline of" not in shown
     assert "2. class soft" in shown
 
     answer_job(answering, {**REFUSED, "offers": [past]})
-    laxity(monkeypatch, "show", "train")
-    shown = capsys.readouterr().out
+    laxity("show", "train")
+    shown = laxity.read()
     assert "Take one with" not in shown
     assert "Its offers have expired" in shown
 
 
 def test_whatif_shows_the_effect_on_others_and_submits_nothing(
-    answering: Service,
-    file: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    answering: Service, file: str, laxity: CommandLine
 ) -> None:
     effect = {"job": "default/other", "p90_before": 2_000_000_000.0, "p90_after": 2_000_000_060.0}
     verdict = {
@@ -161,10 +155,10 @@ def test_whatif_shows_the_effect_on_others_and_submits_nothing(
     }
     answering.answers["POST /v1/whatif"] = (200, verdict)
 
-    code = laxity(monkeypatch, "whatif", file)
+    code = laxity("whatif", file)
 
     assert code == 3
-    shown = capsys.readouterr().out
+    shown = laxity.read()
     assert "(1m00s later)" in shown
     assert "default/still" not in shown
     assert "Nothing was submitted" in shown
@@ -173,87 +167,77 @@ def test_whatif_shows_the_effect_on_others_and_submits_nothing(
 
 
 def test_accepting_names_the_offer_and_shows_the_new_verdict(
-    answering: Service, monkeypatch: pytest.MonkeyPatch
+    answering: Service, laxity: CommandLine
 ) -> None:
     answer_job(answering, job())
 
-    code = laxity(monkeypatch, "accept", "train", "2")
+    code = laxity("accept", "train", "2")
 
     assert code == 0
     assert answering.asked[0].body == {"offer": 2}
 
 
 def test_an_amended_deadline_is_sent_as_it_was_written(
-    answering: Service, monkeypatch: pytest.MonkeyPatch
+    answering: Service, laxity: CommandLine
 ) -> None:
     answer_job(answering, job())
 
-    laxity(monkeypatch, "amend", "train", "--deadline", "90m")
+    laxity("amend", "train", "--deadline", "90m")
 
     assert answering.asked[0].body == {"deadline": "90m"}
 
 
-def test_jobs_are_cancelled_one_after_the_other(
-    answering: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_are_cancelled_one_after_the_other(answering: Service, laxity: CommandLine) -> None:
     for name in ("a", "b"):
         answering.answers[f"DELETE /v1/jobs/default/{name}"] = (200, {})
 
-    laxity(monkeypatch, "cancel", "a", "b")
+    laxity("cancel", "a", "b")
 
     assert [row.method for row in answering.asked] == ["DELETE", "DELETE"]
 
 
-def test_an_ended_job_is_not_said_to_be_cancelled(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_ended_job_is_not_said_to_be_cancelled(answering: Service, laxity: CommandLine) -> None:
     answering.answers["DELETE /v1/jobs/default/a"] = (200, job("a", state="finished"))
     answering.answers["DELETE /v1/jobs/default/b"] = (200, job("b", state="running"))
 
-    assert laxity(monkeypatch, "cancel", "a", "b") == 0
+    assert laxity("cancel", "a", "b") == 0
 
-    assert capsys.readouterr().out.splitlines() == ["a: already finished", "b: cancelled"]
+    assert laxity.read().splitlines() == ["a: already finished", "b: cancelled"]
 
 
-def test_no_decisions_are_said_to_be_none(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_decisions_are_said_to_be_none(answering: Service, laxity: CommandLine) -> None:
     answering.answers["GET /v1/decisions"] = (200, {"decisions": []})
 
-    laxity(monkeypatch, "decisions", "--job", "nobody")
+    laxity("decisions", "--job", "nobody")
 
-    assert capsys.readouterr().out == "no decisions of nobody are kept\n"
+    assert laxity.read() == "no decisions of nobody are kept\n"
 
 
-def test_cluster_says_what_became_of_the_promises(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cluster_says_what_became_of_the_promises(answering: Service, laxity: CommandLine) -> None:
     promises = {"given": 7, "kept": 4, "broken": 0, "open": 1, "failed": 2, "cancelled": 0}
     answering.answers["GET /v1/cluster"] = (200, {"total_gpus": 4, "promises": promises})
 
-    laxity(monkeypatch, "cluster")
+    laxity("cluster")
 
     expected = "7 promises given: 4 kept, 1 open, 2 ended by an error of the training"
-    assert expected in capsys.readouterr().out
+    assert expected in laxity.read()
 
 
-def test_top_into_a_pipe_prints_once(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_top_into_a_pipe_prints_once(answering: Service, laxity: CommandLine) -> None:
     answering.answers["GET /v1/cluster"] = (200, {"total_gpus": 4, "free_gpus": 1, "policy": "qos"})
     answering.answers["GET /v1/jobs"] = (200, {"jobs": [job()]})
 
-    code = laxity(monkeypatch, "top")
+    code = laxity("top")
 
     assert code == 0
-    assert "3 of 4 GPUs busy" in capsys.readouterr().out
+    assert "3 of 4 GPUs busy" in laxity.read()
 
 
 def test_running_jobs_are_listed_before_refused_ones(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, laxity: CommandLine
 ) -> None:
     views = [job("old", state="refused", verdict="refused"), job("new", submitted_at=2e9)]
     answering.answers["GET /v1/jobs"] = (200, {"jobs": views})
 
-    assert laxity(monkeypatch, "ls") == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["new", "old"]
+    assert laxity("ls") == 0
+    assert [line.split()[0] for line in laxity.read().splitlines()[1:]] == ["new", "old"]

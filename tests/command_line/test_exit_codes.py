@@ -17,7 +17,7 @@ import pytest
 from laxity import names
 from laxity.cli import commands_jobs
 from laxity.cli.exit_codes import run_app
-from tests.support.command_line import laxity
+from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 from tests.support.job_answers import REFUSED, answer_job
 
@@ -32,20 +32,20 @@ from tests.support.job_answers import REFUSED, answer_job
     ],
 )
 def test_submitting_ends_with_the_verdicts_exit_code(
-    view: dict[str, Any], code: int, answering: Service, file: str, monkeypatch: pytest.MonkeyPatch
+    view: dict[str, Any], code: int, answering: Service, file: str, laxity: CommandLine
 ) -> None:
     answer_job(answering, view)
 
-    assert laxity(monkeypatch, "submit", file) == code
+    assert laxity("submit", file) == code
 
 
 def test_a_key_of_another_declaration_is_wrong_usage_not_a_failed_training(
-    answering: Service, file: str, monkeypatch: pytest.MonkeyPatch
+    answering: Service, file: str, laxity: CommandLine
 ) -> None:
     error = {"code": "conflict", "message": "key k is that of another declaration"}
     answering.answers["POST /v1/jobs"] = (409, {"error": error})
 
-    assert laxity(monkeypatch, "submit", file, "--key", "k") == 2
+    assert laxity("submit", file, "--key", "k") == 2
 
 
 @pytest.mark.parametrize(
@@ -56,24 +56,17 @@ def test_a_key_of_another_declaration_is_wrong_usage_not_a_failed_training(
     ],
 )
 def test_following_a_job_ends_with_how_it_came_out(
-    finished_at: float,
-    code: int,
-    answering: Service,
-    file: str,
-    monkeypatch: pytest.MonkeyPatch,
+    finished_at: float, code: int, answering: Service, file: str, laxity: CommandLine
 ) -> None:
     answer_job(answering, job())
     views = iter([job(), job(revision=8), job(state="finished", finished_at=finished_at)])
     answering.answers["GET /v1/jobs/default/train"] = lambda _: (200, next(views))
 
-    assert laxity(monkeypatch, "submit", file, "--follow") == code
+    assert laxity("submit", file, "--follow") == code
 
 
 def test_sigterm_ends_following_in_a_sentence_and_the_job_goes_on(
-    answering: Service,
-    file: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    answering: Service, file: str, laxity: CommandLine
 ) -> None:
     verdict_is_read = Event()
 
@@ -86,30 +79,25 @@ def test_sigterm_ends_following_in_a_sentence_and_the_job_goes_on(
     answer_job(answering, job())
     answering.answers["GET /v1/jobs/default/train"] = end_the_command
 
-    assert laxity(monkeypatch, "submit", file, "--follow") == 143
-    assert "stopped following default/train: it goes on" in capsys.readouterr().err
+    assert laxity("submit", file, "--follow") == 143
+    assert "stopped following default/train: it goes on" in laxity.read_errors()
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_a_hard_job_without_a_verdict_is_no_success(
-    answering: Service,
-    file: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    answering: Service, file: str, monkeypatch: pytest.MonkeyPatch, laxity: CommandLine
 ) -> None:
     monkeypatch.setattr(commands_jobs, "VERDICT_WAIT_S", 0.0)
     answer_job(
         answering, job(verdict="none", state="queued", workers=0, reason="no rights in team")
     )
 
-    assert laxity(monkeypatch, "submit", file) == 7
-    assert "default/train has no verdict yet: no rights in team" in capsys.readouterr().err
+    assert laxity("submit", file) == 7
+    assert "default/train has no verdict yet: no rights in team" in laxity.read_errors()
 
 
 def test_a_job_without_a_deadline_that_runs_is_not_waited_for_under_a_policy_without_verdicts(
-    answering: Service,
-    file: str,
-    monkeypatch: pytest.MonkeyPatch,
+    answering: Service, file: str, monkeypatch: pytest.MonkeyPatch, laxity: CommandLine
 ) -> None:
     monkeypatch.setattr(commands_jobs, "VERDICT_WAIT_S", 3600.0)
     waits = job(verdict="none", state="queued", workers=0) | {"class": "best_effort"}
@@ -117,7 +105,7 @@ def test_a_job_without_a_deadline_that_runs_is_not_waited_for_under_a_policy_wit
     answer_job(answering, waits)
     answering.answers["GET /v1/jobs/default/train"] = partial(next_view, views)
 
-    assert laxity(monkeypatch, "submit", file) == 0
+    assert laxity("submit", file) == 0
 
 
 def next_view(views: Iterator[dict[str, Any]], _: object) -> tuple[int, dict[str, Any]]:
@@ -125,10 +113,7 @@ def next_view(views: Iterator[dict[str, Any]], _: object) -> tuple[int, dict[str
 
 
 def test_all_jobs_of_a_file_are_submitted_with_keys_of_their_own_before_one_is_followed(
-    answering: Service,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    answering: Service, tmp_path: Path, laxity: CommandLine
 ) -> None:
     answering.answers["POST /v1/jobs"] = lambda asked: (
         201, job(asked.body["metadata"]["name"]),
@@ -143,11 +128,11 @@ def test_all_jobs_of_a_file_are_submitted_with_keys_of_their_own_before_one_is_f
     ]
     (tmp_path / "jobs.json").write_text(json.dumps({"kind": "List", "items": manifests}))
 
-    code = laxity(monkeypatch, "submit", str(tmp_path / "jobs.json"), "--key", "k", "--follow")
+    code = laxity("submit", str(tmp_path / "jobs.json"), "--key", "k", "--follow")
 
     assert code == 0
     assert [call.method for call in answering.asked[:3]] == ["POST", "POST", "GET"]
-    told = capsys.readouterr().err
+    told = laxity.read_errors()
     assert "default/one: promised" in told
     assert "default/two: promised" not in told, "it has ended while the first was followed"
     annotations = [call.body["metadata"]["annotations"] for call in answering.asked[:2]]
@@ -172,14 +157,10 @@ def test_all_jobs_of_a_file_are_submitted_with_keys_of_their_own_before_one_is_f
     ],
 )
 def test_what_cannot_be_done_has_its_exit_code_and_a_sentence(
-    arguments: tuple[str, ...],
-    code: int,
-    answering: Service,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...], code: int, answering: Service, laxity: CommandLine
 ) -> None:
-    assert laxity(monkeypatch, *arguments) == code
-    assert "rror" in capsys.readouterr().err
+    assert laxity(*arguments) == code
+    assert "rror" in laxity.read_errors()
 
 
 TRAIN = """
@@ -232,33 +213,33 @@ def test_what_is_typed_wrong_is_told_before_any_service_is_asked(
     words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    laxity: CommandLine,
 ) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(names.ENV_URL, "http://127.0.0.1:9")
 
-    assert laxity(monkeypatch, *typed) == 2
-    assert words in " ".join(capsys.readouterr().err.split())
+    assert laxity(*typed) == 2
+    assert words in " ".join(laxity.read_errors().split())
 
 
 def test_an_absent_service_is_exit_code_five_and_says_how_to_start_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, laxity: CommandLine
 ) -> None:
     monkeypatch.setenv(names.ENV_URL, "http://127.0.0.1:9")
 
     for command in ("ls", "top"):
-        assert laxity(monkeypatch, command) == 5
-        assert "laxity up" in capsys.readouterr().err
+        assert laxity(command) == 5
+        assert "laxity up" in laxity.read_errors()
 
 
 def test_another_program_that_answers_there_is_no_missing_job(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, laxity: CommandLine
 ) -> None:
     answering.answers["GET /v1/jobs"] = (404, "<h1>not here</h1>")
 
-    assert laxity(monkeypatch, "ls") == 2
-    assert f"what answers at {answering.url} is no laxity service" in capsys.readouterr().err
+    assert laxity("ls") == 2
+    assert f"what answers at {answering.url} is no laxity service" in laxity.read_errors()
 
 
 def test_a_file_that_cannot_be_written_is_a_sentence_with_its_name(
@@ -277,27 +258,19 @@ def test_a_file_that_cannot_be_written_is_a_sentence_with_its_name(
 
 @pytest.mark.parametrize("name", ["", "a/b/c", "/a", "a/"])
 def test_what_can_be_no_job_is_not_asked_for(
-    name: str,
-    answering: Service,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, answering: Service, laxity: CommandLine
 ) -> None:
-    assert laxity(monkeypatch, "show", name) == 4
-    assert "write NAME or NAMESPACE/NAME" in capsys.readouterr().err
+    assert laxity("show", name) == 4
+    assert "write NAME or NAMESPACE/NAME" in laxity.read_errors()
     assert answering.asked == []
 
 
-def test_a_wrong_field_is_named_once(
-    answering: Service,
-    file: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_wrong_field_is_named_once(answering: Service, file: str, laxity: CommandLine) -> None:
     error = {"code": "invalid", "message": "deadline: 5 of what?", "field": "deadline"}
     answering.answers["POST /v1/whatif"] = (422, {"error": error})
 
-    assert laxity(monkeypatch, "whatif", file) == 2
-    assert capsys.readouterr().err == "error: deadline: 5 of what?\n"
+    assert laxity("whatif", file) == 2
+    assert laxity.read_errors() == "error: deadline: 5 of what?\n"
 
 
 class FullDisk(StringIO):
@@ -306,12 +279,12 @@ class FullDisk(StringIO):
 
 
 def test_a_disk_that_is_full_is_said_and_no_traceback(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answering: Service, monkeypatch: pytest.MonkeyPatch, laxity: CommandLine
 ) -> None:
     answering.answers["GET /v1/jobs"] = (200, {"jobs": [job()]})
     monkeypatch.setattr("sys.stdout", FullDisk())
-    code = laxity(monkeypatch, "ls", "--json")
-    said = capsys.readouterr().err
+    code = laxity("ls", "--json")
+    said = laxity.read_errors()
     assert (code, said.startswith("error: what is printed cannot be written: No space")) == (
         1,
         True,
@@ -319,11 +292,8 @@ def test_a_disk_that_is_full_is_said_and_no_traceback(
 
 
 def test_another_program_that_cannot_take_a_job_is_no_laxity_service(
-    answering: Service,
-    file: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    answering: Service, file: str, laxity: CommandLine
 ) -> None:
     answering.answers["POST /v1/jobs"] = (501, "<!DOCTYPE HTML>")
-    assert laxity(monkeypatch, "submit", file) == 2
-    assert "is no laxity service (HTTP 501: " in capsys.readouterr().err
+    assert laxity("submit", file) == 2
+    assert "is no laxity service (HTTP 501: " in laxity.read_errors()

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.support.command_line import laxity
+from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 
 ROOT: Final = Path(__file__).parents[2]
@@ -35,57 +35,47 @@ def outputs(github: Path) -> dict[str, str]:
 
 
 def test_a_kept_promise_is_summed_up_and_gives_its_run_to_later_steps(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, file: str, github: Path
+    answering: Service, file: str, github: Path, laxity: CommandLine
 ) -> None:
     answer(answering, state="finished", deadline_at=20.0, finished_at=10.0, run_id="r1")
 
-    assert laxity(monkeypatch, "submit", file, "--follow") == 0
+    assert laxity("submit", file, "--follow") == 0
 
     assert "# default/train: kept" in (github / "summary").read_text()
     assert (outputs(github)["standing"], outputs(github)["mlflow-run"]) == ("kept", "r1")
 
 
 def test_a_refusal_is_an_annotation_with_its_offers(
-    answering: Service,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    file: str,
-    github: Path,
+    answering: Service, file: str, github: Path, laxity: CommandLine
 ) -> None:
     offers = [{"kind": "soft"}]
     fields = {"verdict": "refused", "reason": "100 % full\nset-output", "reason_code": "busy"}
     answer(answering, state="refused", offers=offers, **fields)
 
-    assert laxity(monkeypatch, "submit", file) == 3
+    assert laxity("submit", file) == 3
 
-    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("::")]
+    printed = [line for line in laxity.read_errors().splitlines() if line.startswith("::")]
     assert len(printed) == 1
     assert printed[0].startswith("::error title=laxity%3A default/train::")
     assert "100 %25 full%0Aset-output%0A  offer 1: class soft" in printed[0]
     assert outputs(github)["reason-code"] == "busy"
 
 
-def test_an_error_of_the_command_is_an_annotation(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], github: Path
-) -> None:
-    assert laxity(monkeypatch, "submit", "train.py") == 2
+def test_an_error_of_the_command_is_an_annotation(github: Path, laxity: CommandLine) -> None:
+    assert laxity("submit", "train.py") == 2
 
-    assert "::error title=laxity::'train.py' names no function" in capsys.readouterr().err
+    assert "::error title=laxity::'train.py' names no function" in laxity.read_errors()
 
 
 def test_following_ends_at_its_timeout_with_a_code_of_its_own(
-    answering: Service,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    file: str,
-    github: Path,
+    answering: Service, file: str, github: Path, laxity: CommandLine
 ) -> None:
     answer(answering, state="running", workers=1)
 
-    code = laxity(monkeypatch, "submit", file, "--follow", "--timeout", "0.1s")
+    code = laxity("submit", file, "--follow", "--timeout", "0.1s")
 
     assert code == 7
-    assert "stopped following default/train at --timeout: it goes on" in capsys.readouterr().err
+    assert "stopped following default/train at --timeout: it goes on" in laxity.read_errors()
     assert outputs(github)["state"] == "running"
 
 

@@ -9,7 +9,7 @@ import pytest
 from laxity import names
 from laxity.api.job_view import JobView
 from laxity.api.prediction import history_doubt
-from tests.support.command_line import laxity
+from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 from tests.support.job_answers import answer_job
 
@@ -45,19 +45,16 @@ def test_a_history_that_contradicts_the_declared_epoch_is_doubted(
 
 
 def test_submit_tells_of_a_history_that_may_be_anothers(
-    answering: Service,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    answering: Service, tmp_path: Path, laxity: CommandLine
 ) -> None:
     metadata = {"name": "train", "annotations": {names.EPOCH_ESTIMATE: "6s"}}
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
     (tmp_path / "job.json").write_text(json.dumps(manifest))
     answer_job(answering, job(epochs_done=0, first_run_s=15.0, widths=[1], model="train"))
 
-    assert laxity(monkeypatch, "submit", str(tmp_path / "job.json")) == 0
+    assert laxity("submit", str(tmp_path / "job.json")) == 0
 
-    told = capsys.readouterr().err
+    told = laxity.read_errors()
     assert "the history of model 'train' says 15s for 10 epochs" in told
     assert "epoch_estimate 1m00s on one worker" in told
     assert "--model" in told

@@ -7,7 +7,7 @@ import pytest
 from laxity.api.job_view import job_view
 from laxity.api.status_text import TrainingFailed, verdict_markdown
 from laxity.safe_text import markdown, printable
-from tests.support.command_line import laxity
+from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 
 TITLE, CLEAR, LINK = "\x1b]0;owned\x07", "\x1b[2J", "\x1b]8;;https://evil.example\x1b\\"
@@ -32,11 +32,7 @@ def test_escapes_are_dropped_whole_and_lines_and_tabs_stay() -> None:
     ],
 )
 def test_no_command_prints_escapes_that_a_job_holds(
-    path: str,
-    command: tuple[str, ...],
-    answering: Service,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    path: str, command: tuple[str, ...], answering: Service, laxity: CommandLine
 ) -> None:
     view = job(error=HOSTILE, reason=HOSTILE)
     row = {"at": 1.0, "cycle": 1, "job": "default/train", "decision": "wait", "reason": HOSTILE}
@@ -50,29 +46,25 @@ def test_no_command_prints_escapes_that_a_job_holds(
     for known, answer in answers.items():
         answering.answers[f"GET /v1/{known}"] = (200, answer)
 
-    assert laxity(monkeypatch, *command) == 0
-    out = capsys.readouterr().out
+    assert laxity(*command) == 0
+    out = laxity.read()
     assert "cd1mefgh" in out
     assert not set("\x1b\x07\x9b\r\u202e\ud800") & set(out)
 
 
-def test_json_has_the_text_as_the_service_said_it(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_the_text_as_the_service_said_it(answering: Service, laxity: CommandLine) -> None:
     answering.answers["GET /v1/jobs/default/train"] = (200, job(error=CLEAR))
 
-    assert laxity(monkeypatch, "show", "train", "--json") == 0
-    assert r'"error": "\u001b[2J"' in capsys.readouterr().out
+    assert laxity("show", "train", "--json") == 0
+    assert r'"error": "\u001b[2J"' in laxity.read()
 
 
-def test_an_error_of_the_service_prints_no_escapes(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_of_the_service_prints_no_escapes(answering: Service, laxity: CommandLine) -> None:
     said = {"error": {"code": "unknown", "message": HOSTILE}}
     answering.answers["GET /v1/jobs/default/train"] = (404, said)
 
-    assert laxity(monkeypatch, "show", "train") == 4
-    assert SHOWN in capsys.readouterr().err
+    assert laxity("show", "train") == 4
+    assert SHOWN in laxity.read_errors()
 
 
 def test_a_flow_fails_with_words_that_a_terminal_cannot_obey() -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from laxity.cli.job_names import complete_job
-from tests.support.command_line import laxity
+from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 
 
@@ -24,29 +24,29 @@ def two_jobs(answering: Service) -> Service:
 @pytest.mark.parametrize("command", ["show", "logs", "explain", "cancel"])
 @pytest.mark.parametrize("name", ["train-3", "default/train-3", "train-38c75c49061a"])
 def test_a_unique_beginning_names_a_job(
-    command: str, name: str, two_jobs: Service, monkeypatch: pytest.MonkeyPatch
+    command: str, name: str, two_jobs: Service, laxity: CommandLine
 ) -> None:
-    assert laxity(monkeypatch, command, name) == 0
+    assert laxity(command, name) == 0
     assert "default/train-38c75c49061a" in two_jobs.asked[-1].path
 
 
 @pytest.mark.parametrize("name", ["train-", "other"])
 def test_a_beginning_of_several_jobs_or_none_changes_nothing(
-    name: str, two_jobs: Service, monkeypatch: pytest.MonkeyPatch
+    name: str, two_jobs: Service, laxity: CommandLine
 ) -> None:
-    assert laxity(monkeypatch, "cancel", name) == 4
+    assert laxity("cancel", name) == 4
     deleted = [one.path for one in two_jobs.asked if one.method == "DELETE"]
     assert deleted == [f"/v1/jobs/default/{name}"]
 
 
 def test_decisions_of_a_job_are_found_by_its_beginning(
-    two_jobs: Service, monkeypatch: pytest.MonkeyPatch
+    two_jobs: Service, laxity: CommandLine
 ) -> None:
     two_jobs.answers["GET /v1/decisions"] = lambda asked: (
         200,
         {"decisions": [{"job": "default/train-38c75c49061a"}] if "061a" in asked.path else []},
     )
-    assert laxity(monkeypatch, "decisions", "--job", "train-3") == 0
+    assert laxity("decisions", "--job", "train-3") == 0
     assert "061a" in two_jobs.asked[-1].path
 
 
@@ -76,9 +76,9 @@ def test_tab_offers_nothing_where_no_service_is(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_the_shell_is_given_values(
-    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    typed: str, offered: str, monkeypatch: pytest.MonkeyPatch, laxity: CommandLine
 ) -> None:
     monkeypatch.setenv("_LAXITY_COMPLETE", "complete_zsh")
     monkeypatch.setenv("_TYPER_COMPLETE_ARGS", typed)
-    laxity(monkeypatch)
-    assert offered in capsys.readouterr().out
+    laxity()
+    assert offered in laxity.read()

@@ -13,7 +13,7 @@ from laxity_scheduler.process.instance_dir import (
     InstanceDirBusyError,
     InstanceDirError,
 )
-from tests.support.command_line import laxity
+from tests.support.command_line import CommandLine
 
 HOLDER = """
 import sys, time
@@ -140,17 +140,17 @@ def test_the_port_of_the_last_time_is_remembered(tmp_path: Path) -> None:
 
 
 def test_elsewhere_than_on_linux_up_says_what_it_needs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, laxity: CommandLine
 ) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert laxity(monkeypatch, "up") == 1
-    assert "laxity up needs Linux, this is darwin" in capsys.readouterr().err
+    assert laxity("up") == 1
+    assert "laxity up needs Linux, this is darwin" in laxity.read_errors()
 
 
 @pytest.mark.slow
 def test_up_tells_a_wrong_option_in_the_services_own_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, laxity: CommandLine
 ) -> None:
     home = str(tmp_path / "home")
-    assert laxity(monkeypatch, "up", "--home", home, "--port", "0", "--budget", "foo") == 2
-    assert capsys.readouterr().err == "error: budget 'foo': write NAMESPACE=GPU_HOURS\n"
+    assert laxity("up", "--home", home, "--port", "0", "--budget", "foo") == 2
+    assert laxity.read_errors() == "error: budget 'foo': write NAMESPACE=GPU_HOURS\n"

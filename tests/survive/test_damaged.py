@@ -13,7 +13,7 @@ from laxity_scheduler.process.serve import as_store_error
 from laxity_scheduler.process.start import open_service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store, StoreError
-from tests.support.command_line import laxity
+from tests.support.command_line import CommandLine
 from tests.support.journal import lived, load
 
 SEEDS = range(30)
@@ -68,28 +68,22 @@ def damage_bytes(path: Path, rng: random.Random) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("damage", [damage_a_value, damage_bytes])
 def test_replay_of_a_damaged_journal_ends_in_words(
-    damage: Any,
-    seed: int,
-    copy: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    damage: Any, seed: int, copy: Path, laxity: CommandLine
 ) -> None:
     damage(copy, random.Random(seed))
 
-    code = laxity(monkeypatch, "replay", "--store", f"sqlite:///{copy}")
+    code = laxity("replay", "--store", f"sqlite:///{copy}")
 
-    out, err = capsys.readouterr()
+    out, err = laxity.read_output()
     assert code in (0, 1)
     assert ("cycle" in out) if not err else err.startswith("error: ")
 
 
-def test_a_damaged_cycle_is_named(
-    copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_cycle_is_named(copy: Path, laxity: CommandLine) -> None:
     change(copy, "UPDATE cycles SET state = ? WHERE cycle = 9", b"{")
 
-    assert laxity(monkeypatch, "replay", "--store", f"sqlite:///{copy}") == 1
-    assert "error: cycle 9 is damaged in the journal: JSONDecodeError" in capsys.readouterr().err
+    assert laxity("replay", "--store", f"sqlite:///{copy}") == 1
+    assert "error: cycle 9 is damaged in the journal: JSONDecodeError" in laxity.read_errors()
 
 
 def forge_plans(path: Path, version: str) -> None:
@@ -106,27 +100,23 @@ def forge_plans(path: Path, version: str) -> None:
     ],
 )
 def test_a_plan_of_another_laxity_that_comes_out_otherwise_is_no_failure(
-    version: str,
-    words: str,
-    copy: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    version: str, words: str, copy: Path, laxity: CommandLine
 ) -> None:
     forge_plans(copy, version)
 
-    assert laxity(monkeypatch, "replay", "--store", f"sqlite:///{copy}") == 0
-    out = capsys.readouterr().out
+    assert laxity("replay", "--store", f"sqlite:///{copy}") == 0
+    out = laxity.read()
     assert words in out
     assert "differs" not in out
 
 
 def test_json_says_which_laxity_decided_what_comes_out_otherwise(
-    copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    copy: Path, laxity: CommandLine
 ) -> None:
     forge_plans(copy, "0.0.9")
 
-    assert laxity(monkeypatch, "replay", "--store", f"sqlite:///{copy}", "--json") == 0
-    assert {one["version"] for one in json.loads(capsys.readouterr().out)["different"]} == {"0.0.9"}
+    assert laxity("replay", "--store", f"sqlite:///{copy}", "--json") == 0
+    assert {one["version"] for one in json.loads(laxity.read())["different"]} == {"0.0.9"}
 
 
 @pytest.mark.parametrize(

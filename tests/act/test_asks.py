@@ -67,6 +67,11 @@ def machine(name: str = "a", taints: list[Json] | None = None, **labels: str) ->
         pytest.param(affinity([said("gib", "Gt", "9")]), {"gib": "much"}, False, id="no number"),
         pytest.param(affinity([said("gib", "Lt", "80")]), {"gib": "40"}, True, id="Lt"),
         pytest.param(affinity([said("gib", "Lt", "80")]), {}, False, id="Lt, no label"),
+        pytest.param(affinity([said("gib", "Gt", "-3")]), {"gib": "0"}, True, id="negative"),
+        pytest.param(affinity([said("gib", "Gt", "1")]), {"gib": "²"}, False, id="no digit"),
+        pytest.param(affinity([said("gib", "Lt", "²")]), {"gib": "2"}, False, id="no limit"),
+        pytest.param(affinity([said("gib", "Gt", "1")]), {"gib": "9" * 5000}, False, id="endless"),
+        pytest.param(affinity([said("gib", "Lt", "9" * 5000)]), {"gib": "2"}, False, id="no end"),
         pytest.param(
             affinity([said("gpu", "In", "a"), said("zone", "In", "x")]),
             {"gpu": "a", "zone": "y"},

@@ -1,7 +1,6 @@
 """What a Job declares and what laxity has written on it become its row, whatever people write."""
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -105,23 +104,6 @@ def test_declared_widths_are_cut_to_what_the_cluster_holds(
 
 def test_of_widths_that_are_all_too_wide_the_least_is_judged() -> None:
     assert row(job(widths="8,16"), largest=2).widths == (8,)
-
-
-@pytest.mark.parametrize(
-    ("said", "field"),
-    [
-        pytest.param({"deadline": "soon"}, "deadline", id="no duration"),
-        pytest.param({"deadline": "-5m"}, "deadline", id="a negative deadline"),
-        pytest.param({"widths": "0,1"}, "w", id="a width of zero"),
-        pytest.param({"epochs": "many"}, "epochs", id="epochs in words"),
-        pytest.param({"dedline": "5m"}, "dedline", id="a misspelt annotation"),
-        pytest.param({"class": "urgent"}, "class", id="an unknown class"),
-    ],
-)
-def test_a_wrong_annotation_is_named_and_raises_nothing(said: dict[str, Any], field: str) -> None:
-    found = job_row(job(**said))
-    assert isinstance(found, BadJob)
-    assert any(problem.startswith(field) for problem in found.problems)
 
 
 @given(st.dictionaries(st.sampled_from(sorted(names.OUTPUTS)), st.text(max_size=40)))

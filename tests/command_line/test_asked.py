@@ -151,11 +151,6 @@ def test_standard_input_that_is_not_text_is_refused(monkeypatch: pytest.MonkeyPa
         read_jobs("-")
 
 
-def test_a_missing_file_is_named() -> None:
-    with pytest.raises(CommandError, match=r"nowhere\.yaml: No such file"):
-        ask("nowhere.yaml")
-
-
 def test_options_win_over_the_file_and_the_label_is_set(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     metadata = {"name": "a", "annotations": {names.DEADLINE: "1h", names.MODEL: "mlp"}}
@@ -208,9 +203,6 @@ def test_class_best_effort_drops_a_declared_deadline_and_says_so(
 @pytest.mark.parametrize(
     ("entry", "params", "problem"),
     [
-        pytest.param("train", ("depth=3",), "depth", id="a parameter it does not have"),
-        pytest.param("train", ("hidden",), "not KEY=VALUE", id="a parameter without a value"),
-        pytest.param("nothing", (), "there is no nothing in .*; it has: train", id="not there"),
         pytest.param("nightly", (), "is of type Flow, not a .*; it has: train$", id="a plain flow"),
         pytest.param("ANSWER", (), "is of type int, not a function; it has: train", id="no call"),
     ],
@@ -353,12 +345,6 @@ def test_a_function_without_a_training_is_refused(tmp_path: Path) -> None:
 )
 def test_a_function_is_told_from_a_file(source: str, *, want: bool) -> None:
     assert is_entry(source) is want
-
-
-def test_a_name_that_no_job_can_have_is_wrong_usage(flow: Path) -> None:
-    with pytest.raises(CommandError, match="'A B' is no DNS label") as refused:
-        job_manifests(f"{flow}:train", {}, name="A B", namespace=None, params=[])
-    assert refused.value.code == USAGE
 
 
 def test_a_wrong_option_is_told_before_the_file_is_imported(tmp_path: Path) -> None:

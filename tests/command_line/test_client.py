@@ -1,6 +1,5 @@
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,7 @@ from laxity.api.client import (
 )
 from laxity.api.job_view import job_view
 from laxity.api.transport import Request, Transport
-from tests.support.http_service import Service, job, service
-
-
-@pytest.fixture
-def answering() -> Iterator[Service]:
-    with service() as running:
-        yield running
+from tests.support.http_service import Service, job
 
 
 class Clock:

@@ -143,7 +143,6 @@ def test_all_jobs_of_a_file_are_submitted_with_keys_of_their_own_before_one_is_f
     ("arguments", "code"),
     [
         pytest.param(("show", "nobody"), 4, id="no such job"),
-        pytest.param(("submit", "nowhere.yaml"), 2, id="no such file"),
         pytest.param(("release",), 2, id="neither a job nor --all"),
         pytest.param(("release", "train", "--all"), 2, id="a job and --all"),
         pytest.param(("release", "--all", "--undo"), 2, id="all taken back"),
@@ -199,6 +198,7 @@ TRAIN_PY = ("submit", "train.py:train")
         pytest.param((*TRAIN_PY, "-p", "alhpa=1"), "alhpa", id="a misspelt parameter"),
         pytest.param((*TRAIN_PY, "-p", "alpha"), "KEY=VALUE", id="a parameter without a value"),
         pytest.param(("submit", "train.py:trian"), "it has: train", id="a misspelt function"),
+        pytest.param(("submit", "nowhere.yaml"), "nowhere.yaml: No such file", id="no such file"),
         pytest.param(("submit", "tarin.py:train"), "no file", id="a misspelt file"),
         pytest.param(("submit", "train.py"), "train.py:FUNCTION", id="a file without a function"),
         pytest.param(("whatif", "train.py:train", "--deadline", "soon"), "1h30m", id="what if"),

@@ -1,20 +1,11 @@
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from laxity.api.client import Client
 from laxity.api.job_follower import JobFollower
 from laxity.api.job_view import job_view
 from laxity.cli.render.progress_lines import ProgressLines
 from laxity.human_time import instant_text
-from tests.support.http_service import Service, job, service
-
-
-@pytest.fixture
-def answering() -> Iterator[Service]:
-    with service() as running:
-        yield running
+from tests.support.http_service import Service, job
 
 
 def followed(answering: Service, *views: Any) -> list[str]:

@@ -3,13 +3,14 @@
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
 
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
+from tests.support.job_answers import answer_job
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -23,12 +24,6 @@ def github(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def answer(answering: Service, **fields: Any) -> None:
-    view = job(**fields)
-    answering.answers["POST /v1/jobs"] = (201, view)
-    answering.answers["GET /v1/jobs/default/train"] = (200, view)
-
-
 def outputs(github: Path) -> dict[str, str]:
     lines = (github / "output").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines)
@@ -37,7 +32,7 @@ def outputs(github: Path) -> dict[str, str]:
 def test_a_kept_promise_is_summed_up_and_gives_its_run_to_later_steps(
     answering: Service, file: str, github: Path, laxity: CommandLine
 ) -> None:
-    answer(answering, state="finished", deadline_at=20.0, finished_at=10.0, run_id="r1")
+    answer_job(answering, job(state="finished", deadline_at=20.0, finished_at=10.0, run_id="r1"))
 
     assert laxity("submit", file, "--follow") == 0
 
@@ -50,7 +45,7 @@ def test_a_refusal_is_an_annotation_with_its_offers(
 ) -> None:
     offers = [{"kind": "soft"}]
     fields = {"verdict": "refused", "reason": "100 % full\nset-output", "reason_code": "busy"}
-    answer(answering, state="refused", offers=offers, **fields)
+    answer_job(answering, job(state="refused", offers=offers, **fields))
 
     assert laxity("submit", file) == 3
 
@@ -70,7 +65,7 @@ def test_an_error_of_the_command_is_an_annotation(github: Path, laxity: CommandL
 def test_following_ends_at_its_timeout_with_a_code_of_its_own(
     answering: Service, file: str, github: Path, laxity: CommandLine
 ) -> None:
-    answer(answering, state="running", workers=1)
+    answer_job(answering, job(state="running", workers=1))
 
     code = laxity("submit", file, "--follow", "--timeout", "0.1s")
 

@@ -8,6 +8,7 @@ import pytest
 from laxity import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.objects import pods
+from tests.support.manifests import indexed_job
 from tests.support.waiting import Eyes
 
 
@@ -36,20 +37,8 @@ def job(
     bench: Bench, name: str, *, width: int = 2, suspend: bool = True, **template: Any
 ) -> tuple[str, Json]:
     """Create an Indexed Job; its id and what the API answered."""
-    manifest = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "suspend": suspend,
-            "completionMode": "Indexed",
-            "parallelism": width,
-            "completions": width,
-            "backoffLimit": 1000,
-            "podReplacementPolicy": "Failed",
-            "template": bench.template(**template),
-        },
-    }
+    spec = {"suspend": suspend}
+    manifest = indexed_job(name, bench.template(**template), width=width, labels={}, spec=spec)
     return f"{NAMESPACE}/{name}", bench.api.create("jobs", manifest)
 
 

@@ -21,6 +21,7 @@ from laxity_scheduler.model.verdict import Forecast, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.plan_check import PlanError
 from tests.contract.world_exam import WHY, Question, Stage, admit, do, free, row
+from tests.support.manifests import indexed_job
 
 
 class LiveStage(Stage, Protocol):
@@ -43,26 +44,7 @@ def by_hand(stage: LiveStage, job_id: str, body: Json) -> Json:
 
 
 def manifest(stage: LiveStage, name: str, **annotations: str) -> Json:
-    said = {f"{names.DOMAIN}/{key.replace('_', '-')}": text for key, text in annotations.items()}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "labels": {names.MANAGED: "true"},
-            "annotations": {names.EPOCHS: "5", **said},
-        },
-        "spec": {
-            "suspend": True,
-            "completionMode": "Indexed",
-            "parallelism": 1,
-            "completions": 1,
-            "backoffLimit": 1000,
-            "podReplacementPolicy": "Failed",
-            "template": stage.template(),
-        },
-    }
+    return indexed_job(name, stage.template(), {"epochs": "5", **annotations})
 
 
 def a_plan_made_before_somebody_changed_the_job_is_not_carried_out(stage: LiveStage) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.cluster import LocalCluster, stop_workers
+from tests.support.manifests import train_template
 
 # Runs for argv[1] seconds (-1: until stopped) and takes argv[2] seconds to stop.
 PROGRAM = """
@@ -34,18 +34,9 @@ def template(*, run_s: float | None = None, stop_s: float = 0.0, gpus: int = 1) 
         str(-1 if run_s is None else run_s),
         str(stop_s),
     ]
-    container: dict[str, Any] = {
-        "name": "train",
-        "command": program,
-        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-    }
-    return {
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 30,
-            "containers": [container],
-        }
-    }
+    made = train_template(gpus, command=program)
+    made["spec"]["terminationGracePeriodSeconds"] = 30
+    return made
 
 
 @dataclass(frozen=True)

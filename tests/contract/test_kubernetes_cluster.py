@@ -17,6 +17,7 @@ from tests.contract.api_answer_exam import ANSWERS
 from tests.contract.cluster_bench import NAMESPACE, Question, job, named
 from tests.contract.job_life_exam import LIVES
 from tests.support.kubernetes.cluster import Cluster
+from tests.support.manifests import train_template
 
 pytestmark = pytest.mark.cluster
 
@@ -31,19 +32,9 @@ class RealBench:
         told = {"test.laxity/stop-for": f"{stop_s}s"} if stop_s else {}
         if run_s is not None:
             told["test.laxity/run-for"] = f"{run_s}s"
-        worker = {
-            "name": "train",
-            "image": "none",
-            "resources": {"limits": {"nvidia.com/gpu": "1"}},
-        }
-        return {
-            "metadata": {"annotations": told},
-            "spec": {
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 30,
-                "containers": [worker],
-            },
-        }
+        made = {"metadata": {"annotations": told}, **train_template(image="none")}
+        made["spec"]["terminationGracePeriodSeconds"] = 30
+        return made
 
 
 @pytest.fixture(scope="module")

@@ -141,57 +141,6 @@ def test_what_cannot_be_meant_is_turned_away_by_field(
 
 
 @pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        pytest.param(b"{nope", 422, id="no JSON"),
-        pytest.param(b"[1]", 422, id="a list"),
-        pytest.param(b'{"metadata": {"name": "\\ud800"}}', 422, id="half a character"),
-        pytest.param(b'{"x": "' + b"x" * 3_000_000 + b'"}', 413, id="a body of 3 MB"),
-    ],
-)
-def test_a_body_that_is_no_job_is_turned_away(there: Stage, body: bytes, status: int) -> None:
-    answered, answer = post(there, body)
-    assert answered == status
-    assert answer["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        pytest.param(said("deadline", "2020-01-01T00:00Z"), "deadline_in_the_past", id="past"),
-        pytest.param(put(*LIMITS, GPU, value="99"), "does_not_fit_any_node", id="a huge worker"),
-        pytest.param(said("widths", "64"), "does_not_fit_cluster", id="more than the cluster"),
-        pytest.param(
-            said("epoch-estimate", None), "unknown_model_needs_profiling", id="nothing to go by"
-        ),
-        pytest.param(said("deadline", "5s"), "deadline_before_fastest_finish", id="too soon"),
-    ],
-)
-def test_what_cannot_be_promised_is_refused_with_a_reason(
-    there: Stage, change: Callable[[Manifest], None], code: str, request: pytest.FixtureRequest
-) -> None:
-    made = manifest(f"refused-{code.replace('_', '-')[:30]}", model=code)
-    change(made)
-    status, answer = post(there, json.dumps(made).encode())
-    assert status == 201
-    until(lambda: there.client.job(answer["id"]).state == "refused", limit_s=20, what="a refusal")
-    refused = there.client.job(answer["id"])
-    assert refused.reason_code == code
-    assert refused.reason
-    assert refused.workers == 0
-
-
-def test_a_name_is_given_once_and_the_first_job_keeps_it(there: Stage) -> None:
-    first = manifest("mine")
-    other = manifest("mine")
-    other["metadata"]["annotations"]["laxity.dev/idempotency-key"] = "another"
-    assert post(there, json.dumps(first).encode())[0] == 201
-    assert post(there, json.dumps(first).encode())[0] == 200  # the same key attaches
-    status, answer = post(there, json.dumps(other).encode())
-    assert (status, answer["error"]["code"]) == (409, "duplicate")
-
-
-@pytest.mark.parametrize(
     ("function", "words"),
     [
         pytest.param("raises", "ValueError: the loss is gone", id="a function that raises"),

@@ -23,7 +23,6 @@ from laxity_k8s.local.cluster import open_world, stop_workers
 from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.objects import conditions, jobs, pods, status_annotation
 from laxity_k8s.objects.attempts import attempt_number
-from laxity_k8s.objects.node_constraints import asks_of, is_suited
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.signals import Signals
 from laxity_scheduler.live import Report
@@ -102,22 +101,6 @@ def test_a_waiting_pod_with_an_index_that_is_none_keeps_no_other_from_its_node()
     found = find_bindings([odd, good], (), [node("a")], {}, Guard())
     assert set(found.values()) == {"a"}
     assert len(found) == 2
-
-
-@pytest.mark.parametrize("operator", ["Gt", "Lt"])
-def test_a_label_that_is_no_number_is_neither_greater_nor_less(operator: str) -> None:
-    for label, limit in (("²", "1"), ("2", "²"), ("9" * 5000, "1"), ("2", "9" * 5000)):
-        term = {"matchExpressions": [{"key": "size", "operator": operator, "values": [limit]}]}
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-        asks = asks_of({"spec": {"affinity": {"nodeAffinity": required}}})
-        assert not is_suited(asks, node(labels={"size": label}))
-
-
-def test_a_label_may_be_compared_with_a_negative_number() -> None:
-    term = {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["-3"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    asks = asks_of({"spec": {"affinity": {"nodeAffinity": required}}})
-    assert is_suited(asks, node(labels={"size": "0"}))
 
 
 @pytest.mark.parametrize("gpus", ["²", "1.5", "4Gi", "1k", "-1", "", True, 1.5, [1]], ids=repr)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from laxity import names
-from tests.support.kubernetes.place import HARD, Place, annotations, judged
-from tests.support.kubernetes.service import Json, verdict_of
+from tests.support.kubernetes.place import HARD, Place
+from tests.support.kubernetes.service import Json
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -45,32 +44,3 @@ def test_every_item_of_every_shape_is_done(there: Place) -> None:
         assert ended["status"]["succeeded"] >= items, name
         assert ended["spec"]["parallelism"] == 2, name
         assert ended["spec"].get("completions") == spec.get("completions", 2), name
-
-
-@pytest.mark.parametrize(
-    ("spec", "asked", "problem"),
-    [
-        pytest.param(
-            {"completions": 6}, HARD, "widths: this Job runs as it is written", id="width"
-        ),
-        pytest.param(
-            {"managedBy": "example.com/other"}, ANY_WIDTH, "laxity cannot start", id="controller"
-        ),
-    ],
-)
-def test_a_job_that_laxity_cannot_size_is_refused_in_words(
-    there: Place, spec: Json, asked: dict[str, str], problem: str
-) -> None:
-    there.apply(shaped(there, "unsized", asked, **spec))
-    told = there.until_job("unsized", judged, "is judged")
-    assert verdict_of(told)["kind"] == "refusal"
-    assert problem in annotations(told)[names.REASON]
-    assert told["spec"]["suspend"] is True
-
-
-def test_a_job_without_widths_keeps_its_parallelism_and_auto_is_widened(there: Place) -> None:
-    auto = {**ANY_WIDTH, "widths": "auto"}
-    there.apply(shaped(there, "stated", ANY_WIDTH), there.job("auto", auto))
-    stated = there.until_job("stated", is_complete, "is complete")
-    assert stated["spec"]["parallelism"] == 2
-    there.until_job("auto", lambda job: bool(job["spec"]["parallelism"] > 2), "is widened")

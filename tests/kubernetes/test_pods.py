@@ -4,23 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from laxity import DeadlineRefused
 from laxity.instants import format_instant
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.podground import PodGround, Run
 from tests.support.kubernetes.trained import QUICK, each_once, logged, right, starts, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def test_a_job_that_cannot_make_it_is_refused_with_offers(ground: PodGround, place: str) -> None:
-    late = Run(ground, "late", place, deadline="2m", workers=(1, 3), epochs=500)
-    with pytest.raises(DeadlineRefused) as refused:
-        late.start(QUICK).call.result(timeout=300)
-    assert refused.value.reason_code == "deadline_before_fastest_finish"
-    assert {offer.kind for offer in refused.value.offers} >= {"deadline"}
-    assert late.job()["spec"]["suspend"] is True
-    assert late.pods() == {}
 
 
 def test_a_pod_that_is_deleted_in_the_middle_of_an_epoch_loses_that_epoch_at_most(

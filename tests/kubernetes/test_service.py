@@ -15,7 +15,7 @@ from tests.support.kubernetes.place import (
     labels,
     running,
 )
-from tests.support.kubernetes.service import Json, verdict_of
+from tests.support.kubernetes.service import verdict_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -87,31 +87,6 @@ def test_a_bad_annotation_is_answered_on_that_job_only(there: Place) -> None:
     assert there.get("bad")["spec"]["suspend"] is True
 
 
-def test_jobs_of_kueue_and_jobs_without_the_label_are_never_patched(there: Place) -> None:
-    kueues = {names.MANAGED: "true", names.KUEUE_QUEUE: "theirs"}
-    there.apply(
-        there.job("kueues", HARD, labels=kueues),
-        there.job("plain", HARD, labels={}),
-        there.job("plain-runs", {}, labels={}, suspend=False),
-    )
-    theirs = ("kueues", "plain", "plain-runs")
-    for name in theirs[:2]:
-        there.until_job(name, lambda job: "Suspended" in str(job["status"]), "is settled")
-    there.until_job("plain-runs", running, "runs")
-    before = {name: there.get(name) for name in theirs}
-    there.apply(*[there.job(f"ours-{number}", HARD, run_s=1.0) for number in range(20)])
-    there.until(lambda: there.succeeded() == 20, "all of ours finish")
-    assert {name: there.get(name) for name in theirs} == before
-    written = there.kubectl("get", "jobs", *theirs, "--show-managed-fields", "-o", "json")
-    who = {field["manager"] for job in json.loads(written)["items"] for field in managers(job)}
-    assert who == {"kubectl-client-side-apply", "kube-controller-manager"}
-
-
-def managers(job: Json) -> list[Json]:
-    found: list[Json] = job["metadata"]["managedFields"]
-    return found
-
-
 @pytest.mark.parametrize("home", ["home", "lost"])
 def test_a_killed_service_goes_on_with_what_the_jobs_say(there: Place, home: str) -> None:
     """Also when its own folder is lost: the Jobs are the record."""
@@ -130,26 +105,3 @@ def test_a_killed_service_goes_on_with_what_the_jobs_say(there: Place, home: str
         assert verdict_of(now)["kind"] == "promise"
         assert verdict_of(now)["deadline_at"] == verdict_of(job)["deadline_at"]
         assert annotations(now)[names.STATUS] == annotations(job)[names.STATUS]
-
-
-def test_a_service_killed_while_it_acts_starts_nothing_twice(there: Place) -> None:
-    waiting = [f"many-{number}" for number in range(24)]
-    there.apply(*[there.job(name, HARD, run_s=1.0) for name in waiting])
-    for share in (1, 16):
-        there.until(lambda share=share: there.judged() >= share, f"{share} verdicts")  # type: ignore[misc]
-        there.service.kill()
-        there.service.start()
-    there.until(lambda: there.succeeded() == len(waiting), "all finish")
-    assert {name: len(there.pods(name)) for name in waiting} == dict.fromkeys(waiting, 1)
-
-
-def test_an_api_server_that_comes_back_finds_the_service_at_work(there: Place) -> None:
-    there.apply(there.job("before", HARD))
-    there.until_job("before", running, "runs")
-    pods = there.pods("before")
-    there.cluster.stop("kube-apiserver", hard=True)
-    there.cluster.start_api_server()
-    there.apply(there.job("after", HARD, run_s=1.0))
-    there.until_job("after", complete, "finishes")
-    assert there.pods("before") == pods
-    assert verdict_of(there.get("before"))["kind"] == "promise"

@@ -1,6 +1,5 @@
 """What was observed becomes predictors: new versions when something was learned, and only then."""
 
-import json
 import math
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import pytest
 from laxity_profiler.estimate import NO_PROGRESS, Estimate, Workload
 from laxity_profiler.history.history import History
 from laxity_profiler.learning.learner import Learner
-from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import (
     LATER_AT,
     START_AT,
@@ -115,18 +113,6 @@ def test_another_process_learns_the_same_version(
     assert history.rejections() == []
 
 
-def test_a_predictor_from_the_journal_says_the_same_to_the_last_bit(history: History) -> None:
-    learner = taught(history, runs=9)
-    live = learner.predictor()
-
-    again = HistoryPredictor.from_json(json.loads(json.dumps(live.to_json())))
-
-    for width in range(1, 9):
-        asked = (workload(epochs=33), NO_PROGRESS, width)
-        assert again.remaining(*asked) == live.remaining(*asked)
-    assert again.version == live.version
-
-
 def test_observed_starts_and_stops_replace_the_priors(history: History) -> None:
     learner = taught(history)
     before = learner.predictor().resume_cost(workload(), 1)
@@ -207,27 +193,20 @@ def test_live_misses_widen_the_next_p90(history: History) -> None:
     assert after.p90_s / after.p50_s > before.p90_s / before.p50_s
 
 
-def test_importing_the_values_imports_nothing_heavy() -> None:
-    said = "import sys, laxity_profiler.estimate; print(*sys.modules)"
-    loaded = set(
-        subprocess.run(
-            [sys.executable, "-c", said], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
-
-    assert "numpy" in loaded
-    assert not loaded & {"scipy", "sklearn", "sqlmodel", "sqlalchemy", "mlflow", "pandas"}
-
-
-def test_a_predictor_needs_no_database_and_no_scipy() -> None:
-    said = "import sys, laxity_profiler.predictor.history_predictor; print(*sys.modules)"
-    loaded = set(
-        subprocess.run(
-            [sys.executable, "-c", said], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
-
-    assert not loaded & {"scipy", "sklearn", "mlflow", "pandas", "sqlalchemy"}
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("estimate", {"scipy", "sklearn", "sqlmodel", "sqlalchemy", "mlflow", "pandas"}),
+        ("predictor.history_predictor", {"scipy", "sklearn", "mlflow", "pandas", "sqlalchemy"}),
+    ],
+)
+def test_values_and_predictors_need_no_database_and_nothing_heavy(
+    module: str, heavy: set[str]
+) -> None:
+    said = f"import sys, laxity_profiler.{module}; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert "numpy" in shown.stdout.split()
+    assert not heavy & set(shown.stdout.split())
 
 
 def test_a_relative_lends_its_times_with_a_wide_error(history: History) -> None:

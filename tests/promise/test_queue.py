@@ -8,10 +8,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import Hold
 from laxity_scheduler.model.decision import Forecasted, Wait
 from laxity_scheduler.model.verdict import Refusal
-from laxity_scheduler.order import Packing
-from laxity_scheduler.policies import edf
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.waiting_table import build_queue, build_waiting_table
@@ -120,49 +117,6 @@ def test_a_job_without_widths_that_fit_starts_when_they_do() -> None:
     jobs = [job("a", workers=(2, 3), gpus_per_worker=2)]
     assert started_jobs(decide(cluster(gpus=[3, 3], jobs=jobs), MINUTE_EPOCHS)) == ["team/a"]
     assert started_jobs(decide(cluster(gpus=[3, 1], jobs=jobs), MINUTE_EPOCHS)) == []
-
-
-# --- baselines ---
-
-
-@pytest.mark.parametrize(
-    ("due_at", "want"),
-    [
-        pytest.param(600.0, 1, id="one worker is just enough"),
-        pytest.param(540.0, 2, id="a minute less takes a second worker"),
-        pytest.param(60.0, 4, id="late on any width: as wide as it may be"),
-    ],
-)
-def test_edf_gives_a_job_the_fewest_workers_that_meet_its_deadline(
-    due_at: float, want: int
-) -> None:
-    state = cluster(gpus=8, jobs=[job("a", due_at=due_at, workers=(1, 2, 4))])
-    after = edf.decide(state, MINUTE_EPOCHS).apply(state)
-    assert [one.workers for one in after.jobs] == [want]
-
-
-def test_edf_serves_the_earliest_deadline_first() -> None:
-    jobs = [job("late", due_at=9000.0), job("soon", due_at=700.0, submitted_at=5.0)]
-    assert started_jobs(edf.decide(cluster(gpus=1, jobs=jobs), MINUTE_EPOCHS)) == ["team/soon"]
-
-
-@pytest.mark.parametrize(
-    ("packing", "want"),
-    [
-        pytest.param("skip", ["team/small"], id="skip: what does not fit is passed over"),
-        pytest.param("strict", [], id="strict: the head blocks"),
-    ],
-)
-def test_fifo_packs_by_its_rule(packing: Packing, want: list[str]) -> None:
-    policy = find("fifo").policy(packing=packing)
-    jobs = [job("runs", running=2), job("big", workers=(4,)), job("small", submitted_at=1.0)]
-    assert started_jobs(policy(cluster(gpus=4, jobs=jobs), MINUTE_EPOCHS)) == want
-
-
-def test_a_job_larger_than_the_cluster_blocks_nobody() -> None:
-    jobs = [job("giant", workers=(4,)), job("small", submitted_at=1.0)]
-    strict = find("fifo").policy(packing="strict")
-    assert started_jobs(strict(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]
 
 
 def test_free_gpus_that_no_promise_needs_are_said_to_be_too_scattered() -> None:

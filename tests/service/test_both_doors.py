@@ -87,6 +87,7 @@ def test_whatif_answers_what_the_submitted_job_gets(
             job_id, lambda view: view["verdict"] != "none" or view["workers"], "judged"
         )
     assert told["verdict"] == got["verdict"]
+    assert told["starts_now"] is bool(got["workers"])
     if told["verdict"] == "refused":  # else the Job's reason is that of its start
         assert told["reason_code"] == got["reason_code"]
     assert [offer["kind"] for offer in told["offers"]] == [offer["kind"] for offer in got["offers"]]

@@ -40,27 +40,6 @@ def busy_cluster(jobs: int, nodes: int) -> ClusterState:
     return state
 
 
-def test_the_answer_is_the_verdict_that_the_job_then_gets(tmp_path: Path) -> None:
-    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
-        wanted = [manifest("soon", deadline="10s"), manifest("later", deadline="2h")]
-        asked = [stage.http.post("/v1/whatif", json=body).json() for body in wanted]
-        listed = stage.http.get("/v1/jobs").json()["jobs"]
-        for body in wanted:
-            stage.http.post("/v1/jobs", json=body)
-        told = [
-            stage.until(f"default/{name}", lambda view: view["verdict"] != "none", "judged")
-            for name in ("soon", "later")
-        ]
-    assert listed == []
-    assert [answer["verdict"] for answer in asked] == ["refused", "promised"]
-    assert [view["verdict"] for view in told] == ["refused", "promised"]
-    assert asked[0]["reason_code"] == told[0]["reason_code"]
-    assert [offer["kind"] for offer in asked[0]["offers"]] == [
-        offer["kind"] for offer in told[0]["offers"]
-    ]
-    assert asked[1]["starts_now"] is True
-
-
 def test_a_job_that_would_be_preempted_is_named_as_an_effect() -> None:
     running = job("long", epochs=1000, running=1)
     state = cluster(gpus=1, jobs=[replace(running, asked=False)], now=30.0)

@@ -5,8 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laxity_scheduler.frame import compiled
-from laxity_scheduler.policies import elasticflow
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.throughput_tables import load_tables
@@ -69,17 +67,6 @@ def test_who_cannot_be_in_time_runs_before_others_grow() -> None:
     assert run.column("finished_at")[0] <= 9_000.0
 
 
-def test_the_loop_without_numba_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not compiled.COMPILES:
-        pytest.skip("numba is not installed: there is only one way")
-    from laxity_scheduler.shares import plans as share_plans
-
-    lengths = share_plans.slot_lengths(1e6)
-    plain = share_plans.slot_lengths.py_func(1e6)  # type: ignore[attr-defined]
-    assert lengths.tolist() == pytest.approx(plain.tolist())
-    assert lengths.sum() == pytest.approx(1e6, rel=1e-6)
-
-
 @pytest.mark.parametrize("policy", ["elasticflow", "laxity"])
 def test_the_loop_meets_about_the_deadlines_that_the_literal_cycle_meets(policy: str) -> None:
     part = Trace("part", sample().jobs[:60])
@@ -134,8 +121,3 @@ def test_elasticflow_is_at_least_the_higher_of_published_and_rerun(name: str) ->
     met = report(simulate(jobs, setting))["deadline_met_ratio"]
     assert isinstance(met, float)
     assert met >= ratio
-
-
-def test_the_rule_is_the_paper_s_unless_the_switch_is_turned() -> None:
-    assert elasticflow.RULE.surplus == "cheapest"
-    assert elasticflow.RULE.drops

@@ -1,5 +1,6 @@
 """Jobs, Pods and Nodes as JSON, with sane defaults."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from laxity import names
@@ -8,6 +9,48 @@ from laxity_k8s.objects.pods import COMPLETION_INDEX
 
 CREATED = "2026-11-21T08:00:00Z"
 CREATED_AT = 1795248000.0
+NOTHING: Mapping[str, str] = {}
+
+
+def train_template(gpus: int = 1, **container: Any) -> Json:
+    """A pod template whose one container asks for GPUs."""
+    limits = {"nvidia.com/gpu": str(gpus)}
+    worker = {"name": "train", "resources": {"limits": limits}, **container}
+    return {"spec": {"restartPolicy": "Never", "containers": [worker]}}
+
+
+def indexed_job(
+    name: str,
+    template: Json,
+    said: Mapping[str, str] = NOTHING,
+    *,
+    namespace: str = "default",
+    width: int = 1,
+    labels: Mapping[str, str] | None = None,
+    spec: Json | None = None,
+) -> Json:
+    """A managed Job as people write it, suspended; `said` are laxity's annotations, with _ for -."""
+    noted = {f"{names.DOMAIN}/{key.replace('_', '-')}": text for key, text in said.items()}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {names.MANAGED: "true"} if labels is None else {**labels},
+            "annotations": noted,
+        },
+        "spec": {
+            "suspend": True,
+            "completionMode": "Indexed",
+            "parallelism": width,
+            "completions": width,
+            "backoffLimit": 1000,
+            "podReplacementPolicy": "Failed",
+            "template": template,
+            **(spec or {}),
+        },
+    }
 
 
 def job(
@@ -21,37 +64,17 @@ def job(
     labels: dict[str, str] | None = None,
     **said: str,
 ) -> Json:
-    """A managed Job; `said` are laxity's annotations, with _ for -."""
-    noted = {f"{names.DOMAIN}/{key.replace('_', '-')}": text for key, text in said.items()}
-    container = {
-        "name": "train",
-        "command": ["python"],
-        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    """One of ten epochs as an API server shows it; `said` as in `indexed_job`."""
+    template = train_template(gpus, command=["python"])
+    more = {"suspend": suspend, "backoffLimit": 6, **(spec or {})}
+    noted = {"epochs": "10", **said}
+    made = indexed_job(name, template, noted, width=width, labels=labels, spec=more)
+    made["metadata"] |= {
+        "uid": f"uid-of-{name}",
+        "resourceVersion": "7",
+        "creationTimestamp": CREATED,
     }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": f"uid-of-{name}",
-            "resourceVersion": "7",
-            "creationTimestamp": CREATED,
-            "labels": {names.MANAGED: "true"} if labels is None else labels,
-            "annotations": {names.EPOCHS: "10", **noted},
-        },
-        "spec": {
-            "suspend": suspend,
-            "completionMode": "Indexed",
-            "parallelism": width,
-            "completions": width,
-            "backoffLimit": 6,
-            "podReplacementPolicy": "Failed",
-            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-            **(spec or {}),
-        },
-        "status": status or {},
-    }
+    return {**made, "status": status or {}}
 
 
 def pod(

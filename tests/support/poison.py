@@ -17,6 +17,7 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies import qos
 from tests.support.builders import Curve
+from tests.support.manifests import indexed_job
 
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -67,24 +68,8 @@ OURS: Final = tuple(
 
 def honest(name: str, namespace: str, template: Json) -> Json:
     """A Job of two epochs of a second each, due in an hour."""
-    said = {"epochs": "2", "epoch-estimate": "1s", "deadline": "1h", "widths": "1"}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {names.MANAGED: "true"},
-            "annotations": {f"{names.DOMAIN}/{key}": text for key, text in said.items()},
-        },
-        "spec": {
-            "suspend": True,
-            "completionMode": "Indexed",
-            "parallelism": 1,
-            "completions": 1,
-            "template": copy.deepcopy(template),
-        },
-    }
+    said = {"epochs": "2", "epoch_estimate": "1s", "deadline": "1h", "widths": "1"}
+    return indexed_job(name, copy.deepcopy(template), said, namespace=namespace)
 
 
 def poisoned(random: Random, name: str, namespace: str, template: Json) -> Json:

@@ -26,6 +26,7 @@ from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
 from tests.support.builders import SECRET, TOKEN, Curve, bearer
+from tests.support.manifests import indexed_job, train_template
 from tests.support.memory_world import MemoryWorld
 
 Json = dict[str, Any]
@@ -81,40 +82,12 @@ def manifest(
     **annotations: str,
 ) -> Json:
     """A labelled Job; further keywords are annotations: service_class="soft" by `laxity.dev/class`."""
-    said = {names.MODEL: "mlp", names.EPOCHS: str(epochs), names.ENTRY: "train:main"}
-    said |= {names.WIDTHS: "1,2,4"}
-    said |= {names.DEADLINE: deadline} if deadline else {}
-    said |= {names.IDEMPOTENCY_KEY: key} if key else {}
-    said |= {f"{names.DOMAIN}/{key.replace('_', '-')}": text for key, text in annotations.items()}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {names.MANAGED: "true"},
-            "annotations": said,
-        },
-        "spec": {
-            "suspend": True,
-            "completionMode": "Indexed",
-            "parallelism": 1,
-            "completions": 1,
-            "template": {
-                "spec": {
-                    "restartPolicy": "Never",
-                    "containers": [
-                        {
-                            "name": "train",
-                            "image": "train:1",
-                            "env": [{"name": names.ENV_EPOCHS, "value": str(epochs)}],
-                            "resources": {"limits": {"nvidia.com/gpu": "1"}},
-                        }
-                    ],
-                }
-            },
-        },
-    }
+    said = {"model": "mlp", "epochs": str(epochs), "entry": "train:main", "widths": "1,2,4"}
+    said |= {"deadline": deadline} if deadline else {}
+    said |= {"idempotency_key": key} if key else {}
+    env = [{"name": names.ENV_EPOCHS, "value": str(epochs)}]
+    template = train_template(image="train:1", env=env)
+    return indexed_job(name, template, said | annotations, namespace=namespace)
 
 
 @contextmanager

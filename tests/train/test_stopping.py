@@ -208,26 +208,6 @@ def test_a_kill_between_checkpoint_and_report_still_reports_the_epoch(
     assert [line["epoch"] for line in crew.notes("trained")] == [1, 2, 3, 4]
 
 
-def test_a_damaged_checkpoint_is_passed_over(crew: Crew, service: Service) -> None:
-    crew.open_gate(3)
-    worker = crew.start()
-    crew.until_noted("began", epoch=4)
-    worker.send_signal(signal.SIGKILL)
-    worker.wait(30)
-    damaged = crew.folder / "epoch-00000003" / "objects.pkl"
-    content = bytearray(damaged.read_bytes())
-    content[len(content) // 2] ^= 1
-    damaged.write_bytes(content)
-
-    crew.open_gate()
-    code = crew.run()
-
-    assert code == 0
-    assert service.of("resumed")[0]["epoch"] == 2
-    assert [line["epoch"] for line in crew.notes("trained")] == [1, 2, 3, 3, 4]
-    assert epochs_told(service) == [1, 2, 3, 4]
-
-
 def test_a_worker_without_a_folder_says_what_is_missing(tmp_path: Path) -> None:
     crew = Crew(tmp_path)
 

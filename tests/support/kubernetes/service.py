@@ -21,6 +21,7 @@ from laxity import names
 from tests.support.builders import SECRET, TOKEN
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
 from tests.support.kubernetes.mortal import Nursery
+from tests.support.manifests import indexed_job, train_template
 
 LAXITY: Final = Path(sys.executable).with_name("laxity")
 START_S: Final = 60.0
@@ -122,30 +123,11 @@ def training_job(
 
     `asked` are laxity's annotations, without its domain.
     """
+    template = train_template(image="none")
     told = {} if run_s is None else {"test.laxity/run-for": f"{run_s}s"}
-    worker = {"name": "train", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": dict(labels),
-            "annotations": {f"{names.DOMAIN}/{key}": text for key, text in asked.items()},
-        },
-        "spec": {
-            "suspend": suspend,
-            "completionMode": "Indexed",
-            "parallelism": 1,
-            "completions": 1,
-            "backoffLimit": 1000,
-            "podReplacementPolicy": "Failed",
-            "template": {
-                "metadata": {"annotations": told},
-                "spec": {"restartPolicy": "Never", "containers": [worker]},
-            },
-        },
-    }
+    template["metadata"] = {"annotations": told}
+    spec = {"suspend": suspend}
+    return indexed_job(name, template, asked, namespace=namespace, labels=labels, spec=spec)
 
 
 def verdict_of(job: Json) -> Json:

@@ -14,6 +14,7 @@ from typing import Any
 
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 from laxity_k8s.local.cluster import LocalCluster
+from tests.support.manifests import indexed_job, train_template
 from tests.support.waiting import Eyes
 
 JOBS = ("one", "two", "three")
@@ -50,31 +51,9 @@ def opened(home: Path) -> LocalCluster:
 
 
 def manifest(name: str) -> Json:
-    container = {
-        "name": "train",
-        "command": [sys.executable, "-S", "-c", WORKER],
-        "resources": {"limits": {"nvidia.com/gpu": "1"}},
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "suspend": True,
-            "completionMode": "Indexed",
-            "parallelism": 1,
-            "completions": 1,
-            "backoffLimit": 1000,
-            "podReplacementPolicy": "Failed",
-            "template": {
-                "spec": {
-                    "restartPolicy": "Never",
-                    "terminationGracePeriodSeconds": 10,
-                    "containers": [container],
-                }
-            },
-        },
-    }
+    template = train_template(command=[sys.executable, "-S", "-c", WORKER])
+    template["spec"]["terminationGracePeriodSeconds"] = 10
+    return indexed_job(name, template, labels={})
 
 
 def wanted(job: Json) -> int:

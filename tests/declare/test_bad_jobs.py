@@ -1,26 +1,19 @@
 """Bad input gets a clear answer on that job alone: a service with real workers goes on beside it."""
 
 import json
-import sqlite3
-import subprocess
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from laxity import names
-from laxity.api.job_view import JobView
-from laxity.instants import LAST_AT
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_profiler.history.report_values import LONGEST_S
 from tests.support.builders import bearer
 from tests.support.mlflow_store import copy_store
-from tests.support.stage import LAXITY, Stage, stage
+from tests.support.stage import Stage, stage
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -154,93 +147,6 @@ def test_a_training_that_fails_says_why_on_its_job(there: Stage, function: str, 
     job = submit(there, f"fails-{function.replace('_', '-')}", function)
     until(lambda: there.client.job(job).state == "failed", limit_s=60, what="the failure")
     assert words in there.client.job(job).error
-
-
-def test_a_result_that_cannot_be_written_is_set_aside_and_its_training_stays_finished(
-    there: Stage,
-) -> None:
-    poisoned = [
-        submit(there, name.replace("_", "-"), name)
-        for name in ("too_large", "too_deep", "half_a_character")
-    ]
-    for job in poisoned:
-        until(lambda job=job: there.client.job(job).ended, limit_s=90, what=f"the end of {job}")  # type: ignore[misc]
-    submit(there, "beside", "good")
-    until(lambda: there.client.job("default/beside").ended, limit_s=60, what="its end")
-    before = listed(there)
-    poison_as_an_earlier_laxity_did(there, poisoned[0])
-    submit(there, "after", "good")
-    until(lambda: there.client.job("default/after").ended, limit_s=60, what="its end")
-    for views in (before, listed(there)):
-        for job in poisoned:
-            assert (views[job]["state"], views[job]["outcome"]) == ("finished", "kept")
-    assert before[poisoned[0]]["result"] == {"seed": str(2**64)}, "kept as a text"
-    assert listed(there)[poisoned[0]]["result"] is None
-    assert "its result is no JSON that can be kept" in listed(there)[poisoned[0]]["error"]
-    assert there.client.job("default/beside").kept is True
-    assert there.client.job("default/after").kept is True
-
-
-def listed(there: Stage) -> dict[str, Any]:
-    """What `laxity ls` shows."""
-    shown = subprocess.run(
-        [str(LAXITY), "ls", "--all", "--json"],
-        env=there.env,
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    jobs = json.loads(shown.stdout)["jobs"]
-    return {job["id"]: job for job in jobs}
-
-
-def poison_as_an_earlier_laxity_did(there: Stage, job: str) -> None:
-    """A result that no writer takes stands in the store of a service that starts."""
-    uid = there.client.job(job).uid
-    there.service.kill()
-    there.service.wait()
-    with sqlite3.connect(there.home / "laxity.db") as database:
-        asked = "SELECT said FROM observed_runs WHERE uid = ?"
-        (said,) = database.execute(asked, (uid,)).fetchone()
-        poisoned = json.dumps(json.loads(said) | {"result": {"seed": 2**64}})
-        database.execute("UPDATE observed_runs SET said = ? WHERE uid = ?", (poisoned, uid))
-    database.close()
-    there.start_service()
-    until(there.client.alive, limit_s=60, what="the service")
-
-
-def report(there: Stage, job: JobView, lines: Sequence[Manifest]) -> int:
-    """Report as its worker does; the number of the last line that the service has."""
-    told = json.dumps({"uid": job.uid, "reports": lines}).encode()
-    acked: int = post(there, told, f"/v1/jobs/{job.id}/signal")[1]["acked"]
-    return acked
-
-
-def test_a_finish_after_the_year_9999_keeps_nobody_waiting(there: Stage) -> None:
-    """An estimate that long is turned away; what workers report may still add up to it."""
-    ask = manifest("far", "endless", model="far")
-    said = ask["metadata"]["annotations"]
-    said |= {names.EPOCHS: "1000000", names.EPOCH_ESTIMATE: "4d", names.CLASS: "soft"}
-    status, answer = post(there, json.dumps(ask).encode())
-    assert (status, answer["error"]["field"]) == (422, "epoch-estimate")
-    said[names.EPOCH_ESTIMATE] = "1s"
-    far = there.client.submit(ask)
-    until(lambda: report(there, far, ()) >= 2, limit_s=60, what="its worker's own two lines")
-    own = report(there, far, ())
-    lines = [
-        {"seq": own + epoch, "kind": "epoch", "at": time.time(), "epoch": epoch, "epoch_s": LONGEST_S, "width": 1}
-        for epoch in (1, 2, 3)
-    ]  # fmt: skip
-    assert report(there, far, lines) == own + 3
-    until(lambda: there.client.job(far.id).epochs_done == 3, limit_s=30, what="three epochs")
-    good = submit(there, "beside-far", "good")
-    until(lambda: there.client.job(good).ended, limit_s=60, what="its end")
-    shown = listed(there)
-    for command in (["ls"], ["show", "far"], ["explain", "far"]):
-        subprocess.run([str(LAXITY), *command], env=there.env, check=True, timeout=60)
-    there.client.cancel(far.id)
-    assert shown[far.id]["p90_at"] > LAST_AT
-    assert shown[good]["outcome"] == "kept"
 
 
 def test_a_training_without_an_epochs_end_can_be_cancelled_and_one_that_is_starting_too(

@@ -204,19 +204,6 @@ def denying(namespace: str, rule: str) -> list[Json]:
     ]
 
 
-def test_a_refused_deadline_stands_beside_the_promise(there: Place) -> None:
-    there.apply(there.job("amended", {**HARD, "epochs": "60", "deadline": "20m"}))
-    before = annotations(there.until_job("amended", running, "runs"))[names.PROMISED_DEADLINE]
-    there.kubectl("annotate", "job", "amended", "--overwrite", f"{names.DEADLINE}=3m")
-    told = there.until_job(
-        "amended", lambda job: names.REFUSED_DEADLINE in annotations(job), "is told"
-    )
-    refused = json.loads(annotations(told)[names.REFUSED_DEADLINE])
-    assert refused["code"] == "deadline_before_fastest_finish"
-    assert annotations(told)[names.PROMISED_DEADLINE] == before
-    assert verdict_of(told)["kind"] == "promise"
-
-
 def test_a_neighbour_that_takes_promised_gpus_is_told_and_not_named(there: Place) -> None:
     asked = {**HARD, "epochs": "60", "deadline": "40m", "preemptible": "false"}
     for name in ("holder", "waiter"):

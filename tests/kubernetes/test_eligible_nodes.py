@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 
-from laxity import names
 from tests.support.kubernetes.cluster import Cluster, simulated_node
-from tests.support.kubernetes.kubectl import apply
-from tests.support.kubernetes.mortal import Nursery
-from tests.support.kubernetes.service import Service, training_job, verdict_of
+from tests.support.kubernetes.place import Place, judged, running
+from tests.support.kubernetes.service import verdict_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
-PATIENCE_S = 60.0
 HOURS = 8
 KIND, EXAM = "example.com/gpu", "example.com/exam"
 TOLERATES = [{"key": EXAM, "operator": "Exists"}]
@@ -26,102 +23,53 @@ STAYS = {"preemptible": "false"}  # else it would make way and start again later
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def service(
-    cluster: Cluster, account: None, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
-    made = Service(cluster, tmp_path_factory.mktemp("service"), nursery=nursery)
+@pytest.fixture(scope="module", autouse=True)
+def exam_nodes(cluster: Cluster) -> Iterator[None]:
+    """Two nodes of two kinds of GPU, for those who tolerate them."""
     for kind in ("a100", "t4"):
         node = simulated_node(f"exam-{kind}", 2)
         node["metadata"]["labels"] |= {KIND: kind}
         node["spec"] = {"taints": [{"key": EXAM, "value": "yes", "effect": "NoSchedule"}]}
         assert cluster.ask("POST", "/api/v1/nodes", node)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.stop()
-        for kind in ("a100", "t4"):
-            cluster.ask("DELETE", f"/api/v1/nodes/exam-{kind}")
+    yield
+    for kind in ("a100", "t4"):
+        cluster.ask("DELETE", f"/api/v1/nodes/exam-{kind}")
 
 
-class Place:
-    """A namespace in which Jobs are applied and looked at."""
-
-    def __init__(self, cluster: Cluster, service: Service, namespace: str) -> None:
-        self.cluster, self.service, self.namespace = cluster, service, namespace
-
-    def apply(
-        self, name: str, kind: str = "", *, tolerates: bool = True, due: str = f"{HOURS}h"
-    ) -> None:
-        made = training_job(self.namespace, name, {**LONG, **STAYS, "deadline": due})
-        pod = made["spec"]["template"]["spec"]
-        if kind:
-            pod["nodeSelector"] = {KIND: kind}
-        if tolerates:
-            pod["tolerations"] = TOLERATES
-        apply(self.cluster, made)
-
-    def judged(self, name: str) -> Json:
-        self._until(lambda: bool(verdict_of(self._job(name))), f"a verdict on {name}")
-        return verdict_of(self._job(name))
-
-    def node_of(self, name: str) -> str:
-        """Where its one worker runs."""
-        self._until(lambda: bool(self._job(name)["status"].get("ready")), f"{name} to run")
-        where = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector=job-name={name}"
-        pods = (self.cluster.ask("GET", where) or {})["items"]
-        nodes = [pod["spec"]["nodeName"] for pod in pods if pod["status"]["phase"] == "Running"]
-        assert len(nodes) == 1
-        return str(nodes[0])
-
-    def said(self, name: str) -> str:
-        return str(self._job(name)["metadata"]["annotations"].get(names.REASON))
-
-    def _job(self, name: str) -> Json:
-        where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{name}"
-        found: Json = self.cluster.ask("GET", where)
-        assert found
-        return found
-
-    def _until(self, done: Any, what: str) -> None:
-        self.cluster.until(done, PATIENCE_S, f"{what}; the service's log is {self.service.log}")
+def ask(
+    there: Place, name: str, kind: str = "", *, tolerates: bool = True, due: str = f"{HOURS}h"
+) -> Json:
+    """A Job for this kind of GPU; its verdict."""
+    made = there.job(name, {**LONG, **STAYS, "deadline": due})
+    pod = made["spec"]["template"]["spec"]
+    pod |= {"nodeSelector": {KIND: kind}} if kind else {}
+    pod |= {"tolerations": TOLERATES} if tolerates else {}
+    there.apply(made)
+    return verdict_of(there.until_job(name, judged, "is judged"))
 
 
-@pytest.fixture
-def there(cluster: Cluster, service: Service, namespace: str) -> Place:
-    return Place(cluster, service, namespace)
+def node_of(there: Place, name: str) -> str:
+    """Where its one worker runs."""
+    there.until_job(name, running, "runs")
+    (node,) = there.pods(name).values()
+    return node
 
 
 def test_jobs_run_on_the_gpus_that_they_ask_for_and_promises_rest_on_these_alone(
     there: Place,
 ) -> None:
-    there.apply("small", "t4")
-    assert there.node_of("small") == "exam-t4"
+    ask(there, "small", "t4")
+    assert node_of(there, "small") == "exam-t4"
     for name in ("first", "second"):
-        there.apply(name, "a100")
-        assert there.judged(name)["kind"] == "promise"
-        assert there.node_of(name) == "exam-a100"
-    there.apply("plain", tolerates=False)
-    assert not there.node_of("plain").startswith("exam-")
+        assert ask(there, name, "a100")["kind"] == "promise"
+        assert node_of(there, name) == "exam-a100"
+    ask(there, "plain", tolerates=False)
+    assert not node_of(there, "plain").startswith("exam-")
 
-    first = there.judged("first")
+    first = verdict_of(there.get("first"))
     whole_s = first["p90_at"] - (first["deadline_at"] - HOURS * 3600.0)
-    there.apply("third", "a100", due=f"{int(1.4 * whole_s)}s")
-    refused = there.judged("third")
+    refused = ask(there, "third", "a100", due=f"{int(1.4 * whole_s)}s")
     assert refused["kind"] == "refusal", "sixteen GPUs are free, and none of them will do"
     assert refused["reason"]["code"] == "capacity_promised_to_others"
-    there.apply("third-anywhere", tolerates=False, due=f"{int(1.4 * whole_s)}s")
-    assert there.judged("third-anywhere")["kind"] == "promise"
-
-
-def test_who_can_use_no_node_is_told_which_labels_and_taints_shut_it_out(there: Place) -> None:
-    there.apply("other-kind", "h100")
-    assert there.judged("other-kind")["reason"]["code"] == "no_eligible_node"
-    said = there.said("other-kind")
-    assert f"the pods ask for {KIND}=h100" in said
-    assert f"exam-a100: label {KIND} is a100, h100 is asked" in said
-
-    there.apply("untolerating", "a100", tolerates=False)
-    assert there.judged("untolerating")["reason"]["code"] == "no_eligible_node"
-    assert f"exam-a100: taint {EXAM}=yes:NoSchedule is not tolerated" in there.said("untolerating")
+    anywhere = ask(there, "third-anywhere", tolerates=False, due=f"{int(1.4 * whole_s)}s")
+    assert anywhere["kind"] == "promise"

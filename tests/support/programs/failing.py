@@ -2,7 +2,6 @@
 
 import os
 import threading
-from typing import Any
 
 from laxity import Training
 
@@ -39,24 +38,3 @@ def leaves_midway(training: Training) -> None:
 def endless(training: Training) -> None:
     for _ in training.epochs():
         threading.Event().wait()
-
-
-def too_large(training: Training) -> Any:
-    for _ in training.epochs():
-        pass
-    return {"seed": 2**64}
-
-
-def too_deep(training: Training) -> Any:
-    for _ in training.epochs():
-        pass
-    value: Any = 1
-    for _ in range(300):
-        value = [value]
-    return {"tree": value}
-
-
-def half_a_character(training: Training) -> Any:
-    for _ in training.epochs():
-        pass
-    return {"word": "\ud800"}

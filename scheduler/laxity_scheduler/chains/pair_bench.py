@@ -91,7 +91,7 @@ def run_methods(
     settings: PairSettings,
     starts: Iterable[float],
     methods: Mapping[str, Method],
-    probes: int = 0,
+    probes: int,
 ) -> ChainsResult:
     """Each method at each start, and so many evenly spaced probes besides."""
     result = ChainsResult()

@@ -1,10 +1,9 @@
 """When a learned provisioner submits a successor: one decision every ten minutes.
 
 A point submits once it predicts no more than half an hour of overlap (Mirage). A policy submits when
-that is the likelier of its actions. A distribution
-submits once waiting ten minutes more would not lower the expected cost, at the user's prices of an
-hour of interruption and of an hour of overlap: at 4 to 1, once as many hours are left as four of five
-waits would take at most.
+that is the likelier of its actions. A distribution submits once waiting ten minutes more would not
+lower the expected cost, at the user's prices of an hour of interruption and of an hour of overlap: at
+4 to 1, once as many hours are left as four of five waits would take at most.
 """
 
 import time

@@ -103,10 +103,12 @@ def probe_start(pair: Pair, instants: Instants) -> Samples:
     return Samples(began_at, history.windows(rows[usable]), hours[usable])
 
 
-def week_folds(began_at: Floats, seed: int, folds: int = FOLDS) -> Ints:
-    """The fold of each sample, (n,): whole weeks, dealt out by the seed."""
+def week_folds(began_at: Floats, seed: int) -> Ints:
+    """The fold of each sample, (n,): whole weeks, dealt out by the seed. ValueError if too few."""
     weeks, week = np.unique(began_at // (7 * DAY_S), return_inverse=True)
-    dealt = np.random.default_rng(seed).permutation(len(weeks)) % folds
+    dealt = np.random.default_rng(seed).permutation(len(weeks)) % FOLDS
+    if len(weeks) < FOLDS:
+        raise ValueError(f"the starts span {len(weeks)} weeks: {FOLDS} at least, to hold one out")
     of_sample: Ints = dealt[week]
     return of_sample
 

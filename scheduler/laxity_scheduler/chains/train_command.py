@@ -26,6 +26,7 @@ from laxity_scheduler.chains.commands import (
     NodesOption,
     PairNodesOption,
     StartOption,
+    StartsOption,
     TraceOption,
     TrackingOption,
     WarmUpOption,
@@ -58,7 +59,6 @@ UntilOption = Annotated[
     str, typer.Option(help="Learn from jobs submitted before this date. [the log's last quarter]")
 ]
 FromOption = Annotated[str, typer.Option("--from", help="First start. [the log's first job]")]
-StartsOption = Annotated[float, typer.Option(min=0.1, help="Hours from one start to the next.")]
 SamplesOption = Annotated[
     Path | None,
     typer.Option(help="A file for the simulated samples: read if it is there, else written."),

@@ -91,7 +91,7 @@ def tree_depth(tree: TreeNodes) -> int:
         level = np.concatenate((tree.left[inner], tree.right[inner]))
 
 
-def from_arrays(arrays: Mapping[str, NDArray[np.generic]], prefix: str) -> Trees:
+def read_trees(arrays: Mapping[str, NDArray[np.generic]], prefix: str) -> Trees:
     """What `collect_arrays` gave. KeyError if a part is missing; ValueError if it could walk astray."""
 
     def whole(name: str) -> Ints:

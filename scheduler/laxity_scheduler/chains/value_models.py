@@ -16,7 +16,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.array_file import collect_arrays
 from laxity_scheduler.chains.features import Windows
-from laxity_scheduler.chains.trees import Trees, from_arrays
+from laxity_scheduler.chains.trees import Trees, read_trees
 from laxity_scheduler.chains.wait_distribution import LEVELS, level_weights, read_levels
 
 POINT: Final = "trees"
@@ -55,7 +55,7 @@ class PointModel:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> "PointModel":
-        return cls(from_arrays(arrays, POINT))
+        return cls(read_trees(arrays, POINT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class CalibratedModel:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> "CalibratedModel":
-        levels = [from_arrays(arrays, f"level{number}") for number in range(len(LEVELS))]
+        levels = [read_trees(arrays, f"level{number}") for number in range(len(LEVELS))]
         return cls(tuple(levels), arrays["read_at"])
 
 

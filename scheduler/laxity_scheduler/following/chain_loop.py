@@ -42,8 +42,8 @@ MOST_REFUSALS: Final = 5  # with the predecessor gone
 class ChainOptions:
     """`most_links` 0 is no cap. Where `learned` has no day of snapshots yet, `method` decides."""
 
-    method: str = "average_now"
-    interval_s: float = 600.0
+    method: str
+    interval_s: float
     most_links: int = 0
     learned: LearnedTiming | None = None
 
@@ -74,7 +74,8 @@ class ChainLoop:
         self.state = state
         self._folder, self._queue, self._options, self._say = folder, queue, options, say
         self._watch = QueueWatch(queue, folder, clock)
-        self._backoff = Backoff(min(options.interval_s, POLL_S), longest_s=600.0)
+        self._poll_s = min(options.interval_s, POLL_S)
+        self._backoff = Backoff(self._poll_s, longest_s=600.0)
         self._decides_at = self._submits_at = -1.0
         self._last_trouble = ""
 
@@ -92,10 +93,6 @@ class ChainLoop:
                 self._complain(str(error))
             if not self.state.ended:
                 time.sleep(max(self._poll_s, min(POLL_S, self._backoff.delay_s(failures))))
-
-    @property
-    def _poll_s(self) -> float:
-        return min(self._options.interval_s, POLL_S)
 
     @property
     def _has_begun(self) -> bool:
@@ -264,10 +261,10 @@ class ChainLoop:
         if link.tries >= MOST_JOBS:
             self._fail(link, f"{outcome.words}, for the second time")
             return
-        repeat = f"job {link.job_id} {outcome.words}: submitted once more"
-        link.lost_ids.append(link.job_id)
-        link.job_id, link.waits_for, link.submitted_at, link.ended_at = "", "", None, None
-        self._tell(link, repeat)
+        lost_id, link.job_id = link.job_id, ""
+        link.lost_ids.append(lost_id)
+        link.waits_for, link.submitted_at, link.ended_at = "", None, None
+        self._tell(link, f"job {lost_id} {outcome.words}: submitted once more")
         self._submit("the first was cancelled")
 
     def _end_link(self, link: LinkRecord, words: str) -> None:

@@ -82,10 +82,11 @@ class LinkOutcome:
     words: str
 
 
-class ClusterQueue(Protocol):
-    """All that waits or runs. Instants are POSIX seconds of the queue's own clock.
+class LinkQueue(Protocol):
+    """All that waits or runs, what became of a chain's links, and what is done with them.
 
-    QueueAwayError where it does not answer, QueueRefusalError where it refuses.
+    Instants are POSIX seconds of the queue's own clock. QueueAwayError where it does not answer,
+    QueueRefusalError where it refuses.
     """
 
     def clock_at(self) -> float: ...
@@ -95,10 +96,6 @@ class ClusterQueue(Protocol):
 
     def past_rows(self) -> tuple[Sequence[QueueRow], str]:
         """Jobs of the last day that have started, and who recorded them; none where nobody did."""
-
-
-class LinkQueue(ClusterQueue, Protocol):
-    """The same for one chain: what became of its links, and what is done with them."""
 
     def jobs_of(self, link: LinkRecord) -> Sequence[QueueRow]:
         """Jobs that were submitted for a link, the first one first.

@@ -38,9 +38,7 @@ class QueueClock:
         self._steady = steady
         self._boot_id = read_boot_id() if boot_id is None else boot_id
         self._seen: tuple[float, float] | None = None
-        self._gap: tuple[float, float, float] | None = (
-            None  # a jump before this process: see _adopt
-        )
+        self._gap: tuple[float, float, float] | None = None  # before this process: see _adopt
         self._has_looked = False
         self._rows: tuple[QueueRow, ...] = ()
         self._submits: dict[str, float] = {}

@@ -13,7 +13,7 @@ from laxity.durable_files import append_to_file
 from laxity_scheduler.chains.baselines import recent_mean_s
 from laxity_scheduler.chains.features import WINDOW
 from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS
-from laxity_scheduler.following.link_queue import ClusterQueue, QueueRow
+from laxity_scheduler.following.link_queue import LinkQueue, QueueRow
 from laxity_scheduler.following.queue_clock import QueueClock
 from laxity_scheduler.following.queue_snapshot import SuccessorShape, snapshot_queue
 
@@ -40,7 +40,7 @@ class QueueFacts:
     jump_s: float = 0.0
 
 
-Start = tuple[float, float]  # when a job started, and how long it had waited
+JobStart = tuple[float, float]  # when a job started, and how long it had waited
 Snapshot = tuple[float, list[float]]  # when it was taken, and its columns
 
 
@@ -50,12 +50,12 @@ class QueueWatch:
     What earlier processes saw is read back from the folder.
     """
 
-    def __init__(self, queue: ClusterQueue, folder: Path, clock: QueueClock | None = None) -> None:
+    def __init__(self, queue: LinkQueue, folder: Path, clock: QueueClock | None = None) -> None:
         self._queue, self._clock = queue, clock or QueueClock()
         self._path = folder / "queue.jsonl"
         self.snapshots: list[Snapshot] = []
-        self._starts: dict[str, Start] = {}
-        self._new: dict[str, Start] = {}
+        self._starts: dict[str, JobStart] = {}
+        self._new: dict[str, JobStart] = {}
         for line in _read_lines(self._path):
             self._move(line.get("jump_s", 0.0))
             self._add_starts(
@@ -113,7 +113,7 @@ class QueueWatch:
         }
         self.snapshots = [(taken_at + jump_s, columns) for taken_at, columns in self.snapshots]
 
-    def _add_starts(self, starts: dict[str, Start]) -> None:
+    def _add_starts(self, starts: dict[str, JobStart]) -> None:
         self._starts = _latest(self._starts | starts)
 
     def _add_snapshot(self, taken_at: float, columns: list[float]) -> None:
@@ -134,13 +134,13 @@ class QueueWatch:
         return recent_mean_s(started_at, wait_s, at), recorder if accounted else "seen running"
 
 
-def _start(row: QueueRow) -> Start | None:
+def _start(row: QueueRow) -> JobStart | None:
     if row.started_at is None or row.submitted_at is None:
         return None
     return row.started_at, max(0.0, row.started_at - row.submitted_at)
 
 
-def _latest(starts: dict[str, Start]) -> dict[str, Start]:
+def _latest(starts: dict[str, JobStart]) -> dict[str, JobStart]:
     return dict(sorted(starts.items(), key=lambda entry: entry[1])[-RECENT_JOBS:])
 
 

@@ -6,7 +6,6 @@ zone: whose zone is not said, and one hour of a year is there twice.
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -39,16 +38,14 @@ def parse_squeue(text: str) -> list[QueueRow]:
 
 def parse_sacct(text: str) -> list[QueueRow]:
     """Rows of `sacct -n -P -X --format SACCT_FIELDS`. ValueError for a line of another form."""
-    return list(_sacct_rows(text))
-
-
-def _sacct_rows(text: str) -> Iterator[QueueRow]:
+    rows = []
     for line in text.splitlines():
         cells = line.split("|", COLUMNS)
         if len(cells) != COLUMNS + 1:
             raise ValueError(f"sacct printed {line!r}: not the {COLUMNS + 1} columns asked for")
         exit_code = parse_exit_code(cells.pop(8))
-        yield replace(_row(cells), exit_code=exit_code)
+        rows.append(replace(_row(cells), exit_code=exit_code))
+    return rows
 
 
 def _row(cells: list[str]) -> QueueRow:

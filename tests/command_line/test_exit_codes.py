@@ -49,6 +49,41 @@ def test_a_key_of_another_declaration_is_wrong_usage_not_a_failed_training(
 
 
 @pytest.mark.parametrize(
+    ("status", "error_code"),
+    [
+        pytest.param(401, "unauthorized", id="a token that is not known"),
+        pytest.param(403, "forbidden", id="a namespace that the token does not open"),
+    ],
+)
+def test_a_token_that_does_not_do_is_wrong_usage_not_a_failed_training(
+    status: int, error_code: str, answering: Service, file: str, laxity: CommandLine
+) -> None:
+    error = {"code": error_code, "message": "this token does not open it"}
+    answering.answers["POST /v1/jobs"] = (status, {"error": error})
+
+    assert laxity("submit", file) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "cure"),
+    [
+        pytest.param("http://127.0.0.1:9", "start one with: laxity up", id="on this machine"),
+        pytest.param(
+            "http://laxity.invalid:8642", "is the address right (LAXITY_URL", id="elsewhere"
+        ),
+    ],
+)
+def test_a_service_that_is_away_is_started_here_or_its_address_doubted(
+    url: str, cure: str, laxity: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laxity.api.transport.time.sleep", lambda _: None)
+
+    assert laxity("--url", url, "ls") == 5
+
+    assert cure in laxity.read_output()[1]
+
+
+@pytest.mark.parametrize(
     ("finished_at", "code"),
     [
         pytest.param(1_999_999_999.0, 0, id="the promise was kept"),

@@ -61,7 +61,7 @@ def test_without_a_store_the_command_says_what_to_do(tmp_path: Path) -> None:
     error = ask(tmp_path / "nowhere", "mlp").exception
 
     assert isinstance(error, CommandError)
-    assert "train something first" in str(error)
+    assert "Start one with laxity up" in str(error)
 
 
 def test_a_store_that_is_misspelt_is_neither_made_nor_a_traceback(tmp_path: Path) -> None:

@@ -227,6 +227,7 @@ def test_the_same_key_attaches_and_another_job_of_that_name_is_a_duplicate(tmp_p
         first = stage.http.post("/v1/jobs", json=manifest("a", key="k1"))
         again = stage.http.post("/v1/jobs", json=manifest("a", key="k1"))
         other = stage.http.post("/v1/jobs", json=manifest("a", key="k2"))
+    assert (first.json()["attached"], again.json()["attached"]) == (False, True)
     assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
     assert first.json()["uid"] == again.json()["uid"]
     assert other.json()["error"]["code"] == "duplicate"

@@ -15,12 +15,11 @@ from urllib.parse import urlsplit
 
 from laxity import names
 from laxity.api.job_view import JobView, Json, OfferView, job_view
-from laxity.api.transport import Request, ServiceAwayError, ServiceError, Transport
+from laxity.api.transport import LOOPBACK_HOSTS, Request, ServiceAwayError, ServiceError, Transport
 
 __all__ = ["Client", "JobView", "OfferView", "ServiceAwayError", "ServiceError", "full_id"]
 
 DEFAULT_URL: Final = "http://127.0.0.1:8642"
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def home_folder() -> Path:
@@ -61,7 +60,7 @@ def _comparable_address(url: str) -> tuple[str, str | None, int | None]:
         scheme, host, port = parts.scheme, parts.hostname, parts.port
     except ValueError:
         return url, None, None
-    return scheme, "localhost" if host in _LOOPBACK else host, port
+    return scheme, "localhost" if host in LOOPBACK_HOSTS else host, port
 
 
 def is_loopback(url: str) -> bool:

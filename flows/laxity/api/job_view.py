@@ -35,7 +35,8 @@ class JobView:
 
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
     inference has lent, now, `borrowed_gpu_h` in all; `first_...` are what the first verdict predicted;
-    `raw` is the whole answer.
+    `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
+    answer.
     """
 
     id: str
@@ -66,6 +67,7 @@ class JobView:
     borrowed_gpu_h: float = 0.0
     pinned: bool = False
     attempt: int = 1
+    attached: bool = False
     offers: tuple[OfferView, ...] = ()
     held_by: tuple[str, ...] = ()
     expected_start_at: float | None = None

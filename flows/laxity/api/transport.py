@@ -20,6 +20,7 @@ from laxity.api.job_view import Json
 from laxity.backoff import Backoff
 from laxity.safe_text import printable
 
+LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 AWAY_STATUS: Final = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )
@@ -150,7 +151,14 @@ class Transport:
         return kind(host, port, timeout=self.timeout_s + answer_s)
 
     def _absence_text(self, why: object) -> str:
-        return f"no laxity service answers at {self.url} ({why}); start one with: laxity up"
+        return f"no laxity service answers at {self.url} ({why}); {self._absence_cure()}"
+
+    def _absence_cure(self) -> str:
+        """`laxity up` starts a service here: it is no cure for an address elsewhere."""
+        host = _split_address(self.url)[1]
+        if host in LOOPBACK_HOSTS:
+            return "start one with: laxity up"
+        return "is the address right (LAXITY_URL, --url), and is it reached from here?"
 
 
 class _UnsentError(OSError):

@@ -121,8 +121,10 @@ def submit(
         source, annotations,
         name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
     )  # fmt: skip
-    job_ids = [client.submit(manifest).id for manifest in manifests]  # all, before one is followed
-    verdicts = [_await_verdict(client, job_id) for job_id in job_ids]
+    answers = [client.submit(manifest) for manifest in manifests]  # all, before one is followed
+    for manifest, answer in zip(manifests, answers, strict=True):
+        _tell_attachment(manifest, answer)
+    verdicts = [_await_verdict(client, answer.id) for answer in answers]
     for manifest, verdict in zip(manifests, verdicts, strict=True):
         _tell_doubt(manifest, verdict)
     until, code = time.monotonic() + timeout_s, OK
@@ -144,6 +146,14 @@ def _latest_view(client: "Client", job: "JobView") -> "JobView":
         return client.job(job.id)
     except ServiceError:
         return job
+
+
+def _tell_attachment(manifest: Mapping[str, Any], answer: "JobView") -> None:
+    """A script must not take the result of an earlier job for that of a training now."""
+    from laxity.api.attachment import attachment_text
+
+    if text := attachment_text(answer, manifest, time.time()):
+        typer.echo(f"{answer.id}: {text}", err=True)
 
 
 def _tell_doubt(manifest: Mapping[str, Any], verdict: "JobView") -> None:

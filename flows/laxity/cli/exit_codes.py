@@ -35,7 +35,7 @@ MEANINGS: Final = {
 }
 
 _OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})
-_USAGE_STATUS: Final = frozenset({400, 409, 413, 422})
+_USAGE_STATUS: Final = frozenset({400, 401, 403, 409, 413, 422})
 _NOT_FOUND_STATUS: Final = 404
 
 

@@ -4,6 +4,7 @@ Notes are a service to readers. A Prefect API that stumbles costs a note, never 
 """
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -23,6 +24,7 @@ from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as runtime
 
+from laxity.api.attachment import attachment_text
 from laxity.api.client import Client, ServiceError, service_address
 from laxity.api.job_follower import ASKED_AGAIN, submit_patience_s
 from laxity.api.job_view import JobView
@@ -141,6 +143,9 @@ class RunNotes:
                 self._api.update_flow_run_labels(self._run.id, labels)
 
     def _note_state(self, job: JobView) -> None:
+        if job.attached and self._is_news("attached", job.uid):
+            text = attachment_text(job, self._spec.to_manifest(), time.time())
+            self._log.warning("%s: %s", job.id, text)
         if self._is_news("state", (job.state, job.workers, count_tenths(job))):
             is_news = self._is_news("reason", job.reason) and not job.ended
             reason = f", {job.reason}" if is_news and job.reason else ""

@@ -38,5 +38,8 @@ def _check_exists(url: str) -> None:
 
     path = Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and not path.exists():
-        message = f"there is no history at {path}; train something first, or name --store"
+        message = (
+            f"there is no history at {path}: no service has run with that home. Start one with "
+            "laxity up, or name the store of yours with --store"
+        )
         raise CommandError(message, code=NOT_FOUND)

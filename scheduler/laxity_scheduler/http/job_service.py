@@ -31,6 +31,7 @@ from laxity_scheduler.model.reasons import format_duration
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.manifest_view import project_view
 from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
 from laxity_scheduler.service.verdict_view import verdict_view
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, job_id_of
@@ -59,13 +60,17 @@ class JobService:
         self._world = service.world
 
     def submit_job(self, manifest: Mapping[str, Any]) -> tuple[Json, bool]:
-        """The view of the new Job, or of the one that its key attaches to; and whether it is new."""
+        """The view of the new Job, or of the one that its key attaches to; and whether it is new.
+
+        A refused Job asks again with what is declared now, so its view says nothing of attaching.
+        """
         TrainingSpec.from_manifest(manifest)
         job = self._world.submit(manifest)
         before = self._service.view_cache.view_by_uid(json_tree.uid_of(job))
         if before is not None and before["state"] not in TERMINAL_STATES:
             job = self._update_follower(job, manifest)
-        view = self.views.first_view(job)
+        attached = before is not None and before["state"] != "refused"
+        view = self.views.first_view(job) | {"attached": attached, "project": project_view(job)}
         self._world.wake()
         return view, before is None
 

@@ -152,6 +152,8 @@ def others_jobs_are_passed_over_and_their_gpus_are_busy(stage: LiveStage) -> Non
     stage.api.create("jobs", kueue)
     state = stage.until(lambda state: sum(free(state).values()) == 7, "its GPU is busy")
     assert state.jobs == ()
+    told = json_tree.annotations_of(stage.api.get("jobs", "default/kueues"))
+    assert not set(names.OUTPUTS) & set(told)
 
 
 def a_world_opened_anew_sees_the_same(stage: LiveStage) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.inflight import follow_ups, overdue_at, with_follow_ups
-from laxity_scheduler.model.cluster import ClusterState, Hold
-from laxity_scheduler.model.decision import Admit, Decision, Preempt, Resize, Wait
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Decision, Preempt, Resize, Wait
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
@@ -47,19 +47,6 @@ def test_a_promised_job_with_time_waits_for_the_end_of_others_and_looks_again_in
     assert [one.job for one in preempted(decide(later, MINUTE_EPOCHS))] == ["team/be"]
 
 
-def test_who_was_asked_to_stop_is_enough() -> None:
-    stops = job("be1", running=1, stop_requested_at=1.0, stop_for="team/hard")
-    jobs = [stops, job("be2", running=1), promised("hard", 700.0)]
-    assert preempted(decide(cluster(gpus=2, jobs=jobs, now=2.0), MINUTE_EPOCHS)) == []
-
-
-def test_gpus_freed_for_a_job_are_used_by_it() -> None:
-    jobs = [job("small", submitted_at=-10.0), promised("hard", 700.0)]
-    state = cluster(gpus=1, jobs=jobs, holds=[Hold("team/hard", "n0", 1, 60.0)])
-    plan = decide(state, MINUTE_EPOCHS)
-    assert [one.job for one in plan.decisions if isinstance(one, Admit)] == ["team/hard"]
-
-
 def test_best_effort_jobs_are_stopped_before_soft_ones() -> None:
     soft = job("soft", running=1, due_at=5000.0, service_class="soft", epoch_started_at=20.0)
     jobs = [soft, job("be", running=1), job("hard", due_at=700.0)]
@@ -73,18 +60,6 @@ def test_jobs_wider_than_they_need_give_before_anybody_is_stopped() -> None:
     assert preempted(plan) == []
     shrunk = [one for one in plan.decisions if isinstance(one, Resize)]
     assert [(one.job, one.workers, one.at) for one in shrunk] == [("team/wide", 1, "epoch")]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param({"preemptible": False}, id="it may not be stopped"),
-        pytest.param({"pinned": True}, id="it is pinned"),
-    ],
-)
-def test_what_may_not_be_stopped_runs_on(fields: dict[str, Any]) -> None:
-    state = cluster(gpus=1, jobs=[job("be", running=1, **fields), promised("hard", 700.0)])
-    assert preempted(decide(state, MINUTE_EPOCHS)) == []
 
 
 def test_a_best_effort_job_never_stops_another_before_it_has_aged() -> None:
@@ -198,11 +173,6 @@ def test_workers_that_fail_are_not_said_to_be_pods_that_do_not_fit() -> None:
     (found,) = followed(job("a", running=2, workers=(1, 2), fitting_workers=0, died=died))
     assert isinstance(found, Preempt)
     assert found.reason.text == f"only 0 of 2 workers run: {died}"
-
-
-def test_a_pinned_job_is_not_followed_up() -> None:
-    parked = job("a", running=1, parked_epoch=4, stop_requested_at=50.0, pinned=True)
-    assert followed(parked) == ()
 
 
 def test_any_policy_can_be_followed_up_and_wakes_for_an_overdue_stop() -> None:

@@ -58,6 +58,12 @@ def test_a_reasons_instants_are_shown_as_seen_from_now() -> None:
     assert as_of(at.timestamp() + 60.0, text).startswith(f"P90 finish {local} (1m00s ago), 30s")
 
 
+def test_an_instant_that_one_is_to_write_is_shown_as_it_is_to_be_written() -> None:
+    text = "deadline: 2026-11-27T06:00:00 has no time zone; write 2026-11-27T06:00:00Z for UTC"
+
+    assert as_of(0.0, text) == text
+
+
 @pytest.mark.parametrize(
     ("widths", "said"),
     [((1,), "1 worker"), ((2,), "2 workers"), ((1, 2, 4), "1, 2 or 4 workers")],

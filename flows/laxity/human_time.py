@@ -13,7 +13,9 @@ NEVER: Final = "never"
 _DAY_S: Final = 86_400
 _YEAR_S: Final = 365 * _DAY_S
 LAST_SHOWN_AT: Final = LAST_AT - _DAY_S  # beyond it, another time zone has no calendar any more
-_UTC: Final = re.compile(r"(?<!write )\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")  # not one to be written as it is
+_UTC: Final = re.compile(
+    r"(?<!write )\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+)  # not one to be written as it is
 
 
 def format_seconds(seconds: float | None) -> str:

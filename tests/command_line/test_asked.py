@@ -59,6 +59,20 @@ def flow(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_file_with_generate_name_is_a_job_of_its_own_for_each_key(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: retrain-}\n")
+
+    first, again, other = (
+        ask(path, idempotency_key=key)[0]["metadata"] for key in ("sha1", "sha1", "sha2")
+    )
+
+    assert first["name"] == again["name"] != other["name"]
+    assert first["name"].startswith("retrain-")
+    assert "generateName" not in first
+    assert ask(path)[0]["metadata"]["name"] != ask(path)[0]["metadata"]["name"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

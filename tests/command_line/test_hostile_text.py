@@ -83,3 +83,15 @@ def test_a_page_shows_the_error_of_a_worker_and_no_markup_of_it() -> None:
     )
     assert f"| error | {markdown(said)} |" in verdict_markdown(job_view(job(error=said)))
     assert markdown(said) in verdict_markdown(job_view(job(reason=said)))
+
+
+def test_a_result_is_shown_in_its_own_letters_without_escapes(
+    answering: Service, laxity: CommandLine
+) -> None:
+    view = job(state="finished", finished_at=1.0, result=f"gr\u00fcn{CLEAR}\x9b1m")
+    answering.answers["GET /v1/jobs/default/train"] = (200, view)
+
+    assert laxity("show", "train") == 0
+    out = laxity.read()
+    assert "gr\u00fcn" in out
+    assert not {"\x1b", "\x9b"} & set(out)

@@ -307,15 +307,6 @@ def test_explain_tells_the_chain_and_who_holds_what_a_job_waits_for(tmp_path: Pa
     assert json.dumps(answer)
 
 
-def test_logs_can_be_asked_for_from_their_end(tmp_path: Path) -> None:
-    with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.submit("a")
-        all_of_it = stage.http.get("/v1/jobs/default/a/logs").json()
-        last = stage.http.get("/v1/jobs/default/a/logs", params={"tail": 1}).json()
-    assert all_of_it == {"text": "worker 0 of default/a\nwrote this\n"}
-    assert last == {"text": "wrote this\n"}
-
-
 def test_a_released_job_is_pinned_and_touched_no_more(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(2)) as stage:
         stage.submit("a", deadline="1h")

@@ -13,6 +13,7 @@ from typing import Any, Final
 from laxity import names
 from laxity.api.job_view import Json
 from laxity.cli.exit_codes import USAGE, CommandError
+from laxity.job.spec import job_name
 from laxity.stderr import say
 
 FILE_LIMIT_BYTES: Final = 16 * 1024 * 1024
@@ -49,6 +50,9 @@ def with_annotations(
             say(f"best_effort has no deadline: {dropped} is left out")
     naming = {"name": name, "namespace": namespace}
     metadata |= {key: value for key, value in naming.items() if value is not None}
+    if not metadata.get("name"):  # the same name for the same key, which attaches then
+        key = merged.get(names.IDEMPOTENCY_KEY)
+        metadata["name"] = job_name(str(metadata.pop("generateName")), key)
     labels = {**(metadata.get("labels") or {}), names.MANAGED: "true"}
     return {**manifest, "metadata": {**metadata, "annotations": merged, "labels": labels}}
 
@@ -107,8 +111,9 @@ def _check_job(job: Any, where: str) -> None:
     if kind != "batch/v1 Job":
         raise CommandError(f"{where}: a batch/v1 Job is wanted, this is a {kind}", code=USAGE)
     metadata = job.get("metadata")
-    if not isinstance(metadata, dict) or not metadata.get("name"):
-        raise CommandError(f"{where}: the Job has no metadata.name", code=USAGE)
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        message = f"{where}: the Job has no metadata.name and no metadata.generateName"
+        raise CommandError(message, code=USAGE)
     for key in ("annotations", "labels"):
         if not isinstance(metadata.get(key) or {}, dict):
             raise CommandError(f"{where}: metadata.{key}: write KEY: VALUE pairs", code=USAGE)

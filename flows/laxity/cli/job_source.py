@@ -72,7 +72,9 @@ def _with_own_key(
     key = given.get(names.IDEMPOTENCY_KEY)
     if key is None or among == 1:
         return given
-    return {**given, names.IDEMPOTENCY_KEY: f"{key}/{job['metadata']['name']}"}
+    metadata = job["metadata"]
+    name = metadata.get("name") or metadata["generateName"]
+    return {**given, names.IDEMPOTENCY_KEY: f"{key}/{name}"}
 
 
 def is_entry(source: str) -> bool:

@@ -65,7 +65,7 @@ def submit_job(
     there = api.get("jobs", json_tree.object_id(job))
     if key is None or json_tree.annotations_of(there).get(names.IDEMPOTENCY_KEY) != key:
         raise DuplicateJobError(
-            f"job {json_tree.object_id(job)} exists already and is another one: choose another name, "
+            f"job {json_tree.object_id(job)} exists already and is another one: choose another name (in a file, generateName makes one), "
             "or give both the same idempotency key"
         )
     return _of_key(api, job, there, reports)  # somebody was quicker

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final
 
 from laxity import json_tree
 from laxity_scheduler.http.decision_rows import fold_repeats
+from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
@@ -125,11 +127,24 @@ class JobViews:
 
     def worker_log(self, job_id: str, index: int, tail: int | None) -> str:
         """The output of one worker; only the last `tail` lines unless None."""
-        self.view_of(job_id)
-        text = self._world.logs(job_id, index)
+        view = self.view_of(job_id)
+        try:
+            text = self._world.logs(job_id, index)
+        except UnknownJobError:
+            text = self._log_of_gone_job(view, index)
         if tail is None:
             return text
         return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
+
+    def _log_of_gone_job(self, view: Json, index: int) -> str:
+        """What a worker of a Job that was deleted had written, where this machine keeps it."""
+        path = Path(self._world.log_path(view["id"], index) or "")
+        if path.is_file() and path.stat().st_mtime >= (view["submitted_at"] or 0.0):
+            return path.read_text(errors="replace")
+        message = (
+            f"{view['id']} was {view['state']}: its Job is gone, and its workers' output with it"
+        )
+        raise Problem(404, "not_found", message)
 
     def _complete_view(self, view: Json, now: float) -> Json:
         """The view with the page of its run, or the reason why it is not tracked now."""

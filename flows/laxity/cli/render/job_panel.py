@@ -186,7 +186,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("waits for", ", ".join(job.held_by)),
         ("expected start", "" if job.workers else instant_text(job.expected_start_at, now)),
         *_end_facts(job, now),
-        ("result", "" if job.result is None else json.dumps(job.result)),
+        ("result", "" if job.result is None else _result_text(job.result)),
         ("error", job.error),
         ("MLflow run", job.run_url or job.run_id),
         ("not tracked", job.untracked),
@@ -235,3 +235,8 @@ def _state_text(job: JobView) -> str:
     if job.pinned and not job.ended:
         return f"{job.state}, pinned: counted, never resized or stopped"
     return f"{job.state}, stops at the end of its epoch" if job.state == "stopping" else job.state
+
+
+def _result_text(result: Any) -> str:
+    """The result as JSON in the letters of its user, without terminal escapes."""
+    return printable(json.dumps(result, ensure_ascii=False))

@@ -1,5 +1,6 @@
 """What the user has to mend is told at once, in one sentence, and leaves nothing behind."""
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -103,6 +104,19 @@ def test_a_refused_first_link_takes_no_file_away_that_was_there_before(tmp_path:
     chain_error(str(script), "--folder", str(own.parent))
 
     assert own.read_text() == "of the user"
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_chain_of_jobs_without_their_packages_names_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "laxity_k8s.chains.job_queue", None)
+    (tmp_path / "a.yaml").write_text(MANIFEST)
+
+    error = chain_error(str(tmp_path / "a.yaml"), "--wall-limit", "1h")
+
+    assert "pip install '.[kubernetes]'" in str(error)
+    assert (error.code, len(str(error).splitlines())) == (USAGE, 1)
 
 
 def test_a_missing_file_in_slurm_conf_is_told_without_a_call_that_would_look_for_it_for_a_minute(

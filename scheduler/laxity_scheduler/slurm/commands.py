@@ -192,12 +192,13 @@ def job_queue_opener() -> "OpenQueue":
     """The Kubernetes floor's own. ValueError where it is not installed."""
     from importlib.metadata import entry_points
 
-    entries = entry_points(group="laxity.link_queues", name="kubernetes")
-    if not entries:
+    try:
+        (entry,) = entry_points(group="laxity.link_queues", name="kubernetes")
+        opener: OpenQueue = entry.load()
+    except (ValueError, ModuleNotFoundError) as error:
         raise ValueError(
-            "chains of Jobs are not installed here: pip install '.[all]' in laxity's clone"
-        )
-    opener: OpenQueue = next(iter(entries)).load()
+            "chains of Jobs are not installed here: pip install '.[kubernetes]' in laxity's clone"
+        ) from error
     return opener
 
 

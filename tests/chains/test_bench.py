@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity_scheduler.bootstrap import bootstrap_interval, draw_blocks
 from laxity_scheduler.chains import model_kinds
@@ -19,13 +17,11 @@ from laxity_scheduler.chains.pair_bench import ChainsResult, method_figures, run
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.chains.waits import compare_waits
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf, busy_log
+from tests.support.command_line import invoke
 
 
 def run_bench(*words: str) -> tuple[int, str, str]:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    benches(app)
-    result = CliRunner().invoke(app, ["chains", *words])
+    result = invoke(["chains", *words], benches)
     text = str(result.exception) if result.exception else ""
     return getattr(result.exception, "code", result.exit_code), result.stdout, text or result.stderr
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from threadpoolctl import threadpool_limits
-from typer.testing import CliRunner
 
 from laxity_scheduler.chains import choices, commands, train_command
 from laxity_scheduler.chains.features import WINDOW, watch_queue
@@ -38,6 +36,7 @@ from laxity_scheduler.chains.wait_distribution import (
     read_levels,
 )
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf
+from tests.support.command_line import invoke
 
 KINDS = ("forest", "boosting", "calibrated")
 SETTINGS = PairSettings(8, limit_s=DAY_S, warm_up_s=1.5 * DAY_S, start="running")
@@ -305,11 +304,7 @@ def test_a_file_that_is_no_provisioner_is_refused(tmp_path: Path) -> None:
 
 
 def run_laxity(*words: str) -> tuple[int, str, str]:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    train_command.register(app)
-    commands.benches(app)
-    result = CliRunner().invoke(app, words)
+    result = invoke(words, train_command.register, commands.benches)
     text = str(result.exception) if result.exception else ""
     return getattr(result.exception, "code", result.exit_code), result.stdout, text or result.stderr
 

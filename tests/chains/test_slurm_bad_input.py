@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity.cli.exit_codes import FAILED, USAGE, CommandError
 from laxity_scheduler.slurm.commands import register
+from tests.support.command_line import invoke
 
 SCRIPT: Final = "#!/bin/sh\n#SBATCH --time=1\n"
 MANIFEST: Final = """
@@ -43,9 +42,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 
 def chain_error(*words: str) -> CommandError:
-    app = typer.Typer()
-    register(app)
-    error = CliRunner().invoke(app, list(words)).exception
+    error = invoke(["chain", *words], register).exception
     assert isinstance(error, CommandError)
     return error
 

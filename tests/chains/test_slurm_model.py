@@ -6,8 +6,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity_scheduler.chains import model_file
@@ -23,6 +21,7 @@ from laxity_scheduler.following.successor_timing import LearnedTiming
 from laxity_scheduler.slurm.commands import register
 from laxity_scheduler.slurm.script_shape import read_shape
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
+from tests.support.command_line import invoke
 from tests.support.slurm import WHY_NOT, SlurmCluster, until
 
 NOW_AT = 6_000.0
@@ -69,11 +68,8 @@ def test_an_empty_queue_and_jobs_without_a_limit_have_columns_too() -> None:
     assert snapshot_queue([endless], [], NOW_AT, shape)[14] == 14 * 24 * 60
 
 
-def test_a_model_decides_every_ten_minutes_only(tmp_path: Path) -> None:
-    app = typer.Typer()
-    register(app)
-
-    answer = CliRunner().invoke(app, ["a.sbatch", "--model", "m.npz", "--interval", "5m"])
+def test_a_model_decides_every_ten_minutes_only() -> None:
+    answer = invoke(["chain", "a.sbatch", "--model", "m.npz", "--interval", "5m"], register)
 
     assert "--model decides every 10m" in str(answer.exception)
 
@@ -94,13 +90,12 @@ def test_a_model_for_other_jobs_is_refused_before_anything_is_submitted(
     (programs / "sbatch").write_text(f'#!/bin/sh\necho "$@" >>{calls}\nexit 1\n')
     (programs / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
-    script, app = tmp_path / "a.sbatch", typer.Typer()
+    script = tmp_path / "a.sbatch"
     script.write_text(f"#!/bin/sh\n#SBATCH {directives}\ntrue\n")
     model = Provisioner("forest", cast("Any", OneNumber(0.0)), 1, 3_600.0, {}, {})
     monkeypatch.setattr(model_file, "load_provisioner", lambda _: model)
-    register(app)
 
-    answer = CliRunner().invoke(app, [str(script), "--model", "m.npz", *options])
+    answer = invoke(["chain", str(script), "--model", "m.npz", *options], register)
 
     assert words in str(answer.exception)
     assert not calls.exists()
@@ -116,11 +111,10 @@ def test_without_a_cluster_it_is_said_first_what_to_do_and_then_what_slurm_said(
         )
         (tmp_path / program).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    script, app = tmp_path / "a.sbatch", typer.Typer()
+    script = tmp_path / "a.sbatch"
     script.write_text("#!/bin/sh\n#SBATCH --time=1\ntrue\n")
-    register(app)
 
-    error = CliRunner().invoke(app, [str(script)]).exception
+    error = invoke(["chain", str(script)], register).exception
 
     assert isinstance(error, CommandError)
     assert error.code == USAGE
@@ -144,11 +138,10 @@ def test_without_a_cluster_it_is_said_first_what_to_do_and_then_what_slurm_said(
 def test_what_cannot_be_a_chain_is_one_sentence(
     tmp_path: Path, content: bytes, options: list[str], words: str
 ) -> None:
-    script, app = tmp_path / "a.sbatch", typer.Typer()
+    script = tmp_path / "a.sbatch"
     script.write_bytes(content)
-    register(app)
 
-    error = CliRunner().invoke(app, [str(script), *options]).exception
+    error = invoke(["chain", str(script), *options], register).exception
 
     assert isinstance(error, CommandError)
     assert words in str(error)

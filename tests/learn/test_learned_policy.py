@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.learned.job_features import FEATURES
@@ -28,7 +26,6 @@ from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.shares.admission import with_admission
 from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.commands import register
 from laxity_scheduler.simulate.ground_truth import ground_truths
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.replay import literal
@@ -38,6 +35,7 @@ from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.world import SimWorld
 from laxity_scheduler.store import codec
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
+from tests.support.command_line import run_simulate
 from tests.support.random_states import cases
 
 TABLES = {("m", 1): ThroughputTable((1, 2, 4, 8), (1.0, 1.8, 3.0, 4.5))}
@@ -163,13 +161,10 @@ def test_other_policies_take_no_file() -> None:
 
 
 def test_nothing_is_simulated_in_the_name_of_a_file_that_is_refused() -> None:
-    app = typer.Typer()
-    register(app)
-    words = ["simulate", "--policy", "learned:nowhere.npz", "--trace", "itp/195job.csv"]
-    answer = CliRunner().invoke(app, words)
-    assert answer.exit_code == 2
-    assert "there is no file nowhere.npz" in answer.output
-    assert len(answer.output.splitlines()) == 1
+    code, said = run_simulate("--policy", "learned:nowhere.npz", "--trace", "itp/195job.csv")
+    assert code == 2
+    assert "there is no file nowhere.npz" in said
+    assert len(said.splitlines()) == 1
 
 
 def test_a_promised_job_gets_the_width_that_its_promise_needs_whatever_the_net_scores(

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity_scheduler.simulate.cases import Made
 from laxity_scheduler.simulate.run import Setting, simulate
@@ -25,6 +23,7 @@ from laxity_scheduler.studies.notebook_tables import (
 from laxity_scheduler.studies.results import mean_rows, read_rows, write_rows
 from laxity_scheduler.studies.study import STUDIES, Study, run_study
 from laxity_scheduler.studies.trial import LABELS, Cell, Row, Trial, cell_text, row_key
+from tests.support.command_line import invoke
 
 KEPT = Path(__file__).parents[2] / "notebooks/figures"
 SAMPLES = open_datasets(samples=True)
@@ -183,10 +182,7 @@ def test_a_page_without_rows_says_how_to_make_them(
 
 
 def called(*words: str) -> tuple[int, str]:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
-    result = CliRunner().invoke(app, ["study", *words])
+    result = invoke(["study", *words], register)
     return result.exit_code, result.output
 
 

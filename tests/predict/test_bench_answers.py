@@ -1,17 +1,13 @@
 import json
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity_profiler.cli.commands import benches
+from tests.support.command_line import invoke
 
 
 def test_the_bench_asks_for_every_job_at_eight_widths_and_compares_with_row_by_row() -> None:
-    app = typer.Typer()
-    benches(app)
-
-    said = json.loads(CliRunner().invoke(app, ["answers", "--jobs", "60", "--json"]).output)
+    said = json.loads(invoke(["answers", "--jobs", "60", "--json"], benches).output)
 
     assert said["rows"]["value"] == 480
     for name in ("cold_ms", "cached_ms"):

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from laxity.cli.exit_codes import CommandError
 from laxity_profiler.bench.held_out import beyond_a_node, judge_tables, node_gpus
@@ -20,16 +19,14 @@ from laxity_profiler.bench.tuning_split import (
     judge_left_out,
 )
 from laxity_profiler.cli.commands import benches
+from tests.support.command_line import invoke
 from tests.support.throughput import step_s, write_table
 
 TRACES = os.environ.get("LAXITY_TRACES", "")
 
 
 def bench(where: Path, *words: str) -> Result:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    benches(app)
-    return CliRunner().invoke(app, ["prediction", "--tables", str(where), *words])
+    return invoke(["prediction", "--tables", str(where), *words], benches)
 
 
 def test_the_figures_are_named_values_with_units(tmp_path: Path) -> None:

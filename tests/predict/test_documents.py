@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity_profiler.cli.commands import benches
+from tests.support.command_line import invoke
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs/prediction.md"
@@ -29,11 +28,8 @@ def block() -> str:
 
 
 def bench(*words: str) -> str:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    benches(app)
     tables = str(Path(TRACES) / "elasticflow")
-    return CliRunner().invoke(app, ["prediction", "--tables", tables, *words]).stdout
+    return invoke(["prediction", "--tables", tables, *words], benches).stdout
 
 
 def test_the_document_shows_the_figures_that_the_notebook_reads() -> None:

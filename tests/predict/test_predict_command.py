@@ -4,22 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from laxity.cli.exit_codes import CommandError
 from laxity_profiler.cli.commands import register
 from laxity_profiler.history.history import History
+from tests.support.command_line import invoke
 from tests.support.runs import trained
 
 
 def ask(home: Path, *words: str) -> Result:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
-    return CliRunner().invoke(
-        app, ["predict", *words], env={"LAXITY_HOME": str(home), "COLUMNS": "120"}
-    )
+    where = {"LAXITY_HOME": str(home), "COLUMNS": "120"}
+    return invoke(["predict", *words], register, env=where)
 
 
 def test_the_widths_asked_for_are_answered_in_json(tmp_path: Path, history: History) -> None:

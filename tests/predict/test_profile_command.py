@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from laxity import names
 from laxity.api.job_view import JobView
@@ -19,6 +18,7 @@ from laxity.cli.exit_codes import CommandError
 from laxity_profiler.cli.commands import register
 from laxity_profiler.cli.profiling import run
 from laxity_profiler.learning.profile_fit import ProfiledRun, fit_profile
+from tests.support.command_line import invoke
 from tests.support.runs import OpenHistory, history_in, trained
 
 if TYPE_CHECKING:
@@ -130,13 +130,10 @@ def trainer(folder: Path, *, state: str = "finished") -> Iterator[Trainer]:
 
 
 def profile(home: Path, url: str, *words: str) -> Result:
-    app = typer.Typer()
-    app.callback()(lambda: None)
-    register(app)
     (home / "job.yaml").write_text(FILE)
     where = {"LAXITY_HOME": str(home), "LAXITY_URL": url, "LAXITY_TOKEN": "", "COLUMNS": "120"}
     source = () if words and ":" in words[0] else (str(home / "job.yaml"),)
-    return CliRunner().invoke(app, ["profile", *source, *words], env=where)
+    return invoke(["profile", *source, *words], register, env=where)
 
 
 def test_each_width_is_trained_once_without_a_deadline(tmp_path: Path) -> None:

@@ -62,6 +62,18 @@ def test_jobs_wider_than_they_need_give_before_anybody_is_stopped() -> None:
     assert [(one.job, one.workers, one.at) for one in shrunk] == [("team/wide", 1, "epoch")]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"preemptible": False}, id="it may not be stopped"),
+        pytest.param({"pinned": True}, id="it is pinned"),
+    ],
+)
+def test_what_may_not_be_stopped_runs_on(fields: dict[str, Any]) -> None:
+    state = cluster(gpus=1, jobs=[job("be", running=1, **fields), promised("hard", 700.0)])
+    assert preempted(decide(state, MINUTE_EPOCHS)) == []
+
+
 def test_a_best_effort_job_never_stops_another_before_it_has_aged() -> None:
     jobs = [job("long", epochs=500, running=1), job("short", epochs=1, asked=False)]
     fresh = decide(cluster(gpus=1, jobs=jobs, now=599.0), MINUTE_EPOCHS)

@@ -3,15 +3,13 @@
 import json
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Wait
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.shares.admission import with_admission
-from laxity_scheduler.simulate.commands import register
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
+from tests.support.command_line import run_simulate
 from tests.support.simulated import SAMPLES
 
 DEADLINE_POLICIES = ("edf", "chronus", "qos", "elasticflow")
@@ -86,17 +84,12 @@ def test_a_job_that_fits_no_node_is_promised_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("policy", ["edf", "chronus", "qos"])
 def test_the_command_gives_promises_to_policies_that_have_none(policy: str) -> None:
-    app = typer.Typer()
-    register(app)
     words = ["--policy", policy, "--trace", str(SAMPLES / "itp" / "195job.csv"), "--nodes", "2"]
     figures = []
     for admission in ("none", "greedy"):
-        result = CliRunner().invoke(
-            app,
-            ["simulate", *words, "--until", UNTIL, "--admission", admission, "--json"],
-        )
-        assert result.exit_code == 0, result.output
-        figures.append(json.loads(result.output))
+        code, said = run_simulate(*words, "--until", UNTIL, "--admission", admission, "--json")
+        assert code == 0, said
+        figures.append(json.loads(said))
     none, greedy = figures
     assert (none["promises"], none["refused"]) == (0, 0)
     assert greedy["promises"] > 0

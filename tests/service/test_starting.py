@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from laxity.cli.exit_codes import CommandError
 from laxity_scheduler.commands import register
@@ -17,14 +17,11 @@ from laxity_scheduler.process.instance_dir import InstanceDir
 from laxity_scheduler.process.open_policies import find_policy
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store, StoreError
+from tests.support.command_line import invoke
 
 
 def asked(home: Path, *words: str) -> Result:
-    import typer
-
-    app = typer.Typer()
-    register(app)
-    return CliRunner().invoke(app, [*words], env={"LAXITY_HOME": str(home)})
+    return invoke(words, register, env={"LAXITY_HOME": str(home)})
 
 
 def error_of(home: Path, *words: str) -> CommandError:

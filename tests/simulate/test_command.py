@@ -8,8 +8,6 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.simulate.limits import instant
@@ -18,7 +16,7 @@ from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.sweep import sweep
 from laxity_scheduler.studies.command import register as register_study
-from tests.support.command_line import run_simulate
+from tests.support.command_line import invoke, run_simulate
 from tests.support.simulated import SAMPLES, random_trace
 
 PHILLY = str(SAMPLES / "philly" / "philly.csv")
@@ -346,10 +344,7 @@ def test_a_sweep_counts_the_jobs_of_all_runs_in_this_and_in_other_processes(proc
 
 
 def studied(*words: str) -> tuple[int, str]:
-    app = typer.Typer()
-    register_study(app)
-    app.callback()(lambda: None)
-    result = CliRunner().invoke(app, ["study", *words])
+    result = invoke(["study", *words], register_study)
     return result.exit_code, result.output
 
 

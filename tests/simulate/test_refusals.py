@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.commands import register
 from laxity_scheduler.simulate.ground_truth import ground_truths
 from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
 from laxity_scheduler.simulate.refusals import false_refusals, longest_s, wrongly_refused
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.traces import TraceJob
+from tests.support.command_line import run_simulate
 from tests.support.simulated import LINEAR, SAMPLES, job, trace
 
 BUSY = [(0.0, 4), (100.0, 2), (500.0, 4), (600.0, 0)]  # on 4 GPUs: 2 idle from 100 to 500 s
@@ -98,11 +96,8 @@ def test_the_longest_of_several_stretches_counts() -> None:
 
 
 def test_the_command_prints_them() -> None:
-    app = typer.Typer()
-    register(app)
     itp = str(SAMPLES / "itp" / "195job.csv")
     words = ["--policy", "elasticflow", "--trace", itp, "--nodes", "4", "--pooled", "--json"]
-    result = CliRunner().invoke(app, ["simulate", *words])
-    figures = json.loads(result.output)
+    figures = json.loads(run_simulate(*words)[1])
     assert 0 <= figures["false_refusals"] <= figures["refused"]
     assert 0.0 < figures["p90_coverage"] <= 1.0

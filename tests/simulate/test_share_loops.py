@@ -17,6 +17,7 @@ from laxity_scheduler.capacity import growing, placement
 from laxity_scheduler.frame import compiled, loops
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.promising import planning
+from laxity_scheduler.shares.plans import slot_lengths
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.throughput_tables import ThroughputTable
 from laxity_scheduler.simulate.traces import Trace
@@ -148,6 +149,10 @@ def test_arrays_are_nobody_elses_after_a_loop_that_only_borrows_them() -> None:
     assert loop(arrays[0], arrays[1], tries, sizes, False, taken, ends) == 3
     assert ends.tolist() == [4, 12, 13]
     assert [sys.getrefcount(array) for array in arrays[0][:6]] == counts
+
+
+def test_slots_of_shares_reach_to_the_horizon() -> None:
+    assert slot_lengths(1e6).sum() == pytest.approx(1e6, rel=1e-6)
 
 
 def test_a_job_alone_ends_when_it_ends_in_the_literal_cycle() -> None:

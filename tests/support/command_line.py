@@ -1,10 +1,11 @@
 """The command line, called in this process."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from laxity.cli.main import main
 from laxity_scheduler.simulate.commands import register
@@ -42,9 +43,18 @@ def laxity(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return CommandLine(monkeypatch, capsys)
 
 
+def invoke(
+    words: Sequence[str], *parts: Callable[[typer.Typer], object], env: dict[str, str] | None = None
+) -> Result:
+    """A command of these parts of `laxity`, in this process."""
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    for register_part in parts:
+        register_part(app)
+    return CliRunner().invoke(app, words, env=env)
+
+
 def run_simulate(*words: str) -> tuple[int, str]:
     """`laxity simulate` in this process: exit code and output."""
-    app = typer.Typer()
-    register(app)
-    result = CliRunner().invoke(app, ["simulate", *words])
+    result = invoke(["simulate", *words], register)
     return result.exit_code, result.output

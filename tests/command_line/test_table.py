@@ -65,6 +65,15 @@ def test_a_very_narrow_screen_shows_fewer_columns_and_cuts_none(columns: int) ->
     assert "…" not in row
 
 
+def test_the_longest_name_leaves_room_for_where_the_job_stands() -> None:
+    header, row = shown(running(id=f"default/{'n' * 63}"), columns=80)
+
+    assert {"JOB", "STATE", "VERDICT", "DEADLINE"} <= set(header.split())
+    assert {"running", "promised"} <= set(row.split())
+    assert row.startswith("n" * 16)
+    assert len(row) <= 80
+
+
 def test_a_width_that_is_about_to_change_shows_both() -> None:
     _, row = shown(running(formed=1, reason="late"))
 

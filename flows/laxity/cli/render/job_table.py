@@ -36,6 +36,7 @@ DROPPED: Final = (
 )  # on a narrow screen, in this order
 OVERDUE: Final = "now"
 REASON_CELLS: Final = 24  # fewer say nothing
+LEAST_NAME_CELLS: Final = 16  # of a long name on a narrow screen
 GAP_CELLS: Final = 2
 RUNS_WELL: Final = {"due_first", "fits", "forecast", "promise_moved", "shortest_first"}
 STATE_STYLES: Final = {
@@ -82,15 +83,21 @@ class JobTable:
         rows = [dict(zip(COLUMNS, job_cells(job, self.now), strict=True)) for job in self.jobs]
         shown = _fitting_columns(rows, options.max_width)
         table = Table(box=None, pad_edge=False, expand=False)
-        for name in shown:
-            table.add_column(name, no_wrap=name != "REASON", justify=COLUMNS[name])
+        for name, cells in shown.items():
+            most_cells = cells - GAP_CELLS if name == "JOB" else None
+            table.add_column(
+                name, no_wrap=name != "REASON", justify=COLUMNS[name], max_width=most_cells
+            )
         for row in rows:
             table.add_row(*(row[name] for name in shown))
         yield table
 
 
-def _fitting_columns(rows: Sequence[Mapping[str, Text]], max_width: int) -> list[str]:
-    """The columns that fit beside one another."""
+def _fitting_columns(rows: Sequence[Mapping[str, Text]], max_width: int) -> dict[str, int]:
+    """The columns that fit beside one another, and their widths with the gap, in cells.
+
+    A long name gives way last: a beginning of it still names the job.
+    """
     shown = {
         name: max([len(name), *(row[name].cell_len for row in rows)]) + GAP_CELLS
         for name in COLUMNS
@@ -99,7 +106,9 @@ def _fitting_columns(rows: Sequence[Mapping[str, Text]], max_width: int) -> list
     for name in DROPPED:
         if sum(shown.values()) - GAP_CELLS > max_width:
             del shown[name]
-    return list(shown)
+    excess = max(0, sum(shown.values()) - GAP_CELLS - max_width)
+    shown["JOB"] = max(min(shown["JOB"], LEAST_NAME_CELLS + GAP_CELLS), shown["JOB"] - excess)
+    return shown
 
 
 def job_table(jobs: Iterable[JobView], *, now: float) -> JobTable:

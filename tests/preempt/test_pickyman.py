@@ -24,7 +24,7 @@ from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import pickyman
 from laxity_scheduler.policies.pickyman import PickyMan
-from laxity_scheduler.studies.pickyman_study import least_cost_s
+from laxity_scheduler.studies.pickyman_study import greedy_cost_s, least_cost_s
 from tests.support.builders import Curve, cluster, job, promise
 from tests.support.victims import NOW, runs
 
@@ -237,6 +237,8 @@ def test_the_greedy_cover_is_enough_and_nobody_in_it_is_needless(
     assert len({victim.job for victim in chosen}) == len(chosen)
     assert all(got - gpus_of(victim) < need for victim in chosen)
     assert cost_s(chosen) >= brute_force(among, need)
+    told_s = greedy_cost_s([gpus_of(v) for v in among], [v.cost_s for v in among], need)
+    assert told_s == cost_s(chosen)
     assert all(cost_s(chosen) <= victim.cost_s for victim in among if gpus_of(victim) >= need)
 
 

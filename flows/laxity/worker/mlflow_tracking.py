@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from laxity import names
 from laxity.backoff import Backoff
@@ -257,7 +258,21 @@ def require_answer(uri: str) -> None:
     except urllib.error.HTTPError as answer:
         answer.close()
     except (OSError, ValueError) as error:  # ValueError: no address
-        raise ConnectionError(f"MLflow at {uri} does not answer: {error}") from error
+        message = f"MLflow at {uri} does not answer{proxy_text(uri)}: {error}"
+        raise ConnectionError(message) from error
+
+
+def proxy_text(uri: str) -> str:
+    """Through which proxy this address is asked, in words; "" for none.
+
+    MLflow's own client asks the same one, also for an address of this machine.
+    """
+    parts = urlsplit(uri)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    if not proxy or urllib.request.proxy_bypass(parts.netloc):
+        return ""
+    address = proxy.rpartition("@")[2]  # without its password
+    return f" through the proxy {address} (NO_PROXY={parts.hostname} asks it directly)"
 
 
 def experiment_of(uri: str, run_id: str) -> str:

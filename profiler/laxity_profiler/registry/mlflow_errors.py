@@ -8,7 +8,7 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from laxity.worker.mlflow_tracking import import_mlflow
+from laxity.worker.mlflow_tracking import import_mlflow, proxy_text
 from laxity_profiler.history.history_database import DATABASE_ERRORS
 
 SQLITE: Final = "sqlite:///"
@@ -51,7 +51,8 @@ def check_answers(uri: str) -> None:
             raise MlflowAwayError(f"MLflow at {uri} answers {error.code}") from error
         except (URLError, HTTPException, OSError) as error:
             reason = getattr(error, "reason", error)
-            raise MlflowAwayError(f"MLflow at {uri} does not answer: {reason}") from error
+            message = f"MLflow at {uri} does not answer{proxy_text(uri)}: {reason}"
+            raise MlflowAwayError(message) from error
     if uri.startswith(SQLITE):
         folder = Path(uri.removeprefix(SQLITE)).parent
         if not folder.is_dir():

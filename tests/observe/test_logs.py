@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from examples.demo.servers import free_ports
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.process.daemon import is_ready
 from laxity_scheduler.process.logs import log_to_stderr
-from laxity_scheduler.service.cycle_faults import JobFaults
 
 
 @pytest.fixture(autouse=True)

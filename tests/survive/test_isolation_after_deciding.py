@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 from laxity.api.job_view import job_view
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.service import expected_times, promise_outcome, view_cache, views
+from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.metrics import Metrics
+from laxity_scheduler.service.transition_times import TransitionWatcher
+from laxity_scheduler.store.audit_rows import AuditRows
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import looked, staged, submit_together, wait_until
@@ -150,6 +154,49 @@ def test_news_of_a_look_that_failed_is_told_after_the_next(
     assert meanwhile == []
     assert heard.count("default/a promised") == 1
     assert heard.count("default/b promised") == 1
+
+
+@pytest.mark.parametrize(
+    ("stage_name", "owner", "method", "job_of"),
+    [
+        ("lesson", Feedback, "_track_steady_run", lambda job, *_: job.id),
+        ("observed stop", TransitionWatcher, "_transitions_of", lambda job, *_: job.id),
+        ("explanation", AuditRows, "_is_new", lambda decision: decision.job),
+    ],
+)
+def test_what_raises_about_one_job_is_counted_and_logged_once_and_others_are_served(
+    *,
+    stage_name: str,
+    owner: type,
+    method: str,
+    job_of: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    work, served = getattr(owner, method), list[str]()
+
+    def failing(self: Any, *arguments: Any) -> Any:
+        if job_of(*arguments) == "default/bad":
+            raise ValueError("math range error")
+        served.append(job_of(*arguments))
+        return work(self, *arguments)
+
+    monkeypatch.setattr(owner, method, failing)
+    with staged(tmp_path, MemoryWorld(2)) as stage:
+        submit_together(stage, "bad", "a")
+        stage.until("default/bad", lambda view: view["workers"] == 1, "running")
+        stage.world.send_epochs("default/bad", 1)
+        stage.until("default/bad", lambda view: view["epochs_done"] == 1, "one epoch on")
+        wait_until(lambda: "default/a" in served, "the other job served")
+        metrics = stage.http.get("/metrics").text
+        failure = stage.service.failure
+    logged = [record for record in caplog.records if "math range error" in record.getMessage()]
+    assert f'laxity_job_errors_total{{stage="{stage_name}"}}' in metrics
+    assert [record.getMessage().partition(":")[0] for record in logged] == [
+        f"{stage_name} of job default/bad"
+    ]
+    assert failure == ""
 
 
 @pytest.mark.parametrize("part", ["lessons", "metrics", "telling"])

@@ -4,7 +4,6 @@ A change is made on the Job, which is the truth, and the loop is woken. The answ
 cycle makes of it.
 """
 
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,7 +37,6 @@ from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, job_id_o
 from laxity_scheduler.store.audit_rows import STANDS, refused_amendment
 
 OFFERS_WITHOUT_DEADLINE: Final = {"probe", "soft"}
-LOG: Final = logging.getLogger(__name__)
 POLICY_FAILS: Final = (
     "no verdict can be given now, and nothing was changed: the policy fails on this job or beside it; "
     "the service's log says why, and /readyz whether its cycles fail as well"
@@ -202,7 +200,7 @@ class JobService:
                     state or last_state, row, predictor, self._service.policies.decide
                 )
         except Exception as error:
-            LOG.exception("no verdict on %s: the policy fails", row.id, extra={"job": row.id})
+            self._service.metrics.faults.record_fault("what-if", row.id, error)
             raise Problem(503, "policy_fails", POLICY_FAILS) from error
 
     def _change_terms(self, job_id: str, changes: Mapping[str, str | None]) -> None:

@@ -70,12 +70,10 @@ class Dispatcher:
         self, change: ViewChange, state: ClusterState, predictor: Predictor
     ) -> tuple[EpochMetrics, ...]:
         """Predictions for the job that changed; none if that raises, and the rest is still sent."""
-        try:
-            row = state.by_id.get(change.after["id"])
-            return points_before_epoch(change, row, state.now, predictor)
-        except Exception as error:  # noqa: BLE001 - noted with its traceback
-            self._metrics.faults.record_fault("figures", change.after["id"], error)
-            return ()
+        job, points = change.after["id"], list[EpochMetrics]()
+        with self._metrics.faults.isolate("figures", job):
+            points += points_before_epoch(change, state.by_id.get(job), state.now, predictor)
+        return tuple(points)
 
     def _keep_predictions(self, messages: list[Message]) -> list[Message]:
         try:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from laxity_profiler.estimate import Workload
+from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.cycle_faults import error_text
 
 Result = TypeVar("Result")
 Jobs = tuple[Job, ...]

@@ -13,9 +13,9 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.history.history import History, HistoryError
 from laxity_profiler.learning.learner import Learner
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.cycle_faults import JobFaults
 from laxity_scheduler.service.transition_times import TransitionWatcher
 from laxity_scheduler.service.view_cache import ViewChange
 
@@ -30,7 +30,7 @@ class Feedback:
         self._watcher = TransitionWatcher()
         self._steady_widths: dict[str, int] = {}  # width of the course that was noted, by uid
         self._halfway: set[str] = set()
-        self._faults = JobFaults()
+        self.faults = JobFaults()  # the publisher puts the service's here
 
     def observe_nodes_only(self, state: ClusterState) -> None:
         """Report the size of nodes: all that a replica learns that does not lead."""
@@ -41,17 +41,15 @@ class Feedback:
     ) -> None:
         """Report the transitions and the new predictions of a snapshot; `uids` by job id."""
         self.observe_nodes_only(state)
-        for stop in self._watcher.take_transitions(state):
+        for stop in self._watcher.take_transitions(state, self.faults):
             uid = uids.get(stop.job, "")
             observe = partial(self._stops.observe_stop, uid, stop.workload, kind=stop.kind)
             self._ignore_store_errors(
                 uid, partial(observe, workers=stop.workers, seconds=stop.seconds, at=stop.began_at)
             )
         for job in state.jobs:
-            try:
+            with self.faults.isolate("lesson", job.id):
                 self._track_steady_run(job, uids.get(job.id, ""), predictor)
-            except Exception as error:  # noqa: BLE001 - noted with its traceback
-                self._faults.record_fault("lesson", job.id, error)
 
     def record_finishes(self, changes: Iterable[ViewChange]) -> None:
         """Compare the predictions of finished jobs with what they took."""
@@ -107,9 +105,8 @@ class Feedback:
         )
 
     def _ignore_store_errors(self, uid: str, lesson: Callable[[], None]) -> None:
-        try:
-            lesson()
-        except HistoryError as error:
-            LOG.warning("a lesson was lost: %s", error)
-        except Exception as error:  # noqa: BLE001 - noted with its traceback
-            self._faults.record_fault("lesson", uid, error)
+        with self.faults.isolate("lesson", uid):
+            try:
+                lesson()
+            except HistoryError as error:
+                LOG.warning("a lesson was lost: %s", error)

@@ -22,11 +22,12 @@ from laxity.backoff import Backoff
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import DAY_S, FOREVER
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.cycle_faults import FailureStreak, error_text
+from laxity_scheduler.service.cycle_faults import FailureStreak
 from laxity_scheduler.service.demand_keeper import DemandKeeper
 from laxity_scheduler.service.fault_isolation import (
     PolicyFaultError,
@@ -136,7 +137,7 @@ class Service:
         demand_keeper = DemandKeeper(store, world.demand_history)
         demand_keeper.restore()
         self._journal = Journal(store)
-        self._audit_rows = AuditRows()
+        self._audit_rows = AuditRows(self.metrics.faults)
         self._publisher = Publisher(
             world=world,
             store=store,
@@ -190,7 +191,7 @@ class Service:
         except PolicyFaultError as error:
             self._record_failure("policy", str(error))
         except JobError as error:
-            LOG.exception("a cycle failed on one job", extra={"job": error.job_id})
+            self.metrics.faults.record_fault("cycle", error.job_id, error)
             self._record_failure("job", str(error), error.job_id)
             self._reject_job(error.job_id, error.problem)
         except Exception as error:
@@ -327,10 +328,8 @@ class Service:
 
     def _reject_job(self, job_id: str, problem: str) -> None:
         """Leave a job out until somebody changes it. If that fails, the next cycle tries again."""
-        try:
+        with self.metrics.faults.isolate("rejection", job_id):
             self.world.reject(job_id, problem)
-        except Exception as error:  # noqa: BLE001 - noted with its traceback
-            self.metrics.faults.record_fault("rejection", job_id, error)
 
     def _drop_old(self, state: ClusterState) -> None:
         if state.cycle % CLEANUP_EVERY == 1:

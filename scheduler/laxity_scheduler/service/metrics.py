@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from laxity.job.qos import ServiceClass
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.service.cycle_faults import JobFaults
 from laxity_scheduler.service.loan_metrics import LoanMetrics
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
 from laxity_scheduler.service.view_cache import ViewChange
@@ -91,10 +91,8 @@ class Metrics:
     def count_changes(self, changes: Iterable[ViewChange]) -> None:
         """Count what changed since the last cycle."""
         for change in changes:
-            try:
+            with self.faults.isolate("metrics", change.after["id"]):
                 self._count_change(change)
-            except Exception as error:  # noqa: BLE001 - noted with its traceback
-                self.faults.record_fault("metrics", change.after["id"], error)
 
     def _count_change(self, change: ViewChange) -> None:
         before, after = change.before or {}, change.after

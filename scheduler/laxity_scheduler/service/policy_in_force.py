@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policy_models import LearnedModel
-from laxity_scheduler.service.cycle_faults import error_text
 from laxity_scheduler.service.reward_guard import RewardComparison, RewardGuard
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.store.store import Store, StoreError

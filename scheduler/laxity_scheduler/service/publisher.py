@@ -7,7 +7,7 @@ in this cycle. The views come first, because all other parts read their changes.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Final, Protocol
 
@@ -73,6 +73,8 @@ class Publisher:
         self._notifier, self._metrics, self._audit_rows = notifier, metrics, audit_rows
         self._report_of, self._feedback, self._deciding = report_of, feedback, deciding
         self._demand_keeper = demand_keeper
+        if feedback is not None:
+            feedback.faults = metrics.faults
         self._is_first = True
         self._last_reasons: dict[str, LastReason] = {}
         self._refreshed_at = float("-inf")
@@ -196,10 +198,8 @@ class Publisher:
         except Exception:  # noqa: BLE001 - found by predicting one by one
             ends: dict[str, ExpectedEnd] = {}
         for job in jobs:
-            try:
+            with self._metrics.faults.isolate("expected end", job.id):
                 ends |= expected_times.predict_ends(state, predictor, [job])
-            except Exception as error:  # noqa: BLE001 - noted with its traceback
-                self._metrics.faults.record_fault("expected end", job.id, error)
         return ends
 
     def _ask_again_after_probes(self, views: Iterable[Json]) -> None:
@@ -212,13 +212,11 @@ class Publisher:
             asker = self._view_cache.view_by_uid(
                 probe["idempotency_key"].removeprefix(PROBE_KEY_PREFIX)
             )
-            try:
+            # what raises is asked again in the next cycle
+            with self._metrics.faults.isolate("asking again", probe["id"]):
                 if asker is not None and asker["state"] == "refused":
                     self._world.annotate(asker["id"], {names.VERDICT: None})
                     self._world.wake()
-            except Exception as error:  # noqa: BLE001 - noted, and asked again in the next cycle
-                self._metrics.faults.record_fault("asking again", probe["id"], error)
-            else:
                 del self._probes[uid]
                 self._asked_again.add(uid)
 
@@ -239,13 +237,9 @@ class Publisher:
 
     def _signal_generation(self, job_id: str) -> int:
         """The generation of a job's signal; -1 if there is none."""
-        try:
+        with self._metrics.faults.isolate("signal", job_id), suppress(KeyError):
             return self._world.signal(job_id).generation
-        except KeyError:
-            return -1
-        except Exception as error:  # noqa: BLE001 - noted with its traceback
-            self._metrics.faults.record_fault("signal", job_id, error)
-            return -1
+        return -1
 
     def _save_audit_rows(self) -> None:
         """Write the rows that `explain` and `decisions` show."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laxity_profiler.estimate import Workload
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.cycle_faults import JobFaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,13 @@ class TransitionWatcher:
     def __init__(self) -> None:
         self._before: Mapping[str, Job] = {}
         self._parked: dict[str, tuple[float, int]] = {}
-        self._faults = JobFaults()
 
-    def take_transitions(self, state: ClusterState) -> list[Transition]:
+    def take_transitions(self, state: ClusterState, faults: JobFaults) -> list[Transition]:
         """The stops and starts that ended since the last call."""
         transitions: list[Transition] = []
         for job in state.jobs:
-            try:
+            with faults.isolate("observed stop", job.id):
                 transitions += self._transitions_of(job, state.now)
-            except Exception as error:  # noqa: BLE001 - noted with its traceback
-                self._faults.record_fault("observed stop", job.id, error)
         self._before = state.by_id
         self._parked = {job: since for job, since in self._parked.items() if job in state.by_id}
         return transitions

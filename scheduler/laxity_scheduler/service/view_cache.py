@@ -19,11 +19,11 @@ import orjson
 
 from laxity import json_tree
 from laxity_profiler.history.history import HistoryError
+from laxity_scheduler.job_faults import JobFaults, error_text
 from laxity_scheduler.live import Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.borrowing import count_borrowed, count_borrowed_gpu_h
-from laxity_scheduler.service.cycle_faults import JobFaults, error_text
 from laxity_scheduler.service.promise_outcome import (
     is_over,
     is_promise_broken,
@@ -87,10 +87,8 @@ class ViewCache:
         self._noted: dict[str, float] = {}
         self._stale: set[str] = set()
         for row in rows:
-            try:
+            with self._faults.isolate("stored view", row.uid):
                 self._store_view(orjson.loads(row.view))
-            except (KeyError, TypeError, ValueError) as error:
-                self._faults.record_fault("stored view", row.uid, error)
 
     @classmethod
     def load(cls, store: Store, faults: JobFaults) -> "ViewCache":
@@ -165,7 +163,7 @@ class ViewCache:
         bare = {"metadata": named}
         for readable_view in (manifest, bare):
             before = self._views.get(uid) if readable_view is bare else None
-            try:
+            with self._faults.isolate("view without its reports", uid):
                 view = {
                     **(before or self._make_view(uid, readable_view, cycle_input, Report())),
                     "result": None,
@@ -174,9 +172,6 @@ class ViewCache:
                     f"laxity cannot show all of this Job: {error_text(error)}"
                 )
                 orjson.dumps(view)
-            except Exception as worse:  # noqa: BLE001 - noted with its traceback
-                self._faults.record_fault("view without its reports", uid, worse)
-            else:
                 return view
         return None
 

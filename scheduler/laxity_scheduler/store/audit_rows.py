@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from laxity.instants import format_rfc3339
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import (
     Admit,
@@ -71,7 +72,8 @@ class AuditRows:
     the journal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, faults: JobFaults | None = None) -> None:
+        self._faults = faults or JobFaults()
         self._last: dict[str, dict[Family, object]] = {}
         self._journalled: list[JournalledPlan] = []
         self._pending: list[PendingRow] = []
@@ -117,17 +119,15 @@ class AuditRows:
         for decision, document, body in zip(
             journalled.plan.decisions, encoded.decisions, encoded.bodies, strict=True
         ):
-            try:
-                if subject_of(decision) in undone:
-                    why = undone[subject_of(decision)]
-                    new_rows += self._rows_of_undone(journalled.state, subject_of(decision), why)
+            subject = subject_of(decision)
+            with self._faults.isolate("explanation", subject):
+                if subject in undone:
+                    new_rows += self._rows_of_undone(journalled.state, subject, undone[subject])
                 elif self._is_new(decision):
                     new_rows += list(
                         _rows_of_decision(journalled.state, decision, document, body, uids)
                     )
                     self._remember_decision(decision)
-            except Exception:
-                LOG.exception("what was decided of %s cannot be shown", subject_of(decision))
         shown = journalled.state.by_id
         self._last = {
             job: families

@@ -11,13 +11,14 @@ import signal
 import ssl
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
 from examples.demo.servers import free_ports
+from tests.support.kubernetes.kept_connections import KeptConnections
 
 # however this process ends, nothing that it started stays
 DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
@@ -47,7 +48,7 @@ class Cluster:
         self.service_kubeconfig = folder / "kubeconfig-service"  # of laxity's own account
         self.audit_log = folder / "logs" / "audit.jsonl"  # all that laxity's account asked for
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._kept: KeptConnections | None = None
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     def up(self, *, api_flags: Iterable[str] = ()) -> None:
@@ -124,27 +125,22 @@ class Cluster:
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One call as cluster administrator; None when it failed."""
-        request = urllib.request.Request(
-            f"https://127.0.0.1:{self.port}{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": "Bearer admin", "Content-Type": "application/json"},
-        )
+        text_sent = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": "Bearer admin", "Content-Type": "application/json"}
         try:
-            with urllib.request.urlopen(request, context=self._trust(), timeout=10) as reply:  # noqa: S310
-                text = reply.read()
-        except urllib.error.HTTPError as refused:
-            refused.close()  # it holds the connection
+            status, text = self._connect().ask(method, path, text_sent, headers)
+        except (OSError, HTTPException):
             return None
-        except OSError:
+        if status >= HTTPStatus.MULTIPLE_CHOICES:
             return None
         return json.loads(text) if text[:1] == b"{" else text.decode()
 
-    def _trust(self) -> ssl.SSLContext:
-        """Read once the API server has written its certificate."""
-        if self._tls is None:
-            self._tls = ssl.create_default_context(cafile=self.folder / "certs/apiserver.crt")
-        return self._tls
+    def _connect(self) -> KeptConnections:
+        """Possible once the API server has written its certificate: OSError before."""
+        if self._kept is None:
+            trust = ssl.create_default_context(cafile=self.folder / "certs/apiserver.crt")
+            self._kept = KeptConnections(self.port, trust)
+        return self._kept
 
     def stop(self, name: str, *, hard: bool = False) -> None:
         """Stop one of the programs, as when it crashes (`hard`) or is updated."""
@@ -157,6 +153,9 @@ class Cluster:
             process.wait()
 
     def down(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
         for name in reversed(list(self._running)):
             self.stop(name, hard=True)  # what they know goes with the folder
 

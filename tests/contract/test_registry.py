@@ -53,6 +53,7 @@ def test_policies_are_listed_one_a_line_with_source_and_promises() -> None:
     lines = [line.split() for line in shown.output.splitlines()]
     rows = json.loads(CliRunner().invoke(app, ["policies", "--json"]).output)["policies"]
     assert shown.exit_code == 0
+    assert [line for line in shown.output.splitlines() if line != line.rstrip()] == []
     assert [line[0] for line in lines[1 : len(REGISTRY) + 1]] == [row["name"] for row in rows]
     assert ["fifo", "-", "first", "in,", "first", "out,"] in [line[:6] for line in lines]
     assert {row["name"] for row in rows} == set(REGISTRY)

@@ -246,6 +246,22 @@ def test_bad_lines_are_told_with_file_line_field_and_value(tmp_path: Path) -> No
     assert "jobs.csv: 1 line set aside; the first, line 3: duration is 'six'" in text
 
 
+def test_batches_of_several_seeds_are_one_column_a_policy_with_mean_and_interval() -> None:
+    words = ("--policy", "sjf,fifo", "--trace", PHILLY, "--batch", "9", "--pooled")
+    sweep = (*words, "--nodes", "1", "--seeds", "3", "--processes", "1")
+    code, text = run_simulate(*sweep, "--json")
+    _, table = run_simulate(*sweep)
+    found = json.loads(text)
+    waits = [run["avg_jct_s"] for run in found["runs"] if run["policy"] == "sjf"]
+    means = {group["policy"]: group for group in found["summary"]}
+    assert code == 0
+    assert {name: group["runs"] for name, group in means.items()} == {"sjf": 3, "fifo": 3}
+    assert means["sjf"]["avg_jct_s"] == pytest.approx(sum(waits) / 3)
+    assert means["sjf"]["avg_jct_s_ci95"] > 0.0
+    assert "1 node, 3 runs" in table
+    assert " ± " in table
+
+
 def test_a_batch_is_what_its_folder_shows(tmp_path: Path) -> None:
     words = ("--policy", "sjf", "--trace", PHILLY, "--batch", "9", "--json", "--seed", "3")
     code, _ = run_simulate(*words, "--pooled", "--out", str(tmp_path))

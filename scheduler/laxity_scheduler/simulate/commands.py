@@ -7,7 +7,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -58,11 +58,10 @@ SHOWN: Final[Mapping[str, str]] = {
 }
 APART: Final = (
     "policy",
-    "trace",
     "nodes",
     "error",
     "admission",
-)  # runs of one column do not differ
+)  # runs of one column differ in their seed alone, and in the batch that it draws
 SHARES: Final = frozenset({"deadline_met_ratio", "gpu_utilisation", "usage_all_gpus"})
 
 
@@ -343,7 +342,7 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
     if as_json and len(reports) == 1:
         typer.echo(json.dumps(finite_figures(reports[0])))
         return
-    means = [{**key, **summary(members, tuple(SHOWN))} for key, members in groups(reports, APART)]
+    means = [_mean_of(key, members) for key, members in groups(reports, APART)]
     if as_json:
         lists = {"runs": reports, "summary": means}
         typer.echo(json.dumps({key: [*map(finite_figures, rows)] for key, rows in lists.items()}))
@@ -361,6 +360,13 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
         if any(name in group for group in means):
             table.add_row(label, *(_cell(group, name) for group in means))
     console().print(table)
+
+
+def _mean_of(key: Figures, members: Sequence[Mapping[str, Any]]) -> Figures:
+    """Means over seeds, with the trace where all runs had the same one."""
+    traces = {member["trace"] for member in members}
+    same = {"trace": traces.pop()} if len(traces) == 1 else {}
+    return {**key, **same, **summary(members, tuple(SHOWN))}
 
 
 def _cell(group: Figures, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -59,6 +59,16 @@ class SafeConsole(Console):
     ) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Into a pipe or file no line ends in the blanks that fill a table's last column."""
+        if self.is_terminal:
+            super().print(*objects, **options)
+            return
+        with self.capture() as capture:
+            super().print(*objects, **options)
+        self.file.write("\n".join(line.rstrip(" ") for line in capture.get().split("\n")))
+        self.file.flush()
 
 
 def console() -> Console:

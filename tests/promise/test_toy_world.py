@@ -253,12 +253,6 @@ def test_who_can_leave_a_node_waits_where_that_helps_one_who_cannot() -> None:
     keeps_to_sets(40)
 
 
-@pytest.mark.parametrize("seed", [489, 1_221])
-def test_who_frees_a_gpu_too_late_is_not_asked_while_another_frees_one_in_time(seed: int) -> None:
-    """One wider than it needs has a long epoch; a best-effort or a soft job frees its GPU sooner."""
-    keeps_to_sets(seed)
-
-
 def test_who_awaits_one_gpu_of_a_node_gets_the_free_one_beside_it_as_well() -> None:
     """j1 was stopped for j3, whose worker needs both GPUs of n0, and may use no other free one."""
     keeps_to_sets(241)
@@ -325,11 +319,6 @@ def test_an_amended_promise_is_counted_with_the_deadline_that_it_asks_for() -> N
 def test_a_promised_job_moves_that_leaves_no_node_whole_for_wider_workers() -> None:
     """j0 needs two GPUs on one node; two nodes have half of theirs left, and j3 could use either."""
     is_interfered_with(1_179)
-
-
-def test_for_one_that_must_grow_a_promised_job_with_slack_is_stopped() -> None:
-    """j4 asks for 19 s less, and needs a second worker on its node beside j7, due minutes later."""
-    is_interfered_with(1_079)
 
 
 every_world = pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """Whose GPUs go to whom: some workers of a job, or all, for one that cannot wait.
 
 Jobs that are wider than they need come first, then best effort, then soft ones, then promised ones
-with enough slack; of the first tier that does in time, the cheapest set.
+with enough slack; of the first tier that does, the cheapest set.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,10 +29,8 @@ def choose(
 ) -> tuple[Victim, ...]:
     """The cheapest jobs to narrow or stop, from the lowest tier that does; () if none does.
 
-    Tiers: wider than they need; best effort; soft; promised jobs with enough slack. Those who free
-    GPUs within the job's patience come first, whatever their tier.
+    Tiers: wider than they need; best effort; soft; promised jobs with enough slack.
     """
-    late: tuple[Victim, ...] = ()
     for tier in range(tiers):
         giving = [
             (other, victim)
@@ -41,21 +38,17 @@ def choose(
             if other.id != job.id and _may_give(context, other)
             for victim in _victims(context, other, job, tier, patience_s)
         ]
-        in_time = [pair for pair in giving if pair[1].delay_s <= patience_s]
-        lasting = [
-            pair
-            for pair in in_time
-            if tier == PROMISED and _makes_lasting_way(context, pair[0], job)
-        ]
-        chosen = _cheapest(lasting, need) or _cheapest(in_time, need)
-        if chosen:
+        if tier == PROMISED:
+            lasting = [
+                victim for other, victim in giving if _makes_lasting_way(context, other, job)
+            ]
+            chosen = cheapest_victims(lasting, need)
+            if chosen and all(victim.delay_s <= patience_s for victim in chosen):
+                return chosen
+        chosen = cheapest_victims([victim for _, victim in giving], need)
+        if chosen is not None:
             return chosen
-        late = late or _cheapest(giving, need)
-    return late
-
-
-def _cheapest(giving: Sequence[tuple[Job, Victim]], need: Need) -> tuple[Victim, ...]:
-    return cheapest_victims((victim for _, victim in giving), need) or ()
+    return ()
 
 
 def _makes_lasting_way(context: DecisionContext, other: Job, job: Job) -> bool:

@@ -210,7 +210,7 @@ def _grow(context: DecisionContext, job: Job, width: int) -> None:
     if need.workers_fitting >= need.workers:
         _keep_free(context, job, need, ())
         return  # on its way
-    chosen = choose(context, job, need, max(0.0, -_late_s(context, job)), tiers=4)
+    chosen = choose(context, job, need, max(0.0, -_late_s(context, job)), tiers=3)
     if chosen:
         carry_out(context, chosen, job, need.workers * gpus, "promised")
         _keep_free(context, job, need, chosen)

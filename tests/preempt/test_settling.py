@@ -102,6 +102,11 @@ def test_promised_jobs_do_not_widen_at_each_other_s_cost_for_ever(states: int) -
     assert {seed: many for seed, many in took.items() if many > MOST_CYCLES} == {}
 
 
+def test_nobody_is_stopped_for_one_that_was_given_its_workers_at_this_very_instant() -> None:
+    """Four jobs stopped and started again in turn for job-4, which had just started to grow later."""
+    assert cycles(qos.decide, crowded(29_950), TEN_MINUTE_EPOCHS) == 1
+
+
 def test_who_has_just_given_workers_back_does_not_take_them_again_on_the_same_clock() -> None:
     """4 GPUs. wide: 2 epochs of 600 s on 1 worker, 150 s on 4; due in 863 s, its epoch just begun.
 

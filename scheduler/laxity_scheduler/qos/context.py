@@ -131,6 +131,22 @@ class DecisionContext:
         self.decisions.append(decision)
         self.acted.add(decision.job)
 
+    def _starts_now(self, job: Job) -> bool:
+        return job.resumed_at is not None and job.resumed_at >= self.now
+
+    def _changes_now(self, job: Job) -> bool:
+        return job.width_changed_at is not None and job.width_changed_at >= self.now
+
+    def is_just_served(self, job: Job) -> bool:
+        """Whether a running job was given its workers at this very instant: it asks for no more yet.
+
+        Who is stopped for it now could be given back what it frees, before it can take that.
+        """
+        served = job.workers > 0 and (self._starts_now(job) or self._changes_now(job))
+        if served:
+            self.wake(self.now + 1.0)
+        return served
+
     def is_settled(self, job: Job) -> bool:
         """Whether a running job may be stopped: it is not pinned, stopping, awaited or decided.
 
@@ -138,9 +154,7 @@ class DecisionContext:
         What was started or widened at this very instant, or narrowed to the pods that fit, is left
         alone until there is something new.
         """
-        started = job.resumed_at is not None and job.resumed_at >= self.now
-        changed = job.width_changed_at is not None and job.width_changed_at >= self.now
-        if started or (changed and job.formed < job.workers):
+        if self._starts_now(job) or (self._changes_now(job) and job.formed < job.workers):
             self.wake(self.now + 1.0)
             return False
         return (
@@ -156,7 +170,7 @@ class DecisionContext:
 
         Not twice at one instant: what is decided on the same facts must not undo itself.
         """
-        if job.width_changed_at is not None and job.width_changed_at >= self.now:
+        if self._changes_now(job):
             self.wake(self.now + 1.0)
             return False
         return self.is_settled(job) and job.formed == job.workers and not job.resize_to

@@ -53,14 +53,21 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
 
 
 def _takers(context: DecisionContext, served: Collection[str]) -> list[Job]:
-    """The jobs that are planned to have more workers than they have, most urgent first."""
+    """The jobs that are planned to have more workers than they have, most urgent first.
+
+    Those that were given some at this very instant can take more only later.
+    """
     claims = context.reservations.claims
     planned = context.reservations.shares.rows_of(claims.names)
     has = np.array([job.workers for job in claims.jobs], dtype=np.int64)
     takers = claims.at(np.flatnonzero((planned.widest > has) & (planned.workers_now >= has)))
     gone = {*context.starts, *served, *context.acted}
     by_deadline = np.lexsort((context.forecasts.frame.ranks[takers.rows], takers.deadline_s))
-    return [job for job in takers.at(by_deadline).jobs if job.id not in gone]
+    return [
+        job
+        for job in takers.at(by_deadline).jobs
+        if job.id not in gone and not context.is_just_served(job)
+    ]
 
 
 def _first_short(

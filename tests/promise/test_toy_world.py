@@ -291,6 +291,11 @@ def keeps_to_quotas(seed: int) -> None:
     assert set(world.finished) | refused | never == {one.id for one in world.arrivals}
 
 
+def test_one_whose_quota_another_leaves_as_it_ends_has_its_nodes_freed_in_time() -> None:
+    """j6 ends, and leaves j10 its quota and one GPU; j10 needs one more, which another gives."""
+    keeps_to_quotas(763)
+
+
 def test_one_who_lacks_its_quota_and_its_nodes_has_both_freed() -> None:
     """j4 needs the GPU of j2, of its quota and without a promise, and that of j3, of another."""
     keeps_to_quotas(1_084)

@@ -120,11 +120,19 @@ def _lacks_nodes(need: Need) -> bool:
 
 
 def _quota_comes(context: DecisionContext, taker: Job, need: Need) -> bool:
-    """Whether jobs without a claim hold what its quota lacks: they are stopped for it in its turn."""
+    """Whether its quota has enough once some jobs are gone that nobody needs to stop as planned.
+
+    Those that are done by the time it is planned to start; those without a claim are stopped in its turn.
+    """
+    starts_s = context.reservations.shares[taker.id].starts_s
     gpus = sum(
         job.gpus
         for job in context.state.running
-        if job.quota == taker.quota and job.preemptible and not context.claims(job)
+        if job.quota == taker.quota
+        and (
+            (job.preemptible and not context.claims(job))
+            or context.forecasts.trajectory_s(job) <= starts_s
+        )
     )
     return not replace(need, quota_left=need.quota_left + gpus).exceeds_quota
 

@@ -253,6 +253,11 @@ def test_who_can_leave_a_node_waits_where_that_helps_one_who_cannot() -> None:
     keeps_to_sets(40)
 
 
+def test_one_for_whom_a_node_is_held_keeps_a_seat_for_its_other_worker() -> None:
+    """n1 is held for j9, whose second worker fits n2 only; j11, planned behind it, can use n0."""
+    keeps_to_sets(1_677)
+
+
 def test_who_awaits_one_gpu_of_a_node_gets_the_free_one_beside_it_as_well() -> None:
     """j1 was stopped for j3, whose worker needs both GPUs of n0, and may use no other free one."""
     keeps_to_sets(241)

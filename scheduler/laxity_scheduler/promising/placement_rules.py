@@ -140,7 +140,7 @@ class PlacementRules:
         share = None if self._rest is None else self._reservations.shares.get(job.id)
         if share is None or not share.seats:
             return awaited
-        return [max(gpus, int(seats)) for gpus, seats in zip(awaited, share.seats[1:], strict=True)]
+        return [gpus + int(seats) for gpus, seats in zip(awaited, share.seats[1:], strict=True)]
 
     def quota_left(self, job: Job) -> float:
         """GPUs that its quota leaves now."""

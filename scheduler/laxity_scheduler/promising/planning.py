@@ -63,7 +63,7 @@ def find_begin(job: Claimant, at: int, profile: Profile, full: Full, end: int) -
         if part == 0 or (job.bound[part] == BOUNDED and gpus > 0.0):
             begins = max(begins, find_room(profile.parts[part], looked_to, end, gpus))
     for part in range(1, len(profile.parts)):
-        if job.bound[part] >= 0:
+        if job.bound[part] >= 0 and job.needs[part, at] < job.needs[0, at]:
             around, size = profile.parts[job.bound[part]], job.row[SIZE]
             seat = find_seats(profile.parts[part], around, begins, end, job.needs[0, at], size)
             begins = max(begins, seat)
@@ -179,7 +179,7 @@ def reserve_steps(
         if level[step] != NOBODY and until_s > from_s[step]:
             take_gpus(profile, from_s[step], until_s, job.needs, level[step])
             if len(seats) > 1 and seats.any():
-                gpus = np.minimum(seats, job.needs[0, level[step]])
+                gpus = np.minimum(seats, job.needs[0, level[step]] - job.needs[:, level[step]])
                 take_gpus(profile, from_s[step], until_s, gpus.reshape(-1, 1), 0)
 
 

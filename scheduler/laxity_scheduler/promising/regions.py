@@ -222,8 +222,8 @@ def weigh(
     """GPUs that n jobs need of the cluster and of each region on K widths, (n, 1 + R, K).
 
     And which of these parts bound them, (n, 1 + R). Who runs on a region could perhaps go elsewhere,
-    but only by a stop and a start; who is awaited on one is not bounded by it. For who waits and may
-    sit there or elsewhere it is the part of both.
+    but only by a stop and a start. For who waits and may sit there or elsewhere it is the part of both;
+    what it needs of a region is then what it awaits there, and its other workers look for seats.
     """
     gpus = widths * sizes[:, None]
     needs = np.zeros((len(jobs), 1 + len(regions), widths.shape[1]))
@@ -236,12 +236,13 @@ def weigh(
         for row in np.flatnonzero(~whole).tolist():
             job = jobs[row]
             if region.touches(job):
-                bound[row, part] = BOUNDED if job.workers else FREE
                 needs[row, part] = [
                     region.workers(job, int(min(width, MOST_WORKERS))) * job.gpus_per_worker
                     for width in widths[row].tolist()
                 ]
-            elif not job.workers:
+            if job.workers:
+                bound[row, part] = BOUNDED if region.touches(job) else FREE
+            else:
                 key = part, job.eligible
                 if key not in known:
                     known[key] = find_around(regions, region, job.eligible)

@@ -69,7 +69,10 @@ def find_its_seats(
     finish_s: float,
     seats: Floats,
 ) -> None:
-    """GPUs of the regions (P,) on which a share's workers sit, since they do not fit elsewhere."""
+    """GPUs of the regions (P,) on which a share's workers sit, since they do not fit elsewhere.
+
+    Beside those that it awaits there.
+    """
     seats[:] = 0.0
     end = min(find_end(profile, finish_s), profile.parts.shape[1] - 1)
     for part in range(1, len(profile.parts)):
@@ -80,4 +83,4 @@ def find_its_seats(
             if level[step] != NOBODY:
                 first, gpus = find_slot(profile, from_s[step]), job.needs[0, level[step]]
                 more = count_inside(inside, around, first, end, gpus, job.row[SIZE])
-                seats[part] = max(seats[part], more)
+                seats[part] = max(seats[part], more - job.needs[part, level[step]])

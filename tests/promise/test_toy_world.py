@@ -316,6 +316,11 @@ def test_no_two_are_stopped_for_one_where_one_of_them_is_back_at_once() -> None:
     keeps_to_quotas(730)
 
 
+def test_for_one_that_must_start_wider_elsewhere_others_are_stopped_there() -> None:
+    """j6 asks for 20 s less, and needs a second worker; its node has no room, and no other has."""
+    is_interfered_with(1_688)
+
+
 def test_a_stop_that_an_amended_promise_rests_on_is_not_taken_back() -> None:
     """j2 was stopped for j5, which has started elsewhere; by then j0 is promised its GPU."""
     is_interfered_with(1_652)

@@ -256,26 +256,53 @@ def _grow_into_free(context: DecisionContext, job: Job, width: int) -> bool:
 
 
 def _restart_wider(context: DecisionContext, job: Job) -> None:
-    """Its nodes are full: stop at the epoch's end and start wider elsewhere, if that is in time."""
-    forecasts, curve = context.forecasts, context.forecasts.curve(job)
+    """Its nodes are full: stop at the epoch's end and start wider elsewhere, if that is in time.
+
+    Where there is no room for that either, others are stopped for it first.
+    """
     if not job.preemptible:
         return
-    freed_s = forecasts.time_to_free_s(job)
-    for width in curve.widths:
-        if width <= job.workers:
-            continue
-        after_s = (curve.epochs_left - 1) * curve.epoch_s(width, "p90")
-        in_time = freed_s + curve.start_s(width, "p90") + after_s <= context.time_left_s(job)
-        may = context.state.eligible_nodes(job)
-        slots = context.ledger.slots(job.gpus_per_worker, may)
-        more_gpus = (width - job.workers) * job.gpus_per_worker
-        fits = more_gpus <= context.placement.quota_left(job)
-        if in_time and fits and slots + job.workers >= width:
+    ledger, size = context.ledger, job.gpus_per_worker
+    spares_s = [
+        (width, _spare_s(context, job, width)) for width in context.forecasts.curve(job).widths
+    ]
+    left, may = context.placement.quota_left(job), context.state.eligible_nodes(job)
+    tries = [
+        (width, spare_s)
+        for width, spare_s in spares_s
+        if width > job.workers and spare_s >= 0.0 and (width - job.workers) * size <= left
+    ]
+    ledger.open_holds(job.id)
+    for width, _ in tries:
+        if ledger.slots(size, may) + job.workers >= width:
             preempt_reason = reason("restart_wider", workers=width, late_s=_late_s(context, job))
             context.change(Preempt(job.id, "epoch", job.id, preempt_reason))
             for _ in range(width - job.workers):
-                context.ledger.place(1, job.gpus_per_worker, may)
+                ledger.place(1, size, may)
             return
+    ledger.close_holds(job.id)
+    for width, spare_s in tries[:1]:
+        _make_room(context, job, width, spare_s)
+
+
+def _spare_s(context: DecisionContext, job: Job, width: int) -> float:
+    """How long before its deadline it ends if it starts on another width after this epoch."""
+    forecasts, curve = context.forecasts, context.forecasts.curve(job)
+    rest_s = (curve.epochs_left - 1) * curve.epoch_s(width, "p90")
+    again_s = forecasts.time_to_free_s(job) + curve.start_s(width, "p90")
+    return context.time_left_s(job) - again_s - rest_s
+
+
+def _make_room(context: DecisionContext, job: Job, width: int, spare_s: float) -> None:
+    """Stop others on any nodes, so that it can start on this width once they and its epoch are done."""
+    may = context.state.eligible_nodes(job) or frozenset()
+    coming = context.releases.own(job) + context.releases.shared
+    need = context.need(job, width - job.workers, may, coming)
+    patience_s = spare_s - context.forecasts.curve(job).epoch_s(job.workers, "p90")
+    if need.workers_fitting < need.workers and patience_s > 0.0:
+        chosen = choose(context, job, need, patience_s, tiers=3)
+        if all(victim.delay_s <= patience_s for victim in chosen):
+            carry_out(context, chosen, job, need.workers * job.gpus_per_worker, "promised")
 
 
 def _well_ahead(context: DecisionContext, job: Job, keeps: int) -> bool:

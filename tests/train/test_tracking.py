@@ -189,6 +189,31 @@ def test_a_training_that_fails_early_hands_over_the_epochs_before(
     assert "MLflow" not in crew.log()
 
 
+def test_epochs_that_neither_mlflow_nor_the_service_took_go_to_the_service_that_is_back(
+    dead_server: str, tmp_path: Path, service: Service
+) -> None:
+    service.order(logs_points=True)
+    crew = Crew(tmp_path, url=service.url)
+    crew.open_gate(2)
+    worker = crew.start(environ={"MLFLOW_TRACKING_URI": dead_server})
+    crew.until_noted("began", epoch=3)
+    port = service.port
+    service.close()
+    crew.until(lambda: "the service does not answer" in crew.log(), "the service is missed")
+    crew.open_gate()
+    crew.until(lambda: len(crew.reports("finished")) == 2, "the points are on the disk")
+    back = Service(port=port)
+    try:
+        code = worker.wait(60)
+        points = [point for line in back.of("finished") for point in line.get("points", ())]
+    finally:
+        back.close()
+
+    assert code == 0
+    assert [point["epoch"] for point in points] == [1, 2, 3, 4]
+    assert "neither MLflow" not in crew.log()
+
+
 def test_a_worker_that_is_stopped_hands_over_its_epochs_for_a_job_that_was_cancelled(
     tmp_path: Path, service: Service
 ) -> None:

@@ -22,6 +22,7 @@ from laxity.worker.early_exit import no_early_success
 from laxity.worker.entrypoint import call_arguments, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
 from laxity.worker.function_result import plain_result
+from laxity.worker.mlflow_tracking import Tracker
 from laxity.worker.sigterm import (
     EXIT_RESTART,
     EXIT_STOPPED,
@@ -45,6 +46,10 @@ NOT_KEPT: Final = (
 NOT_TOLD: Final = (
     f"this pod of a Job is not told which ({names.ENV_JOB} is not set): it trains alone, and nobody "
     "hears of its epochs; the lines that its container needs are in docs/manifest.md"
+)
+NOT_IN_MLFLOW: Final = (
+    "neither MLflow nor the service took the last {count} points: MLflow lacks them; the epochs are "
+    "in the reports of the training's folder"
 )
 _FINISHED_S: Final = 60.0  # at most, until the service has every report
 _TRACKED_S: Final = 20.0  # at most, until MLflow has every point; at once if it does not answer
@@ -140,8 +145,25 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
     if training.folder is not None:
         replace_file(training.folder / RESULT, json.dumps(json_result))
     with suppress(TrainingStopped), termination.defer():  # the result must get out
-        _append_report(training, "finished", result=json_result, **_unlogged_points(training))
-        _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
+        _report_end(training, "finished", at_most_s=_FINISHED_S, result=json_result)
+
+
+def _report_end(training: Training, kind: ReportKind, *, at_most_s: float, **fields: Any) -> None:
+    """Report how the training ended; again, with its points, where MLflow does not take them now.
+
+    The first report does not wait for MLflow. The second is for a service that was away, too.
+    """
+    outbox, tracker = training.outbox, training.tracker
+    _append_report(training, kind, **fields, **_unlogged_points(training))
+    left: list[dict[str, Any]] = []
+    if tracker is not None and not _flush(tracker, at_most_s=at_most_s, outcome=kind.upper()):
+        left = [point.to_json() for point in tracker.take_left()]
+    if left and outbox is not None:
+        _append_report(training, kind, **fields, points=left)
+    sent = outbox is not None and outbox.drain(at_most_s=at_most_s)
+    if left and not sent:
+        say(NOT_IN_MLFLOW.format(count=len(left)))
+    prefect_context.flush_logs()
 
 
 def _unlogged_points(training: Training) -> dict[str, Any]:
@@ -187,8 +209,7 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
         failure_file.write_failure(training.folder, training.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
     with suppress(TrainingStopped), termination.defer():
-        _append_report(training, "failed", error=message, **_unlogged_points(training))
-        _hand_over(training, at_most_s=_FAILED_S, outcome="FAILED")
+        _report_end(training, "failed", at_most_s=_FAILED_S, error=message)
     return FAILED
 
 
@@ -202,17 +223,21 @@ def _others_lost(training: Training) -> bool:
     return False
 
 
-def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> None:
+def _hand_over(training: Training, *, at_most_s: float) -> None:
     """Let the reports and MLflow's points out, for so long.
 
     A stop is not the time to import MLflow: the next start logs again what is in the reports.
     """
     with suppress(TrainingStopped):
-        if training.tracker is not None and (outcome or training.tracker.opened):
-            training.tracker.flush(at_most_s=min(at_most_s, _TRACKED_S), outcome=outcome)
+        if training.tracker is not None and training.tracker.opened:
+            _flush(training.tracker, at_most_s=at_most_s)
         if training.outbox is not None:
             training.outbox.drain(at_most_s=at_most_s)
         prefect_context.flush_logs()
+
+
+def _flush(tracker: Tracker, *, at_most_s: float, outcome: str = "") -> bool:
+    return tracker.flush(at_most_s=min(at_most_s, _TRACKED_S), outcome=outcome)
 
 
 def _append_report(training: Training, kind: ReportKind, **fields: Any) -> None:

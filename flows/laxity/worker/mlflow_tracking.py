@@ -140,6 +140,15 @@ class Tracker:
             points, self._buffer, self._idle = self._buffer, [], True
             return points
 
+    def take_left(self) -> list[EpochMetrics]:
+        """What a flush at the end could not write, the newest that go with one report.
+
+        Some may be in MLflow already: it keeps one of two equal points of a series.
+        """
+        with self._changed:
+            points, self._buffer = self._buffer[-POINTS_HANDED_OVER:], []
+            return points
+
     def run_id(self) -> str:
         """The run of this job, found or made; raises what MLflow raises, within seconds.
 

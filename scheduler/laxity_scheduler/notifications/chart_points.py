@@ -24,7 +24,7 @@ def epoch_points(lines: Iterable[object]) -> tuple[EpochMetrics, ...]:
 
 
 def points_handed_over(lines: Iterable[object]) -> tuple[EpochMetrics, ...]:
-    """What workers that ended before they had opened MLflow leave to the service to log."""
+    """What workers that ended leave to the service to log: they had not opened MLflow, or it failed."""
     lists = [line.get("points") for line in lines if isinstance(line, dict)]
     points = [point for some in lists if isinstance(some, list) for point in some]
     return readable_points(points[:POINTS_HANDED_OVER])

@@ -74,6 +74,16 @@ def test_what_may_not_be_stopped_runs_on(fields: dict[str, Any]) -> None:
     assert preempted(decide(state, MINUTE_EPOCHS)) == []
 
 
+def test_a_job_that_may_not_be_stopped_keeps_its_width_where_it_would_give_cheapest() -> None:
+    """Its epoch ends in 10 s, that of the other in 55 s."""
+    firm = job("firm", running=2, workers=(1, 2), preemptible=False, epoch_started_at=-20.0)
+    gives = job("gives", running=2, workers=(1, 2), epoch_started_at=25.0)
+    state = cluster(gpus=4, jobs=[firm, gives, promised("hard", 700.0)], now=30.0)
+    plan = decide(state, MINUTE_EPOCHS)
+    changed = [one.job for one in plan.decisions if isinstance(one, Preempt | Resize)]
+    assert changed == ["team/gives"]
+
+
 def test_a_best_effort_job_never_stops_another_before_it_has_aged() -> None:
     jobs = [job("long", epochs=500, running=1), job("short", epochs=1, asked=False)]
     fresh = decide(cluster(gpus=1, jobs=jobs, now=599.0), MINUTE_EPOCHS)

@@ -111,12 +111,30 @@ def test_who_holds_no_lease_makes_way_at_a_lease_s_begin_and_only_then() -> None
     assert (at_begin.wake_at, between.wake_at) == (2 * LEASE_S, 2 * LEASE_S)
 
 
-def test_gpus_that_no_lease_takes_go_to_the_least_gpu_time() -> None:
+@pytest.mark.parametrize("now", [LEASE_S, LEASE_S + 1.0], ids=["a lease begins", "between leases"])
+def test_gpus_that_no_lease_takes_go_to_the_least_gpu_time(now: float) -> None:
     """2 GPUs without a lease: 2 x 600 = 1,200 GPU-s, 1 x 900, 1 x 300: the last two start."""
     jobs = [
         job("both", epochs=10, workers=(2,)),
         job("long", epochs=15, submitted_at=1.0),
         job("short", epochs=5, submitted_at=2.0),
     ]
-    plan = chronus.decide(cluster(gpus=2, jobs=jobs, now=3.0), MINUTE_EPOCHS)
+    plan = chronus.decide(cluster(gpus=2, jobs=jobs, now=now), MINUTE_EPOCHS)
     assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/short", "team/long"]
+
+
+def started(*jobs: Job, now: float) -> list[str]:
+    """Who starts on one free GPU."""
+    plan = chronus.decide(cluster(gpus=1, jobs=jobs, now=now), MINUTE_EPOCHS)
+    return [d.job.removeprefix("team/") for d in plan.decisions if isinstance(d, Admit)]
+
+
+def test_who_holds_a_lease_starts_before_a_shorter_job_that_holds_none() -> None:
+    """due: 900 s x 1.1, one lease of the one until 1,200 s. short: 300 s and no deadline."""
+    due = job("due", epochs=15, due_at=2 * LEASE_S)
+    assert started(due, job("short", epochs=5), now=LEASE_S) == ["due"]
+
+
+def test_between_leases_a_job_with_a_deadline_starts_before_a_shorter_one_without() -> None:
+    due = job("due", epochs=15, due_at=3 * LEASE_S)
+    assert started(due, job("short", epochs=5), now=LEASE_S + 1.0) == ["due"]

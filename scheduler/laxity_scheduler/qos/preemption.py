@@ -136,8 +136,6 @@ def _tier(context: DecisionContext, job: Job) -> int:
 
 
 def _may_be_stopped(context: DecisionContext, other: Job, job: Job, patience_s: float) -> bool:
-    if not other.preemptible:
-        return False
     forecasts, rules = context.forecasts, context.rules
     if context.claims(other):
         share = context.reservations.shares.get(other.id)

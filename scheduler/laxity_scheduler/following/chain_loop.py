@@ -8,7 +8,7 @@ Durations are counted by a monotonic clock; instants are the queue's.
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ from laxity_scheduler.following.successor_timing import (
 POLL_S: Final = 30.0  # at most, between two looks at the links
 MOST_JOBS: Final = 2  # for one link: the first, and one more if it was cancelled in the queue
 MOST_REFUSALS: Final = 5  # with the predecessor gone
+DEFERRED: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,26 @@ class ChainOptions:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """SIGINT and SIGTERM wait, so that a submission is either noted or not begun."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    """SIGINT and SIGTERM wait, so that a submission is either noted or not begun.
+
+    The mask is for this thread and for what it starts, such as sbatch. Another thread may take the
+    signal all the same, and Python would then handle it here: the handlers only note it.
+    """
+    taken: list[int] = []
+
+    def note_signal(number: int, _: object) -> None:
+        taken.append(number)
+
+    handlers = {number: signal.signal(number, note_signal) for number in DEFERRED}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, DEFERRED)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in taken:
+            signal.raise_signal(number)
 
 
 class ChainLoop:
@@ -101,8 +116,11 @@ class ChainLoop:
     def step(self) -> None:
         """Look once, and do what follows. QueueError leaves the state as it was before."""
         done = self._queue.is_complete()
-        for link in self.state.active:
-            self._follow(link, done=done)
+        followed = self.state.active
+        # The successor's first: where it ended because its predecessor failed, both ends are seen.
+        rows = {link.seq: self._queue.jobs_of(link) for link in reversed(followed)}
+        for link in followed:
+            self._follow(link, rows[link.seq], done=done)
             if self.state.ended:
                 return
         active = self.state.active
@@ -213,9 +231,8 @@ class ChainLoop:
         self._submits_at = time.monotonic() + self._backoff.delay_s(link.refusals)
         self._tell(link, f"refused, to be tried again: {words}")
 
-    def _follow(self, link: LinkRecord, *, done: bool) -> None:
-        """Bring one link up to what the queue tells of its job."""
-        rows = self._queue.jobs_of(link)
+    def _follow(self, link: LinkRecord, rows: Sequence[QueueRow], *, done: bool) -> None:
+        """Bring one link up to what the queue tells of its jobs."""
         self._queue.cancel(
             row.job_id for row in rows if row.job_id != link.job_id and not row.has_ended
         )

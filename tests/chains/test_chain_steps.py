@@ -1,0 +1,65 @@
+"""One step of a chain, where a signal or the end of a link comes in the middle of it."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions, defer_signals
+from laxity_scheduler.following.chain_state import ChainState, LinkRecord
+from laxity_scheduler.following.link_outcome import outcome_of_row
+from laxity_scheduler.following.link_queue import LinkOutcome, QueueRow
+from tests.chains.test_queue_clock import Room
+
+
+def test_a_signal_that_another_thread_takes_waits_for_the_end_of_a_submission() -> None:
+    is_over, submitted = threading.Event(), list[str]()
+    other = threading.Thread(target=is_over.wait)  # it blocks no signal
+    other.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), defer_signals():
+            os.kill(os.getpid(), signal.SIGINT)
+            subprocess.run(["true"], check=True)
+            submitted.append("a job")
+    finally:
+        is_over.set()
+        other.join()
+
+    assert submitted == ["a job"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class LastMoment(Room):
+    """After its next answer both links have failed: the second one, since the first had."""
+
+    def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
+        rows = super().jobs_of(link)
+        self.jobs = [replace(row, state="FAILED", ended_at=self.clock_at()) for row in self.jobs]
+        return rows
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        assert row is not None
+        return outcome_of_row(row, 3 if link.seq == 1 else 1)
+
+    def cancel(self, job_ids: Iterable[str]) -> None:
+        assert set(job_ids) <= {"link-2"}
+
+
+def test_a_chain_ends_with_the_first_failure_where_both_links_fail_between_two_answers(
+    tmp_path: Path,
+) -> None:
+    queue, state = LastMoment(), ChainState("abc")
+    state.links = [LinkRecord(1, "link-1"), LinkRecord(2, "link-2")]
+    for link in state.links:
+        queue.add(link.job_id)
+    queue.advance(700.0)  # both have started
+
+    ChainLoop(state, tmp_path, queue, ChainOptions("reactive", 1.0), print).step()
+
+    assert state.ended == "failed"
+    assert state.reason == "link 1 (job link-1) failed with exit code 3"

@@ -47,7 +47,7 @@ def test_of_two_links_that_run_one_trains_and_the_other_leaves_once_all_is_train
             with pytest.raises(subprocess.TimeoutExpired):
                 second.wait(timeout=0.5)
             (tmp_path / "go").touch()
-            assert (first.wait(timeout=10), second.wait(timeout=10)) == (0, 0)
+            assert (first.wait(timeout=60), second.wait(timeout=60)) == (0, 0)
 
     assert trained.read_text().split() == ["1"]
 
@@ -64,7 +64,7 @@ def test_after_exit_code_7_the_next_link_goes_on_and_after_a_failure_it_does_not
         with run_link(manifest, seq) as process:
             assert process.stdout is not None
             ends_at = process.stdout.read()
-            codes.append(process.wait(timeout=10))
+            codes.append(process.wait(timeout=60))
 
     assert codes == [7, 7, 3, 1]
     assert ends_at == ""  # the fourth link has not run anything

@@ -23,12 +23,12 @@ done
 [ "$n" -lt 8 ] || touch "$LAXITY_CHAIN_FOLDER/done"
 """
 WAITING: Final = """#!/bin/bash
-#SBATCH --time=1
+#SBATCH --time=30
 #SBATCH --output={folder}/output-%j.txt
 while [ ! -e "$LAXITY_CHAIN_FOLDER/code" ]; do sleep 0.1; done
 exit "$(cat "$LAXITY_CHAIN_FOLDER/code")"
 """
-FIRST_WAITS: Final = EPOCHS.replace(
+FIRST_WAITS: Final = EPOCHS.replace("--time=1", "--time=30").replace(
     "for _",
     '[ -e "$epochs" ] || while [ ! -e "$LAXITY_CHAIN_FOLDER/go" ]; do sleep 0.1; done\nfor _',
 )
@@ -99,7 +99,7 @@ def test_a_successor_that_starts_early_waits_until_its_predecessor_has_ended(
     process = chain.start("--method", "slurm_estimate", "--links", "2")
     until(lambda: chain.runs(1), "the first link runs")
     other = f"--wrap=while [ ! -e {free} ]; do sleep 0.1; done"
-    slurm.ask("sbatch", "--time=5", "--output=/dev/null", other)
+    slurm.ask("sbatch", "--time=60", "--output=/dev/null", other)
     until(lambda: chain.job_of(2), "a successor, since all nodes are taken")
 
     free.touch()

@@ -50,7 +50,7 @@ def test_a_forgotten_job_counts_as_running_while_it_holds_the_lock(tmp_path: Pat
         outcome = link.outcome
 
         (folder / "go").touch()
-        assert job.wait(timeout=30) == 0
+        assert job.wait(timeout=120) == 0
     assert outcome == ""
     loop.step()
     assert link.outcome == "ended with exit code 0"
@@ -68,7 +68,7 @@ def test_a_forgotten_job_that_died_ends_the_chain_and_says_so(tmp_path: Path) ->
     queue = SlurmQueue(state, folder)
     loop = ChainLoop(state, folder, queue, ChainOptions("reactive", 1.0), print)
     job = ["bash", str(path)]
-    subprocess.run(job, env={**os.environ, "SLURM_JOB_ID": "9"}, check=False, timeout=30)
+    subprocess.run(job, env={**os.environ, "SLURM_JOB_ID": "9"}, check=False, timeout=120)
     until(lambda: not holds_lock(folder, link), "the script has ended as well")
 
     loop.step()

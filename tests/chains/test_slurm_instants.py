@@ -82,7 +82,7 @@ def test_a_command_in_another_zone_tells_the_same_instants(
     assert row.submitted_at is not None
     assert row.started_at is not None
     assert before_at <= row.submitted_at <= row.started_at <= after_at
-    assert before_at <= queue.clock_at() <= after_at + 1.0
+    assert before_at <= queue.clock_at() <= time.time()
     for planned_at in twice(THIS_YEAR + 1):
         begin = f"#SBATCH --begin=now+{planned_at - int(time.time())}\nsleep"
         (tmp_path / "chain" / "script").write_text(SCRIPT.replace("sleep", begin))

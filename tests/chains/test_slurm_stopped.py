@@ -13,7 +13,7 @@ from tests.support.slurm_chain import Chain, exit_code_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 SCRIPT: Final = """#!/bin/bash
-#SBATCH --time=1 --output=/dev/null
+#SBATCH --time=30 --output=/dev/null
 while [ ! -e "$LAXITY_CHAIN_FOLDER/go" ]; do sleep 0.1; done
 touch "$LAXITY_CHAIN_FOLDER/done"
 """

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
+from examples.demo.servers import free_ports
+
 T = TypeVar("T")
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 120.0
 PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch")
 MISSING: Final = [name for name in PROGRAMS if shutil.which(name) is None]
 WHY_NOT: Final = f"not installed: {', '.join(MISSING)}" if MISSING else ""
@@ -145,7 +147,7 @@ class SlurmCluster:
         until(lambda: self.ask("sacctmgr", "-n", "-i", "add", "cluster", "test"), "slurmdbd")
 
     def _write_conf(self) -> None:
-        *ports, database_port = _free_ports(self.nodes + 2)
+        *ports, database_port = free_ports(self.nodes + 2)
         accounting = "AccountingStorageType=accounting_storage/none"
         if self._has_accounting:
             accounting = (
@@ -200,18 +202,7 @@ class SlurmCluster:
         process = self._processes.pop(name)
         process.send_signal(number)
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free now; all are held until the last is known."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

@@ -68,10 +68,7 @@ class Crew:
 
     def notes(self, what: str, **fields: Any) -> list[dict[str, Any]]:
         """What training functions noted, in order."""
-        path = self.gates / "notes.jsonl"
-        lines = (
-            [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        )
+        lines = whole_lines(self.gates / "notes.jsonl")
         return [line for line in lines if {"what": what, **fields}.items() <= line.items()]
 
     def until_noted(self, what: str, *, times: int = 1, **fields: Any) -> None:
@@ -86,10 +83,7 @@ class Crew:
             time.sleep(0.01)
 
     def reports(self, kind: str = "") -> list[dict[str, Any]]:
-        path = self.folder / "reports.jsonl"
-        lines = (
-            [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        )
+        lines = whole_lines(self.folder / "reports.jsonl")
         return [line for line in lines if kind in ("", line["kind"])]
 
     def result(self) -> Any:
@@ -108,3 +102,10 @@ class Crew:
         takes_gates = f"def {function}(training: Training, gates" in self._file.read_text()
         given = {"gates": str(self.gates)} if takes_gates else {}
         return {"LAXITY_PARAMETERS": json.dumps(given)}
+
+
+def whole_lines(path: Path) -> list[dict[str, Any]]:
+    """Lines of a file that others append to meanwhile: the last one may be half written."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]

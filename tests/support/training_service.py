@@ -17,7 +17,7 @@ class Service:
         self._changed = threading.Condition()
         self._signal: Line = {"stop": stop, "workers": workers, "run_id": "", "generation": 1}
         self._by_seq: dict[int, Line] = {}
-        self.calls = 0
+        self._known_generation = 0  # of the orders, as the job's last call has named it
         self.turned_away = 0
         self._unwelcome, self._instead = "", (503, "")
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
@@ -67,6 +67,10 @@ class Service:
         self.until(found, f"report {kind} {fields}")
         return found(self)[0]
 
+    def until_order_is_known(self) -> None:
+        """Wait until the job has named the latest order in a call: it acts on it from now on."""
+        self.until(lambda it: it._known_generation >= it._signal["generation"], "the order known")
+
     def close(self) -> None:
         with self._changed:
             self._signal["generation"] = int(self._signal["generation"]) + 1
@@ -77,7 +81,7 @@ class Service:
 
     def _answer(self, asked: Line) -> Line | None:
         with self._changed:
-            self.calls += 1
+            self._known_generation = max(self._known_generation, asked["generation"])
             if self._unwelcome in [line["kind"] for line in asked["reports"]]:
                 self.turned_away += 1
                 self._changed.notify_all()

@@ -120,7 +120,8 @@ def test_new_workers_join_at_the_next_boundary_with_its_state(crew: Crew, servic
     crew.until_noted("began", epoch=1)
     service.order(workers=3)
     joining = [crew.start(index=index) for index in (1, 2)]
-    crew.until(lambda: joined(crew, 2), "both knock")
+    crew.until_noted("knows", indexes=[1, 2])
+    service.until_order_is_known()
 
     crew.open_gate()
 
@@ -139,26 +140,18 @@ def test_a_gap_in_the_indexes_is_not_jumped_over(crew: Crew, service: Service) -
     crew.until_noted("began", epoch=1)
     service.order(workers=3)
     last = crew.start(index=2)
-    crew.until(lambda: joined(crew, 1), "worker 2 knocks")
+    crew.until_noted("knows", indexes=[2])
+    service.until_order_is_known()
 
     crew.open_gate(3)
     crew.until_noted("began", epoch=4)
     middle = crew.start(index=1)
-    crew.until(lambda: joined(crew, 2), "worker 1 knocks")
+    crew.until_noted("knows", epoch=4, indexes=[1, 2])
     crew.open_gate()
 
     assert codes([leader, middle, last]) == [0, 0, 0]
     assert epochs_told(service) == [(1, 1), (2, 1), (3, 1), (4, 1)]
     assert crew.notes("began", rank=2) == []
-
-
-def joined(crew: Crew, others: int) -> bool:
-    """Whether so many workers are connected to the leader, as the kernel counts them."""
-    place = json.loads((crew.folder / "rendezvous.json").read_text())
-    port = f"{place['port']:04X}"
-    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    connected = [row.split() for row in rows if row.split()[3] == "01"]
-    return sum(row[1].endswith(f":{port}") for row in connected) >= others
 
 
 def test_leaving_workers_wait_and_the_rest_goes_on(crew: Crew, service: Service) -> None:
@@ -167,8 +160,7 @@ def test_leaving_workers_wait_and_the_rest_goes_on(crew: Crew, service: Service)
     workers = start_all(crew, 3)
     crew.until_noted("began", epoch=2, times=3)
     service.order(workers=2)
-    calls = service.calls
-    service.until(lambda s: s.calls > calls, "the order was fetched")
+    service.until_order_is_known()
 
     crew.open_gate(3)
     service.until_reported("formed", width=2)
@@ -189,16 +181,18 @@ def test_a_leaving_worker_may_come_back_before_it_is_stopped(crew: Crew, service
     workers = start_all(crew, 2)
     crew.until_noted("began", epoch=2, times=2)
     service.order(workers=1)
+    service.until_order_is_known()
     crew.open_gate(2)
     service.until_reported("formed", width=1)
     crew.until_noted("began", epoch=3)
 
     service.order(workers=2)
+    service.until_order_is_known()
     crew.open_gate()
 
     assert codes(workers) == [0, 0]
     assert agree(crew)
-    assert epochs_told(service)[-1] == (4, 2)
+    assert epochs_told(service) == [(1, 2), (2, 2), (3, 1), (4, 2)]
 
 
 def test_a_worker_lost_in_an_epoch_costs_that_epoch_and_no_report(
@@ -231,7 +225,7 @@ def test_a_lost_worker_that_comes_back_is_taken_in_again(crew: Crew, service: Se
     crew.until_noted("began", epoch=3)
 
     again = crew.start(index=1)
-    crew.until(lambda: joined(crew, 2), "worker 1 knocks again")
+    crew.until_noted("knows", epoch=3, indexes=[1, 2])
     crew.open_gate()
 
     assert codes([workers[0], again, workers[2]]) == [0, 0, 0]
@@ -262,8 +256,9 @@ def test_a_whole_group_stopped_goes_on_at_another_width(crew: Crew, service: Ser
     workers = start_all(crew, 3)
     crew.until_noted("began", epoch=2, times=3)
     service.order(stop=True)
+    service.until_order_is_known()
     crew.open_gate()
-    service.until(lambda s: s.of("parked"), "parked")
+    service.until_reported("parked", epoch=2)
     for worker in workers:
         worker.terminate()
     assert codes(workers) == [STOPPED] * 3
@@ -272,9 +267,7 @@ def test_a_whole_group_stopped_goes_on_at_another_width(crew: Crew, service: Ser
     workers = start_all(crew, 2)
 
     assert codes(workers) == [0, 0]
-    told = epochs_told(service)
-    assert [epoch for epoch, _ in told] == [1, 2, 3, 4]
-    assert told[-1] == (4, 2)
+    assert epochs_told(service) == [(1, 3), (2, 3), (3, 2), (4, 2)]
     assert agree(crew)
 
 

@@ -37,9 +37,31 @@ def note(gates: str, training: Training, what: str, **more: Any) -> None:
 
 
 def wait_at_gate(gates: str, epoch: int) -> None:
-    gate = Path(gates) / "gate"
-    while not gate.exists() or int(gate.read_text() or "0") < epoch:
+    while not is_open(gates, epoch):
         time.sleep(0.01)
+
+
+def is_open(gates: str, epoch: int) -> bool:
+    gate = Path(gates) / "gate"
+    return gate.exists() and int(gate.read_text() or "0") >= epoch
+
+
+def watch_door(gates: str, training: Training, epoch: int) -> None:
+    """Wait at the gate; worker 0 notes who is in the group or waits to be taken in."""
+    noted: list[int] = []
+    while not is_open(gates, epoch):
+        if training.rank == 0 and (indexes := known_workers(training)) != noted:
+            note(gates, training, "knows", indexes=indexes)
+            noted = indexes
+        time.sleep(0.01)
+
+
+def known_workers(training: Training) -> list[int]:
+    group = getattr(training._role, "_group", None)
+    if group is None:
+        return []
+    with group._came:
+        return sorted(group._members.keys() | group._waiting.keys())
 
 
 def mean_model(training: Training, gates: str) -> dict[str, Any]:
@@ -47,7 +69,7 @@ def mean_model(training: Training, gates: str) -> dict[str, Any]:
     training.restore(model)
     for epoch in training.epochs():
         note(gates, training, "began")
-        wait_at_gate(gates, epoch)
+        watch_door(gates, training, epoch)
         loss = model.step(training.shard(ROWS), epoch)
         training.average(model, weight=len(training.shard(ROWS)))
         training.log(loss=loss)

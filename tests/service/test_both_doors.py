@@ -15,6 +15,7 @@ from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
 from tests.support.builders import Curve
 from tests.support.services import manifest, staged, wait_until
+from tests.support.still_cluster import standing_still
 
 pytestmark = pytest.mark.slow
 GPUS_BY_NODE = {"small": 1, "large": 2}
@@ -27,14 +28,14 @@ QUOTA: Json = {
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[LiveCluster]:
     """Three GPUs, two of them in the quota of a namespace. No worker is started."""
-    api = LocalCluster(tmp_path / "cluster", GPUS_BY_NODE)
-    api.controller.pass_over = lambda dirty: set()  # type: ignore[method-assign]  # noqa: ARG005
-    api.rows.put("resourcequotas", QUOTA)
-    made = LiveCluster(api, lambda _: Report(), quotas=True)
-    wait_until(lambda: made.observe().quotas is not None, "the quota")
-    yield made
-    made.close()
-    stop_workers(tmp_path / "cluster")
+    with standing_still():
+        api = LocalCluster(tmp_path / "cluster", GPUS_BY_NODE)
+        api.rows.put("resourcequotas", QUOTA)
+        made = LiveCluster(api, lambda _: Report(), quotas=True)
+        wait_until(lambda: made.observe().quotas is not None, "the quota")
+        yield made
+        made.close()
+        stop_workers(tmp_path / "cluster")
 
 
 def asking(

@@ -2,10 +2,10 @@
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from laxity_scheduler.process.open_policies import find_policy
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store, StoreError
 from tests.support.command_line import invoke
+from tests.support.waiting import until
 
 
 def asked(home: Path, *words: str) -> Result:
@@ -109,21 +110,15 @@ def test_options_that_cannot_work_are_refused_before_anything_starts(
 
 @pytest.mark.slow
 def test_who_interrupts_up_is_left_no_service(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "laxity.cli.main",
-        "up",
-        "--port",
-        "0",
-        "--tracking-uri",
-        "none",
-    ]
-    starting = subprocess.Popen(command, env=os.environ | {"LAXITY_HOME": str(tmp_path)})
-    give_up_at = time.monotonic() + 60.0
-    while InstanceDir(tmp_path).running_service() is None:
-        assert time.monotonic() < give_up_at
-        assert starting.poll() is None
-    starting.send_signal(signal.SIGINT)
-    assert starting.wait(60.0) == 130
+    """While it waits for a database that does not answer: `up` is not done before it is interrupted."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        store = f"postgresql://laxity@127.0.0.1:{deaf.getsockname()[1]}/laxity"
+        command = [sys.executable, "-m", "laxity.cli.main", "up", "--port", "0", "--store", store]
+        starting = subprocess.Popen(command, env=os.environ | {"LAXITY_HOME": str(tmp_path)})
+        until(
+            lambda: InstanceDir(tmp_path).running_service() or starting.poll() is not None,
+            "a service that starts",
+        )
+        starting.send_signal(signal.SIGINT)
+        assert starting.wait(60.0) == 130
     assert InstanceDir(tmp_path).running_service() is None

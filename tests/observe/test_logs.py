@@ -126,7 +126,6 @@ def _send_rubbish(port: int) -> None:
     end = time.monotonic() + 60.0
     while not is_ready(f"http://127.0.0.1:{port}"):
         assert time.monotonic() < end
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
-        connection.settimeout(10)
         connection.recv(1024)

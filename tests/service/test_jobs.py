@@ -257,8 +257,8 @@ def test_a_cancelled_job_stays_visible_as_cancelled(tmp_path: Path) -> None:
 
 
 def test_a_job_past_its_deadline_breaks_its_promise_while_it_still_runs(tmp_path: Path) -> None:
-    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=0.02)) as stage:
-        stage.submit("a", deadline="1s", widths="1")
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=0.001)) as stage:
+        stage.submit("a", deadline="2s", widths="1")
         view = stage.until("default/a", lambda view: view["broken"], "broken")
         assert view["verdict"] == "promised"
         stage.world.finished("default/a", at=time.time())

@@ -59,7 +59,7 @@ class StandIn:
         self._thread.join()
         self._server = None
 
-    def wait_until(self, condition: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], *, timeout_s: float = 120.0) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, timeout_s), "it never happened"
 

@@ -30,7 +30,7 @@ from tests.support.manifests import indexed_job, train_template
 from tests.support.memory_world import MemoryWorld
 
 Json = dict[str, Any]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass

@@ -99,7 +99,7 @@ class Eyes:
 
 
 def until(
-    holds: Callable[[], object], what: str, *, limit_s: float = 30.0, every_s: float = 0.05
+    holds: Callable[[], object], what: str, *, limit_s: float = PATIENCE_S, every_s: float = 0.05
 ) -> None:
     """For what no watch tells, as files and processes: look again until it holds."""
     end_at = time.monotonic() + limit_s

@@ -17,7 +17,7 @@ from laxity_scheduler.store.journal import Journal, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
-from tests.support.services import looked, staged, wait_until
+from tests.support.services import PATIENCE_S, looked, staged, wait_until
 
 
 class Moody:
@@ -219,12 +219,12 @@ def test_the_api_answers_while_a_decision_takes_long(tmp_path: Path) -> None:
     def slow(state: Any, predictor: Any) -> Plan:
         if state.jobs:
             deciding.set()
-            go_on.wait(20.0)
+            go_on.wait(PATIENCE_S)
         return qos.decide(state, predictor)
 
     with staged(tmp_path, MemoryWorld(1), policy=slow) as stage:
         stage.submit("a", deadline="1h", widths="1")
-        assert deciding.wait(20.0)
+        assert deciding.wait(PATIENCE_S)
         answer = stage.http.get("/v1/jobs/default/a")
         go_on.set()
     assert answer.json()["state"] == "queued"

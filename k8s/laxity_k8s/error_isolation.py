@@ -2,35 +2,40 @@
 
 Jobs, pods and nodes are written by anybody, and one that nobody thought of must not end a cycle for
 everybody else. Errors of what all of them stand on, a disk or an API server, are nobody's and pass.
+
+Errors about Jobs go through the service's `JobFaults`, which counts them. Those about nodes, about the
+inference fleet's pods, and of the local cluster (it stands for an API server and kubelets) are logged
+in the same way and not counted: no Job is to blame.
 """
 
-import logging
 import sqlite3
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from laxity_k8s.cluster_api import ApiError
+from laxity_scheduler.job_faults import JobFaults, ObjectFaults, error_text
 
-LOG: Final = logging.getLogger(__name__)
 SHARED: Final = (sqlite3.Error, ApiError)
 LONGEST: Final = 500  # characters of a problem
-MOST_KNOWN: Final = 10_000
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
 
 class Guard:
-    """Does work about one object after the other. `problems` holds what each raised last, by key.
+    """Does work about one object after the other, at one stage of a cycle.
 
-    `on_problem(key, problem)` is called whenever something was raised. The traceback is logged when
-    it is another problem than the last one of this object.
+    `faults` records what is raised; None: it is logged and not counted, for objects that are no Jobs.
+    `on_problem(key, problem)` is called whenever something was raised.
     """
 
     def __init__(
-        self, on_problem: Callable[[str, str], None] = lambda _key, _problem: None
+        self,
+        stage: str,
+        faults: JobFaults | None = None,
+        on_problem: Callable[[str, str], None] = lambda _key, _problem: None,
     ) -> None:
-        self.problems: dict[str, str] = {}
-        self._on_problem = on_problem
+        self._stage, self._on_problem = stage, on_problem
+        self._faults = faults or ObjectFaults()
 
     def __call__(
         self,
@@ -46,7 +51,8 @@ class Guard:
         except SHARED:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a stranger wrote into an object
-            self._note_error(key, error)
+            self._faults.record_fault(self._stage, key, error)
+            self._on_problem(key, _as_reason(error_text(error)))
             return None
 
     def run_guarded(
@@ -65,17 +71,11 @@ class Guard:
 
         return self(key, finish) or False
 
-    def _note_error(self, key: str, error: Exception) -> None:
-        problem = problem_of(error)
-        if self.problems.pop(key, None) != problem:
-            LOG.error("%s is left out: %s", key, problem, exc_info=error)
-        self.problems[key] = problem
-        if len(self.problems) > MOST_KNOWN:
-            self.problems.pop(next(iter(self.problems)), None)
-        self._on_problem(key, problem)
+    def last_problem(self, key: str) -> str:
+        """What work about this object raised last."""
+        return _as_reason(self._faults.last_fault(self._stage, key))
 
 
-def problem_of(error: Exception) -> str:
-    """The exception as a reason on its object: its type and its message."""
-    text = f"{type(error).__name__}: {error}"
+def _as_reason(text: str) -> str:
+    """The text as an object can hold it."""
     return text.encode(errors="replace").decode()[:LONGEST]

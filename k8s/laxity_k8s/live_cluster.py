@@ -40,6 +40,7 @@ from laxity_k8s.observe.entries import own_pods
 from laxity_k8s.observe.quota_watch import QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_k8s.steady_clock import is_clock_steady
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Manifest, Preview, Released, Reports, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Loan, Preempt, Reclaim, Resize, Wait
@@ -68,6 +69,7 @@ class LiveCluster:
         limits: Limits | None = None,
         quotas: bool = False,
         worker_token: WorkerToken = no_token,
+        faults: JobFaults | None = None,
     ) -> None:
         """`worker_token` makes the token that a Job's workers are given, of the Job's uid.
 
@@ -83,22 +85,23 @@ class LiveCluster:
         self._looking = threading.Lock()
         self._seal, self._limits = seal, limits
         believed = [] if seal is None else [seal.believe_job]
-        self._mirror = Mirror(api, self._news.set, *believed)
+        self._mirror = Mirror(api, self._news.set, *believed, faults=faults)
         self._signals = Signals()
         self._reminders = Reminders(
-            api, self._mirror, self._signals, reports, on_news=self._news.set
+            api, self._mirror, self._signals, reports, on_news=self._news.set, faults=faults
         )
         self._quotas = QuotaWatch(api.list, self._news.set, follow=api.watch) if quotas else None
         self._snapshot = Snapshot(
-            self._mirror, self._reminders.report_of, fit_within_s=fit_within_s, quotas=self._quotas
-        )
-        self._guard, self._aside = Guard(self._snapshot.reject), Guard()
+            self._mirror, self._reminders.report_of,
+            fit_within_s=fit_within_s, quotas=self._quotas, faults=faults,
+        )  # fmt: skip
+        self._guard, self._aside = Guard("patch", faults, self._snapshot.reject), Guard("removal")
         self._events = EventWriter(api)
         self._waits = WaitFilter()
         self._state: ClusterState | None = None
         self._sender = Sender(
             api, self._mirror, self._events, self._snapshot.shown.get,
-            put_off=self._snapshot.put_off, seal=seal,
+            put_off=self._snapshot.put_off, seal=seal, faults=faults,
         )  # fmt: skip
         self._loans = NodeLoans(
             api, self._mirror, self._events, stop_lending=self._snapshot.inference.stop_lending

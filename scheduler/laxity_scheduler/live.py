@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from laxity.job.signal import Signal
 from laxity_profiler.history.report_fold import Report as Report  # noqa: PLC0414 - what a world asks for
 from laxity_scheduler.engine import World
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferenceWaits
 from laxity_scheduler.model.cluster import NodeSet
@@ -52,7 +53,7 @@ class WorldModule(Protocol):
     def open_world(
         self, home: Path, reports: Reports, *,
         slots: int | None, inference_slots: int, url: str,
-        worker_token: Callable[[str], str], fit_within_s: float,
+        worker_token: Callable[[str], str], fit_within_s: float, faults: JobFaults,
     ) -> "LiveWorld": ...  # fmt: skip
 
     def open_lease(self, world: Any, *, lease_s: float) -> Any:

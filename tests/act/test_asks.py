@@ -247,7 +247,9 @@ def test_a_local_pod_goes_where_labels_and_taints_allow() -> None:
     def bound(**spec: Any) -> str:
         waiting = pod(0, phase="Pending")
         waiting["spec"] |= spec
-        found = find_bindings([waiting], (), nodes, {"default/job": job(nodes='["a"]')}, Guard())
+        found = find_bindings(
+            [waiting], (), nodes, {"default/job": job(nodes='["a"]')}, Guard("test")
+        )
         return found.get(json_tree.object_id(waiting), "")
 
     assert bound() == "a"

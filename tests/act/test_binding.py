@@ -13,7 +13,7 @@ from tests.support.manifests import job, node, pod
 def bound(*waiting: Json, placed: tuple[Json, ...] = (), made: Json | None = None) -> list[str]:
     """Nodes of the waiting pods, in their order; "" for one that goes on waiting."""
     nodes = [node("a", 2), node("b", 4), node("c", 4, unschedulable=True)]
-    found = find_bindings(waiting, placed, nodes, {"default/job": made or job()}, Guard())
+    found = find_bindings(waiting, placed, nodes, {"default/job": made or job()}, Guard("test"))
     return [found.get(json_tree.object_id(one), "") for one in waiting]
 
 
@@ -55,5 +55,5 @@ def test_gpus_are_free_when_a_pod_is_over_and_not_before(there: Json, want: str)
 )
 def test_no_pod_goes_to_a_node_that_inference_has_not_lent(pool: str, want: str) -> None:
     nodes = [node("mine", 2, labels={"laxity.dev/pool": pool})]
-    bindings = find_bindings([pending(0)], (), nodes, {"default/job": job()}, Guard())
+    bindings = find_bindings([pending(0)], (), nodes, {"default/job": job()}, Guard("test"))
     assert bindings.get(json_tree.object_id(pending(0)), "") == want

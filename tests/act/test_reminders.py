@@ -82,7 +82,7 @@ class Cluster:
         row = job_row(self.job, now=now)
         assert isinstance(row, Job)
         state = ClusterState(now=now, nodes=(), jobs=(row,))
-        patches = self.reminders.build_patches(state, now, guard=Guard())
+        patches = self.reminders.build_patches(state, now, guard=Guard("test"))
         for patch in patches:
             assert (patch.kind, patch.id) == ("pods", json_tree.object_id(self.pod))
             self.put("pods", json_tree.merge_patch(self.pod, patch.body))

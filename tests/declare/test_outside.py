@@ -98,7 +98,7 @@ def test_a_span_of_indexes_that_no_job_has_is_passed_over() -> None:
 def test_a_waiting_pod_with_an_index_that_is_none_keeps_no_other_from_its_node() -> None:
     odd, good = pod(0, of="odd", phase="Pending"), pod(0, of="good", phase="Pending")
     odd["metadata"]["annotations"][COMPLETION_INDEX] = "²"
-    found = find_bindings([odd, good], (), [node("a")], {}, Guard())
+    found = find_bindings([odd, good], (), [node("a")], {}, Guard("test"))
     assert set(found.values()) == {"a"}
     assert len(found) == 2
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from examples.demo.servers import free_ports
-from laxity_scheduler.job_faults import JobFaults
+from laxity_scheduler.job_faults import JobFaults, ObjectFaults
 from laxity_scheduler.process.daemon import is_ready
 from laxity_scheduler.process.logs import log_to_stderr
 
@@ -64,6 +64,21 @@ def test_an_error_about_a_job_names_the_job_and_has_its_traceback(
     assert (line["level"], line["job"]) == ("error", "research/nightly")
     assert "IndexError: pop from empty list" in line["exception"]
     assert "Traceback" in line["exception"]
+
+
+def test_an_error_about_a_node_is_logged_once_and_names_no_job(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log_to_stderr("json")
+    faults = ObjectFaults()
+    for words in ("no name", "no name", "no size"):
+        faults.record_fault("observation", "node a", ValueError(words))
+    logged = lines(capsys)
+    assert [line["message"] for line in logged] == [
+        f"observation of node a: ValueError: {words}; all others are served"
+        for words in ("no name", "no size")
+    ]
+    assert not any("job" in line for line in logged)
 
 
 def test_threads_and_warnings_of_libraries_are_logged_in_the_same_form(

@@ -42,7 +42,7 @@ class Waiting(Place):
     def write(self, *decisions: Decision) -> JobPatch | None:
         """The Job's patch; what it says stands on the Job."""
         now, later = plan_patches(
-            decisions, self.state(), self.snapshot, self.waits, cycle=1, guard=Guard()
+            decisions, self.state(), self.snapshot, self.waits, cycle=1, guard=Guard("test")
         )
         made = [wish() for wish in (*now, *later)]
         return made[0] if made else None

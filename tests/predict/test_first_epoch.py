@@ -20,7 +20,9 @@ from laxity.worker.io_meter import (
     storage_bytes,
 )
 from laxity_profiler.estimate import NO_PROGRESS, Workload
+from laxity_profiler.history import first_epoch
 from laxity_profiler.history.history import History
+from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.model.traffic import NotBelieved, Reading, TrafficFit, epoch_from_reading
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
@@ -227,6 +229,32 @@ def test_a_cached_data_set_is_set_aside_once_with_the_reason(history: History) -
         assert math.isinf(learner.predictor().epoch_time(unseen(), 1).p50_s)
 
     assert [row[1] for row in history.rejections()] == ["its traffic is not believed: cached"]
+
+
+def test_a_reading_that_raises_is_recorded_about_its_run_and_another_s_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, _ = told(Link())
+    recorded: list[tuple[str, str, str]] = []
+    engine = open_engine(f"sqlite:///{tmp_path}/laxity.db")
+    history = History(engine, lambda stage, uid, error: recorded.append((stage, uid, str(error))))
+    odd, sound = (replace(unseen(), model=model) for model in ("odd", "sound"))
+    for known in (odd, sound):
+        history.ingest(known.model, f"team/{known.model}", known, [read_line(1, lines[3])])
+    believe = first_epoch.epoch_from_reading
+    readings = iter([ZeroDivisionError("nobody thought of this")])
+
+    def fail_once(*arguments: Any) -> Any:
+        for error in readings:
+            raise error
+        return believe(*arguments)
+
+    monkeypatch.setattr(first_epoch, "epoch_from_reading", fail_once)
+    predictor = Learner(history).predictor()
+    assert recorded == [("first epoch", "odd", "nobody thought of this")]
+    assert predictor.epoch_time(sound, 1).source == "traffic"
+    assert math.isinf(predictor.epoch_time(odd, 1).p50_s)
+    engine.dispose()
 
 
 def test_news_make_a_version_and_repetition_does_not(history: History) -> None:

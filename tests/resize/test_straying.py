@@ -61,7 +61,7 @@ def held_back(*decisions: Decision, on_its_way: str = "") -> set[str]:
     for one in decisions:
         assert isinstance(one, Admit | Resize)
         by_job.setdefault(one.job, []).append(one)
-    return jobs_to_postpone(by_job, good, jobs, lambda _: set(on_its_way), Guard())
+    return jobs_to_postpone(by_job, good, jobs, lambda _: set(on_its_way), Guard("test"))
 
 
 GROWS = Resize("default/job", 3, ("a", "b", "b"), "now", WHY)

@@ -11,6 +11,7 @@ from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import control_loop
 from laxity_k8s.local.cluster import open_world, stop_workers
 from laxity_k8s.objects import status_annotation
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Report
 
 ONE_NODE = MappingProxyType({"a": 4})
@@ -20,10 +21,12 @@ RUNNING = status_annotation.JobStatusRecord(
 
 
 @contextmanager
-def opened(home: Path, *, nodes: Mapping[str, int] = ONE_NODE) -> Iterator[LiveCluster]:
+def opened(
+    home: Path, *, nodes: Mapping[str, int] = ONE_NODE, faults: JobFaults | None = None
+) -> Iterator[LiveCluster]:
     """A cluster whose controller stands still: no worker is started or stopped."""
     with standing_still():
-        made = open_world(home, lambda _: Report(), nodes=nodes)
+        made = open_world(home, lambda _: Report(), nodes=nodes, faults=faults)
         yield made
         made.close()
         stop_workers(home)

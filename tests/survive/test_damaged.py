@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from laxity_k8s.objects import jobs
 from laxity_scheduler.process.serve import as_store_error
 from laxity_scheduler.process.start import open_service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store, StoreError
+from tests.support.breaking import breaking
 from tests.support.command_line import CommandLine
 from tests.support.journal import lived, load
+from tests.support.manifests import job
+from tests.support.runs import epoch_line, history_in, workload
 
 SEEDS = range(30)
 GARBAGE = (None, "", "x", -1, 10**18, 0.5, b"", b"{", b"[]", b"7", b"\xff", b'{"now":"x"}')
@@ -151,6 +155,22 @@ def test_a_stored_view_that_cannot_be_read_is_left_out(view: bytes, copy: Path) 
         open_service(settings, url="http://127.0.0.1:9", worker_token=str) as parts,
     ):
         assert "u" not in {shown["uid"] for shown in parts.service.view_cache.all()}
+
+
+def test_what_world_and_history_keep_from_other_jobs_is_counted_by_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history_in(tmp_path).ingest("u", "default/a", workload(), [epoch_line(1, 1)])
+    change(tmp_path / "laxity.db", "UPDATE observed_runs SET said = '{'")
+    settings = Settings(home=tmp_path, tracking_uri="none", slots=1)
+    with open_service(settings, url="http://127.0.0.1:9", worker_token=str) as parts:
+        assert parts.service.report_of("u").progress.epochs_done == 0
+        breaking(monkeypatch)(jobs, "job_row")
+        parts.service.world.submit(job("bad"))
+        parts.service.world.observe()
+        metrics = parts.service.metrics.exposition().decode()
+    for stage in ("stored report", "observation"):
+        assert f'laxity_job_errors_total{{stage="{stage}"}} 1.0' in metrics
 
 
 def test_a_service_on_a_file_that_is_no_database_says_so(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Whatever is raised about one Job: that Job says so, and all others are served in the same cycle."""
 
 import logging
+import re
 import time
 from typing import Any
 
@@ -13,7 +14,7 @@ from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import cluster
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods, status_annotation
-from laxity_k8s.observe import eligible, group_reader, node_table, rejections
+from laxity_k8s.observe import cluster_cache, eligible, group_reader, node_table, rejections
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
 from laxity_scheduler.plan import Plan
 from tests.support.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch
@@ -40,20 +41,29 @@ READING = [
 
 @pytest.mark.parametrize(("owner", "name"), READING)
 def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
-    owner: Any, name: str, world: LiveCluster, breaks: Breaking, caplog: pytest.LogCaptureFixture
+    owner: Any,
+    name: str,
+    world: LiveCluster,
+    counted: list[str],
+    breaks: Breaking,
+    *,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     put(world, pod(0, of="bad", node="b"), "pods")
     while not world._mirror.pods:
         assert world.wait(10.0)
     breaks(owner, name)
-    with caplog.at_level(logging.ERROR, logger="laxity_k8s.error_isolation"):
+    with caplog.at_level(logging.ERROR, logger="laxity_scheduler.job_faults"):
         for _ in range(3):
             touch(world, BAD)
             state = world.observe()
     state = world.observe()
     assert ids(state) == [GOOD]
     assert told(world) == SAID
-    assert sum(f"{BAD} is left out" in line.message for line in caplog.records) == 1
+    stages = "(observation|observation of pods|patch)"
+    logged = [line for line in caplog.records if re.match(f"{stages} of {BAD}: ", line.message)]
+    assert len(logged) == len(set(counted)) == 1 + (name == "pods_busy")
+    assert len(counted) >= 3, "at every look"
     assert "Traceback" in caplog.text
     admit(world, GOOD)
     assert world.observe().by_id[GOOD].workers == 1
@@ -69,7 +79,7 @@ CARRYING_OUT = [
 
 @pytest.mark.parametrize(("owner", "name"), CARRYING_OUT)
 def test_a_job_whose_patch_cannot_be_made_says_why_and_the_other_starts(
-    owner: Any, name: str, world: LiveCluster, breaks: Breaking
+    owner: Any, name: str, world: LiveCluster, counted: list[str], breaks: Breaking
 ) -> None:
     world.observe()
     breaks(owner, name)
@@ -78,6 +88,7 @@ def test_a_job_whose_patch_cannot_be_made_says_why_and_the_other_starts(
     assert ids(state) == [GOOD]
     assert state.by_id[GOOD].workers == 1
     assert told(world) == SAID
+    assert counted == ["patch"]
 
 
 def test_a_growth_that_cannot_be_judged_holds_up_no_other_decision(
@@ -117,12 +128,13 @@ def test_words_that_cannot_be_said_keep_no_patch_from_landing(
 
 
 def test_an_answer_that_cannot_be_taken_in_keeps_no_other_from_it(
-    world: LiveCluster, breaks: Breaking
+    world: LiveCluster, counted: list[str], breaks: Breaking
 ) -> None:
     world.observe()
     breaks(sender.Sender, "_send_again")
     admit(world, BAD, GOOD)
     assert world.observe().by_id[GOOD].workers == 1
+    assert counted == ["sending"]
 
 
 def test_a_patch_that_the_local_cluster_chokes_on_is_refused_alone(
@@ -195,12 +207,15 @@ def test_gpus_that_cannot_be_held_for_one_job_are_held_for_others(
     assert [hold.job for hold in world.observe().holds] == [GOOD]
 
 
-def test_a_node_that_cannot_be_read_is_left_out_alone(world: LiveCluster, breaks: Breaking) -> None:
+def test_a_node_that_cannot_be_read_is_left_out_alone(
+    world: LiveCluster, counted: list[str], breaks: Breaking
+) -> None:
     put(world, node("bad"), "nodes")
     while "bad" not in world._mirror.nodes:
         assert world.wait(10.0)
     breaks(node_table, "node_rows")
     assert [one.id for one in world.observe().nodes] == ["a", "b"]
+    assert counted == [], "no job is to blame"
 
 
 def test_a_node_that_cannot_be_judged_takes_no_pods_and_the_others_do(
@@ -232,6 +247,16 @@ def test_other_nodes_are_worked_out_for_all_jobs_but_one_that_raises(
     touch(world, BAD)
     state = world.observe()
     assert state.eligible_nodes(state.by_id[GOOD]) == frozenset({"a", "b"})
+
+
+def test_a_job_s_change_that_cannot_be_taken_in_is_an_error_about_it_alone(
+    world: LiveCluster, counted: list[str], breaks: Breaking
+) -> None:
+    breaks(cluster_cache.Mirror, "put_object")
+    put(world, job("bad", suspend=False))
+    put(world, job("good", suspend=False))
+    seen(world, GOOD)
+    assert set(counted) == {"watch"}
 
 
 def test_a_change_that_cannot_be_taken_in_ends_no_watch(

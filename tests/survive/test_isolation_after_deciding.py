@@ -194,7 +194,7 @@ def test_what_raises_about_one_job_is_counted_and_logged_once_and_others_are_ser
         failure = stage.service.failure
     logged = [record for record in caplog.records if "math range error" in record.getMessage()]
     assert [record.getMessage().partition(":")[0] for record in logged] == [
-        f"{stage_name} of job default/bad"
+        f"{stage_name} of default/bad"
     ]
     assert failure == ""
 

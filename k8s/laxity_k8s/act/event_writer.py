@@ -95,7 +95,7 @@ class EventWriter:
         self._thread.join(timeout=2 * CLOSE_S)
 
     def _write_forever(self) -> None:
-        guard = Guard()
+        guard = Guard("writing")
         while (news := self._queue.get()) is not None and time.monotonic() < self._end_at:
             # cancelled: the connection was closed
             with suppress(*SHARED, CancelledError):

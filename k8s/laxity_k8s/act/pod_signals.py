@@ -21,6 +21,7 @@ from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Report, Reports
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
@@ -52,9 +53,10 @@ class Reminders:
         *,
         on_news: Callable[[], None],
         patience_s: float = PATIENCE_S,
+        faults: JobFaults | None = None,
     ) -> None:
         self._api, self._mirror, self._signals, self._reports = api, mirror, signals, reports
-        self._on_news, self._patience_s = on_news, patience_s
+        self._on_news, self._patience_s, self._faults = on_news, patience_s, faults
         self._heard: dict[str, int] = {}  # the signal that a worker of a job was told last
         self._unheard: dict[str, tuple[int, float]] = {}  # a signal, and since when nobody came
         self._written: set[str] | None = None  # jobs with a pod that has a signal; None: unknown
@@ -168,10 +170,10 @@ class Reminders:
             self._reader.start()
 
     def _read_logs(self) -> None:
-        guard = Guard()
+        guard = Guard("log", self._faults)
         while (request := self._logs.get()) is not None:
             with suppress(*SHARED):  # asked again in a moment
-                guard(f"log of {request[0]}", self._read_one, *request)
+                guard(request[0], self._read_one, *request)
 
     def _read_one(self, job_id: str, uid: str, pod_id: str, generation: int, at: float) -> None:
         text = self._api.log(pod_id, tail=TAIL_LINES)

@@ -27,6 +27,7 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.seal import Seal
 from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import FOREVER
 
 Wish = Callable[[], JobPatch | None]
@@ -53,6 +54,7 @@ class Sender:
         *,
         put_off: Callable[[str, str, float], None],
         seal: Seal | None = None,
+        faults: JobFaults | None = None,
     ) -> None:
         self.sent: Counter[str] = Counter()
         self.unsure = False
@@ -61,7 +63,7 @@ class Sender:
         self._api, self._mirror, self._events = api, mirror, events
         self._shown, self._put_off, self._seal = shown, put_off, seal
         self._rights = Rights(events)
-        self._guard = Guard()
+        self._guard = Guard("sending", faults)
 
     def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""

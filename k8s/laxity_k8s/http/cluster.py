@@ -38,6 +38,7 @@ from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, LeaseTimings, own_namespace, replica_name
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal, open_seal
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Reports
 
 IN_FLIGHT: Final = 32
@@ -313,6 +314,7 @@ def open_world(
     url: str = "",
     worker_token: WorkerToken = no_token,
     fit_within_s: float = 60.0,
+    faults: JobFaults | None = None,
 ) -> LiveCluster:
     """The live world on a cluster: by KUBECONFIG, or as a pod of it. `home` and slots are unused.
 
@@ -332,6 +334,7 @@ def open_world(
         limits=limits,
         quotas=True,
         worker_token=worker_token,
+        faults=faults,
     )
 
 

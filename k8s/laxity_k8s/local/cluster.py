@@ -40,6 +40,7 @@ from laxity_k8s.local.worker_processes import WorkerProcesses
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.pool_label import POOL
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Reports
 
 FLEET: Final = "inference"  # the pool of nodes that an inference process lends, and their names
@@ -74,7 +75,7 @@ class LocalCluster:
             backoff=backoff or Backoff(),
         )
         self.kit = kit
-        self._guard = Guard()
+        self._guard = Guard("patch on the local cluster")
         self.controller = Controller(self.rows, WorkerProcesses(home / "pods"), kit)
         self._lay_out(nodes)
         self.controller.start()
@@ -180,7 +181,7 @@ class LocalCluster:
         except ApiError as error:
             return PatchResult(patch, error.status, None, str(error))
         if made is None:
-            return PatchResult(patch, 422, None, self._guard.problems[patch.id])
+            return PatchResult(patch, 422, None, self._guard.last_problem(patch.id))
         return PatchResult(patch, 200, made)
 
     def _lay_out(self, nodes: Mapping[str, int]) -> None:
@@ -248,6 +249,7 @@ def open_world(
     nodes: Mapping[str, int] | None = None,
     keep_s: float = 7 * 86_400.0,
     fit_within_s: float = 60.0,
+    faults: JobFaults | None = None,
 ) -> LiveCluster:
     """The live world on this machine. `slots` (default: the cores) are the GPUs of node "local".
 
@@ -260,7 +262,12 @@ def open_world(
     variables = {key: value for key, value in env.items() if value}
     cluster = LocalCluster(home, layout, given=variables)
     return LiveCluster(
-        cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s, worker_token=worker_token
+        cluster,
+        reports,
+        keep_s=keep_s,
+        fit_within_s=fit_within_s,
+        worker_token=worker_token,
+        faults=faults,
     )
 
 

@@ -40,7 +40,7 @@ class Controller:
         self._again_at: dict[str, float] = {}
         self._undone: set[str] = set()  # pods whose last look went wrong
         self.kubelet = Kubelet(rows, processes, kit)
-        self._guard = Guard(self._log_problem)
+        self._guard = Guard("life on the local cluster", on_problem=self._log_problem)
         self.seen = 0
         self.jobs: dict[str, Json] = {}
         self.pods: dict[str, Json] = {}

@@ -20,6 +20,7 @@ from laxity import json_tree
 from laxity_k8s.cluster_api import Change, ClusterApi, Json, Kind, Listing, Watch
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
+from laxity_scheduler.job_faults import JobFaults
 
 FOLLOWED: Final[tuple[Kind, ...]] = ("jobs", "pods", "nodes")
 
@@ -32,6 +33,8 @@ class Mirror:
         api: ClusterApi,
         on_change: Callable[[], None],
         believed: Callable[[Json], Json] = lambda job: job,
+        *,
+        faults: JobFaults | None = None,
     ) -> None:
         self.lock = RLock()
         self.jobs: dict[str, Json] = {}
@@ -45,7 +48,9 @@ class Mirror:
         self._on_change = on_change
         self._believed = believed
         self.forged: set[str] = set()  # Jobs with outputs not laxity's; here they have none
-        self._guard = Guard()
+        self._guards = {
+            kind: Guard("watch", faults if kind == "jobs" else None) for kind in FOLLOWED
+        }
         self._cut: set[Kind] = set()
         self._cuts = 0
         self.torn_at = 0.0  # when the first watch was cut since all was seen together
@@ -134,16 +139,18 @@ class Mirror:
     def _follow_kind(self, api: ClusterApi, kind: Kind) -> Watch:
         listing = api.list(kind)
         for thing in listing.items:
-            self._guard(json_tree.object_id(thing), self.put_object, kind, thing)
+            self._guards[kind](json_tree.object_id(thing), self.put_object, kind, thing)
 
         def on_change(change: Change) -> None:
             if change.type == "BOOKMARK":
                 return
             key = json_tree.object_id(change.object)
             if change.type == "DELETED":
-                self._guard(key, self.drop_object, kind, key, json_tree.revision_of(change.object))
+                self._guards[kind](
+                    key, self.drop_object, kind, key, json_tree.revision_of(change.object)
+                )
             else:
-                self._guard(key, self.put_object, kind, change.object)
+                self._guards[kind](key, self.put_object, kind, change.object)
             self._on_change()
 
         def on_cut(cut: bool, /) -> None:  # noqa: FBT001 - as a watch calls it
@@ -163,7 +170,7 @@ class Mirror:
         there = set()
         for thing in listing.items:
             there.add(json_tree.object_id(thing))
-            self._guard(json_tree.object_id(thing), self.put_object, kind, thing)
+            self._guards[kind](json_tree.object_id(thing), self.put_object, kind, thing)
         with self.lock:
             for key in self._table_of(kind).keys() - there:
                 self.drop_object(kind, key, revision)

@@ -34,7 +34,7 @@ class Eligible:
         self._sets: dict[Asks, tuple[str, NodeSet]] = {}
         self._gpu_taints = True
         self._plain = True  # no node has a taint or an accelerator that is no nvidia.com/gpu
-        self._guard = Guard()
+        self._guard = Guard("taints of a node")
 
     def update_nodes(self, nodes: Mapping[str, Json]) -> bool:
         """Take in the nodes; whether anything that matters here is different."""

@@ -37,6 +37,7 @@ from laxity_k8s.observe.namespace_bounds import Bounds
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.refused_deadlines import RefusedDeadlines
 from laxity_k8s.observe.rejections import Rejections
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Report, Reports
 from laxity_scheduler.model.job import FOREVER
 
@@ -50,14 +51,16 @@ class GroupReader:
         self,
         mirror: Mirror,
         reports: Reports,
-        guard: Guard,
+        faults: JobFaults | None,
         *,
         nodes: NodeTable,
         eligible: Eligible,
         bounds: Bounds,
         fit_within_s: float,
     ) -> None:
-        self._mirror, self._reports, self._guard = mirror, reports, guard
+        self._mirror, self._reports = mirror, reports
+        self._guard = Guard("observation", faults)
+        self._pods_guard = Guard("observation of pods", faults)  # where the Job cannot be read
         self._nodes, self._eligible, self._bounds = nodes, eligible, bounds
         self._fit_within_s = fit_within_s
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
@@ -115,13 +118,11 @@ class GroupReader:
     ) -> GroupEntry:
         entry = GroupEntry("", None, JobStatusRecord(), Counter(), NO_REPORT, now + READ_AGAIN_S)
         for pod in all_pods:
-            entry.busy += (
-                self._guard(f"pod {json_tree.object_id(pod)}", jobs.pods_busy, [pod]) or {}
-            )
+            entry.busy += self._pods_guard(group, jobs.pods_busy, [pod]) or {}
         if job is not None and jobs.is_managed(job):
-            if self._guard(f"life of {group}", jobs.is_live, job) is not False:
-                entry.bad = BadJob(group, (self._guard.problems[group],))
-            self._guard(f"workers of {group}", count_sent, entry, job, own_pods(job, all_pods))
+            if self._pods_guard(group, jobs.is_live, job) is not False:
+                entry.bad = BadJob(group, (self._guard.last_problem(group),))
+            self._pods_guard(group, count_sent, entry, job, own_pods(job, all_pods))
         return entry
 
     def _read_entry(

@@ -30,8 +30,8 @@ RECLAIM_S: Final = 600.0  # head-room may be missing so long; GPUs of pods that 
 class InferencePods:
     """GPUs by group of pods that belong to the fleet; patched with what changed since the last look."""
 
-    def __init__(self, mirror: Mirror, guard: Guard) -> None:
-        self._mirror, self._guard = mirror, guard
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror, self._guard = mirror, Guard("observation")
         self.history = DemandHistory()
         self.waits = InferenceWaits(time.time())
         self._fleet: dict[str, Json] = {}  # as they are labelled when nothing is lent

@@ -24,10 +24,9 @@ class NodeTable:
     counts all of the cluster by resource.
     """
 
-    def __init__(
-        self, machines: Mapping[str, Json], entries: Mapping[str, GroupEntry], guard: Guard
-    ) -> None:
-        self._machines, self._entries, self._guard = machines, entries, guard
+    def __init__(self, machines: Mapping[str, Json], entries: Mapping[str, GroupEntry]) -> None:
+        self._machines, self._entries = machines, entries
+        self._guard = Guard("observation")
         self._busy: Counter[str] = Counter()
         self._sent: Counter[str] = Counter()  # of these, for workers that are not there yet
         self._unseen: set[str] = set()  # groups with workers that were not seen on any node

@@ -26,6 +26,7 @@ from laxity_k8s.observe.namespace_bounds import Bounds, namespace_of
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.quota_watch import QuotaWatch
 from laxity_scheduler.eligibility import has_nodes_now, lacks_nodes
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Reports
 from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet
 from laxity_scheduler.model.job import FOREVER, Job
@@ -41,6 +42,7 @@ class Snapshot:
         *,
         fit_within_s: float,
         quotas: QuotaWatch | None = None,
+        faults: JobFaults | None = None,
     ) -> None:
         self._mirror, self._reports = mirror, reports
         self._entries: dict[str, GroupEntry] = {}
@@ -48,15 +50,15 @@ class Snapshot:
         self._started: set[str] = set()  # groups whose workers may have something to say
         self._lacking: set[str] = set()  # groups whose Job was refused for want of nodes
         self._stale: set[str] = set()  # groups whose entry has to be made anew
-        self._guard = Guard()
-        self._nodes = NodeTable(mirror.nodes, self._entries, self._guard)
+        self._guard = Guard("observation", faults)
+        self._nodes = NodeTable(mirror.nodes, self._entries)
         self._eligible = Eligible()
-        self.inference = InferencePods(mirror, self._guard)
+        self.inference = InferencePods(mirror)
         self.bounds = Bounds(mirror, quotas)
         self._reader = GroupReader(
             mirror,
             reports,
-            self._guard,
+            faults,
             nodes=self._nodes,
             eligible=self._eligible,
             bounds=self.bounds,

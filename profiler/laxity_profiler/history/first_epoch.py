@@ -3,18 +3,17 @@
 As soon as one epoch of the model has ended, its history speaks and this is forgotten.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from laxity_profiler.estimate import Workload
+from laxity_profiler.history.faults import OnFault, log_fault
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve
 from laxity_profiler.model.model_fit import SettingFit, WorkloadSetting
 from laxity_profiler.model.traffic import NotBelieved, Reading, epoch_from_reading
 
-LOG: Final = logging.getLogger(__name__)
 NEWS: Final = 0.5  # of its error: an estimate that moved by more is a new one
 SURER: Final = 0.8  # times the error: an estimate that is so much surer is a new one
 
@@ -36,15 +35,17 @@ class FirstEpochs:
     doubts: tuple[tuple[str, str], ...] = ()
 
 
-def first_epochs(readings: Iterable[FirstEpochReading]) -> FirstEpochs:
-    """For each model and setting the surest estimate."""
+def first_epochs(
+    readings: Iterable[FirstEpochReading], on_fault: OnFault = log_fault
+) -> FirstEpochs:
+    """For each model and setting the surest estimate; `on_fault` records what one job's raised."""
     best: dict[str, dict[WorkloadSetting, SettingFit]] = {}
     doubts = []
     for reading in sorted(readings, key=lambda reading: reading.uid):
         try:
             estimate = epoch_from_reading(reading.reading, reading.workload.dataset_bytes)
-        except Exception as error:
-            LOG.exception("what %s reads in its first epoch cannot be used", reading.uid)
+        except Exception as error:  # noqa: BLE001 - recorded with its traceback
+            on_fault("first epoch", reading.uid, error)
             doubts.append((reading.uid, f"{type(error).__name__}: {error}"))
             continue
         if isinstance(estimate, NotBelieved):

@@ -6,7 +6,6 @@ memory, and in one row beside its epochs so that a restart (or another replica) 
 """
 
 import json
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laxity.parsing import finite_number
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import history_database
+from laxity_profiler.history.faults import OnFault, log_fault
 from laxity_profiler.history.first_epoch import FirstEpochReading
 from laxity_profiler.history.history_database import HistoryError, open_transaction
 from laxity_profiler.history.report_fold import (
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Epoch", "History", "HistoryError", "ObservedStop", "Report", "Stop", "TrainingRun"]
 
-LOG: Final = logging.getLogger(__name__)
 LONGEST_STOP_S: Final = 999_999.0  # eleven days
 EPOCHS_READ: Final = 50_000  # of one model: the latest
 STOPS_READ: Final = 20_000
@@ -61,11 +60,14 @@ class _CachedReport:
 
 
 class History:
-    """Safe to call from several threads, and from several replicas on one database."""
+    """Safe to call from several threads, and from several replicas on one database.
 
-    def __init__(self, engine: "Engine") -> None:
+    `on_fault` records errors about one run, which all others are served in spite of.
+    """
+
+    def __init__(self, engine: "Engine", on_fault: OnFault = log_fault) -> None:
         history_database.create_tables(engine)
-        self.engine = engine
+        self.engine, self.on_fault = engine, on_fault
         self._reports: dict[str, _CachedReport] = {}
         self._silent: set[str] = set()  # runs that nobody had said anything of when asked
         self._rejected_counts: dict[str, int] = {}
@@ -99,7 +101,7 @@ class History:
             with open_transaction(self.engine) as connection:
                 row = history_database.lock_run(connection, uid, job=job, model=workload.model)
                 fresh = cached is not None and cached.folds == row.folds
-                state = _restore_state(
+                state = self._restore_state(
                     uid, cached.state.to_json() if cached and fresh else row.said
                 )
                 folded = state.fold(lines, epochs=workload.epochs, received_at=now)
@@ -275,11 +277,19 @@ class History:
 
     def _load_report(self, row: Any) -> _CachedReport:
         """What was told before a restart, or to another replica, as if it had been told here."""
-        cached = self._cache_report(row.uid, _restore_state(row.uid, row.said), row.folds)
+        cached = self._cache_report(row.uid, self._restore_state(row.uid, row.said), row.folds)
         if row.folds:
             cached.workload = _workload_from_json(row.workload, row.model)
             self._note_reading(row.uid, cached.workload, cached.state)
         return cached
+
+    def _restore_state(self, uid: str, text: str) -> ReportState:
+        """What was folded of a run; nothing if that cannot be read any more: its reports come again."""
+        try:
+            return ReportState.from_json(text)
+        except Exception as error:  # noqa: BLE001 - recorded with its traceback
+            self.on_fault("stored report", uid, error)
+            return ReportState()
 
     def _cache_report(self, uid: str, state: ReportState, folds: int) -> _CachedReport:
         cached = _CachedReport(state, folds, state.report())
@@ -299,15 +309,6 @@ class News:
     last_epoch_id: int
     stops: int
     last_stop_id: int
-
-
-def _restore_state(uid: str, text: str) -> ReportState:
-    """What was folded of a run; nothing if that cannot be read any more: its reports come again."""
-    try:
-        return ReportState.from_json(text)
-    except Exception:
-        LOG.exception("what %s reported cannot be read; it counts as nothing", uid)
-        return ReportState()
 
 
 def _run_row(job: str, workload: Workload, state: ReportState, folds: int) -> dict[str, Any]:

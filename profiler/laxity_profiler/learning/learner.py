@@ -197,7 +197,8 @@ class Learner:
         self._first_seen = changes
         readings = self._history.first_epochs()
         estimates = first_epochs(
-            reading for reading in readings if not self._is_known(reading.workload.model)
+            (reading for reading in readings if not self._is_known(reading.workload.model)),
+            self._history.on_fault,
         )
         for uid, doubt in set(estimates.doubts) - self._rejected_readings:
             self._rejected_readings.add((uid, doubt))
@@ -217,7 +218,10 @@ class Learner:
         return state.is_due or (model in self._surprised and state.seen > state.fitted)
 
     def _fit_or_keep(self, model: str) -> None:
-        """Fit; a history that cannot be fitted leaves that model as it was, and all others alone."""
+        """Fit; a history that cannot be fitted leaves that model as it was, and all others alone.
+
+        No error about one job, and not counted as one: the model's jobs share its history.
+        """
         try:
             self._fit_model(model)
         except HistoryError:
@@ -262,7 +266,7 @@ class Learner:
         return self._current if made == self._current else made
 
     def _fit_costs(self, stops: Sequence[ObservedStop]) -> StopCosts:
-        """Of stops and starts; those of before if these cannot be fitted."""
+        """Of stops and starts of all jobs; those of before if these cannot be fitted."""
         try:
             return fit_costs(stops, warm_up_s=self._warm_up_s(), prior=self._prior)
         except Exception:

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from laxity import json_tree, names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.http.job_service import JobService
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import LiveWorld, Report, WorldModule
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
@@ -23,6 +24,7 @@ from laxity_scheduler.process.open_policies import alias_poller, open_policy, op
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store
 
@@ -52,9 +54,12 @@ def open_service(
         stack.callback(store.close)
         engine = open_engine(settings.store_url)
         stack.callback(engine.dispose)
-        history = History(engine)
+        metrics = Metrics()
+        history = History(engine, on_fault=metrics.faults.record_fault)
         learner = Learner(history, priors="local" if settings.world == "local" else "cluster")
-        world = open_world(settings, history.report, url=url, worker_token=worker_token)
+        world = open_world(
+            settings, history.report, metrics.faults, url=url, worker_token=worker_token
+        )
         stack.callback(world.close)
         elected = create_leadership(settings, store, world, stack)
         leads = elected.ensure_leading if elected else store.try_lead
@@ -64,6 +69,7 @@ def open_service(
             store=store,
             learning=learner if store.is_exclusive else RefreshingLearner(history, learner),
             report_of=history.report,
+            metrics=metrics,
             policy=open_policy(settings, store),
             feedback=Feedback(history, learner),
             leads=leads
@@ -203,6 +209,7 @@ def create_sinks(settings: Settings, world: LiveWorld) -> list[Any]:
 def open_world(
     settings: Settings,
     reports: Callable[[str], Report],
+    faults: JobFaults,
     *,
     url: str,
     worker_token: Callable[[str], str],
@@ -216,6 +223,7 @@ def open_world(
         url=url,
         fit_within_s=settings.pods_within_s,
         worker_token=worker_token,
+        faults=faults,
     )
 
 

@@ -104,6 +104,7 @@ class Service:
         policy: Policy | PolicyInForce,
         feedback: Feedback | None = None,
         notifications: Notifications | None = None,
+        metrics: Metrics | None = None,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self.settings = settings
@@ -113,7 +114,7 @@ class Service:
             policy if isinstance(policy, PolicyInForce) else PolicyInForce(settings.policy, policy)
         )
         self.notifier = Notifier()
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
         self.loan_orders = LoanOrders(
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )

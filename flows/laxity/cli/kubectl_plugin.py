@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final
 
 from laxity import names
@@ -28,6 +29,7 @@ SERVICE_NAMESPACE: Final = "laxity"
 FORWARDED: Final = re.compile(r"127\.0\.0\.1:(\d+)")
 REFUSED: Final = 3  # as `laxity whatif` ends
 GLOBAL_FLAGS: Final = ("--context", "--kubeconfig", "--cluster", "--user")
+VALUED_FLAGS: Final = ("-n", "--namespace", *GLOBAL_FLAGS)  # the next argument belongs to them
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,19 +37,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="kubectl laxity", description=__doc__)
     parser.add_argument("command", choices=COMMANDS, help="what to show")
     parser.add_argument("name", nargs="?", default="", help="a Job; for whatif a manifest")
-    options, flags = parser.parse_known_intermixed_args(arguments)
+    ours, valued = _split_flags(sys.argv[1:] if arguments is None else arguments)
+    options, flags = parser.parse_known_intermixed_args(ours)
     if options.command != "get" and not options.name:
         parser.error(
             f"{options.command} needs a {'file' if options.command == 'whatif' else 'Job'}"
         )
     try:
-        return COMMANDS[options.command](options.name, flags)
+        return COMMANDS[options.command](options.name, [*valued, *flags])
     except subprocess.CalledProcessError as error:
         sys.stderr.write(error.stderr or "")
         return error.returncode
     except (OSError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
+
+
+def _split_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """All other arguments, and kubectl's flags that have a value of their own, each before its value."""
+    others: list[str] = []
+    valued: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in VALUED_FLAGS:
+            valued += [argument, *islice(rest, 1)]
+        else:
+            others.append(argument)
+    return others, valued
 
 
 def get(name: str, flags: Sequence[str]) -> int:
@@ -159,11 +175,20 @@ def whatif(file: str, flags: Sequence[str]) -> int:
                 answer = json.load(reply)
         except urllib.error.HTTPError as error:
             with error:
-                raise ValueError(f"laxity answers {error.code}: {error.read().decode()}") from error
+                raise ValueError(_problem_text(error)) from error
     _print_lines([f"{answer['verdict']}: {answer['reason']}"])
     for offer in answer.get("offers", ()):
         _print_lines([f"instead: {taken}"] if (taken := offer_annotation(offer)) else [])
     return REFUSED if answer["verdict"] == "refused" else 0
+
+
+def _problem_text(error: urllib.error.HTTPError) -> str:
+    """The message of an answer in the service's form; of any other, all that it says."""
+    body = error.read().decode(errors="replace")
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return f"laxity answers {error.code}: {body}"
 
 
 @contextmanager

@@ -53,4 +53,6 @@ def test_who_misspells_a_job_or_cuts_its_name_short_is_told_which_there_are(tmp_
             stage.http.get(f"/v1/jobs/{path}").json()["error"]["message"].partition("; ")[2]
             for path in paths
         ]
-    assert said == ["there is default/nightly-de71279e93f6", "there is default/weekly", "", ""]
+    assert said == [
+        "did you mean default/nightly-de71279e93f6?", "did you mean default/weekly?", "", "",
+    ]  # fmt: skip

@@ -36,7 +36,8 @@ def test_without_a_token_only_health_is_told(tmp_path: Path) -> None:
         open_to_all = [stage.http.get(path).status_code for path in ("/healthz", "/readyz")]
     assert [answer.status_code for answer in [*answers, wrong]] == [401] * 6
     assert answers[0].json()["error"]["code"] == "unauthorized"
-    assert "set LAXITY_TOKEN" in answers[0].json()["error"]["message"]
+    assert "this service wants a token: set LAXITY_TOKEN" in answers[0].json()["error"]["message"]
+    assert "does not know the token that was sent" in wrong.json()["error"]["message"]
     assert open_to_all == [200, 200]
 
 

@@ -108,7 +108,7 @@ async def _answer_unknown_job(request: Request, error: Exception) -> Response:
     similar: list[str] = []
     if caller is not None and not caller.is_worker:  # a worker is told of its own job only
         similar = await run_in_threadpool(request.app.state.job_service.views.similar_ids, job_id)
-    others = f"; there is {' and '.join(similar)}" if similar else ""
+    others = f"; did you mean {' or '.join(similar)}?" if similar else ""
     return problem_response(404, "not_found", f"there is no job {job_id}{others}")
 
 

@@ -27,10 +27,17 @@ LINGER_BYTES: Final = 16 * MAX_BYTES
 OPEN_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES: Final = frozenset({"", "same-origin", "none"})
-UNAUTHORIZED_HELP: Final = (
-    "this service wants a token: set LAXITY_TOKEN, or send Authorization: Bearer TOKEN. It stands in "
-    "`tokens` and `service.json` of the service's home ($LAXITY_HOME, ~/.laxity), where its owner's "
-    "commands find it, or in the secret that the service was given"
+_WHERE_TOKENS_ARE: Final = (
+    "It stands in `tokens` and `service.json` of the service's home ($LAXITY_HOME, ~/.laxity), where "
+    "its owner's commands find it, or in the secret that the service was given"
+)
+NO_TOKEN: Final = (
+    "this service wants a token: set LAXITY_TOKEN, or send Authorization: Bearer TOKEN. "
+    + _WHERE_TOKENS_ARE
+)
+WRONG_TOKEN: Final = (
+    "this service does not know the token that was sent: set LAXITY_TOKEN to one that it knows, or "
+    "unset it on the service's own machine. " + _WHERE_TOKENS_ARE
 )
 
 
@@ -107,10 +114,13 @@ class Gate:
 
         Problem if it is nobody and the path is not open to all.
         """
-        caller = self._tokens.caller_of(Headers(scope=scope).get("authorization", ""))
+        sent = Headers(scope=scope).get("authorization", "")
+        caller = self._tokens.caller_of(sent)
         scope.setdefault("state", {})["caller"] = caller
         if caller is None and scope["path"] not in OPEN_PATHS:
-            raise Problem(HTTPStatus.UNAUTHORIZED, "unauthorized", UNAUTHORIZED_HELP)
+            raise Problem(
+                HTTPStatus.UNAUTHORIZED, "unauthorized", WRONG_TOKEN if sent else NO_TOKEN
+            )
         return caller is not None
 
 

@@ -63,12 +63,12 @@ class JobViews:
         return self._complete_view(self._service.view_cache.add_first(manifest, report, now), now)
 
     def similar_ids(self, job_id: str) -> list[str]:
-        """Jobs of the same namespace with a similar name; first those whose name it begins."""
+        """Jobs of the same namespace with a similar name; first those whose name it begins, newest first."""
         namespace, slash, wanted = job_id.partition("/")
         prefix = f"{namespace}/"
         ids = self._service.view_cache.latest_uids()
         candidates = [name.removeprefix(prefix) for name in ids if name.startswith(prefix)]
-        longer = [name for name in candidates if name.startswith(wanted)]
+        longer = [name for name in reversed(candidates) if name.startswith(wanted)]
         close = get_close_matches(wanted, candidates[-MAX_COMPARED:], n=MAX_SIMILAR)
         similar = dict.fromkeys([*longer, *close])
         return [namespace + slash + name for name in similar][:MAX_SIMILAR]

@@ -15,6 +15,7 @@ LONGEST_TEXT: Final = 64
 _UNIT_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
 _DURATION: Final = re.compile("".join(rf"(?:(?P<{unit}>{_NUMBER}){unit})?" for unit in _UNIT_S))
+_LIKE_A_DURATION: Final = re.compile(rf"{_NUMBER}(?:[dhms]|$)")
 _LIKE_A_DATE: Final = re.compile(r"[0-9]{4}(?:-|W|[0-9]{4}T)")
 _MICROSECOND: Final = timedelta(microseconds=1)
 EXAMPLES: Final = "90s, 20m, 2h, 1h30m or 1d12h"
@@ -93,7 +94,7 @@ def parse_deadline(text: str) -> datetime | timedelta:
     """Either of the two: what begins like a date is an instant."""
     if _LIKE_A_DATE.match(text.strip()):
         return parse_instant(text)
-    if not any(character.isdigit() for character in text):
+    if not _LIKE_A_DURATION.match(text.strip()):
         raise ValueError(
             f"{quote_text(text)} is no deadline; write {EXAMPLES}, or 2026-11-21T18:00Z"
         )

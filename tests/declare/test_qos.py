@@ -165,6 +165,21 @@ def test_deadlines_are_read_as_people_write_them(text: str, want: datetime | tim
     assert parse_deadline(text) == want
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("6am", "is no deadline; write 90s, 20m", id="a time of day"),
+        pytest.param("18:00", "or 2026-11-21T18:00Z", id="another time of day"),
+        pytest.param("tomorrow", "or 2026-11-21T18:00Z", id="a day"),
+        pytest.param("20", "20 of what? Write the unit", id="no unit"),
+        pytest.param("20min", "is no duration", id="a unit that is not ours"),
+    ],
+)
+def test_a_deadline_in_another_form_is_answered_with_forms_to_write(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        parse_deadline(text)
+
+
 @pytest.mark.parametrize("text", ["$(HOME)", "$$", "$$(HOME)", "5 $", "$("])
 def test_kubernetes_does_not_expand_what_a_parameter_says(text: str) -> None:
     spec = TrainingSpec(name="train", qos=QoS(), entry="train:main", parameters={"text": text})

@@ -6,7 +6,7 @@ from rich.console import Console
 from laxity.api.client import JobView
 from laxity.api.job_view import OfferView
 from laxity.api.status_text import instant_text, verdict_markdown
-from laxity.cli.render.job_panel import job_panel
+from laxity.cli.render.job_panel import job_panel, verdict_line
 from laxity.cli.render.job_table import COLUMNS, job_cells, job_table
 from laxity.human_time import instant_text as instant_seen_from
 
@@ -229,3 +229,8 @@ def test_an_end_that_a_refused_job_would_have_had_is_not_shown_afterwards() -> N
 
     assert "ago" not in shown(refused)[1]
     assert "P90 finish" not in out.getvalue()
+
+
+def test_a_verdict_whose_code_is_the_same_word_says_it_once() -> None:
+    line = verdict_line("forecast", "forecast", "it runs when there is room").plain
+    assert line == "forecast  it runs when there is room"

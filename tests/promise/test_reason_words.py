@@ -26,6 +26,11 @@ def test_an_instant_beyond_all_calendars_is_an_unknown_time(at: float) -> None:
     assert text == "P90 finish at an unknown time, an unknown time after the deadline"
 
 
+def test_a_forecast_without_an_end_says_when_the_job_runs() -> None:
+    text = reason("forecast", p90_at=float("inf"), late_s=0.0).text
+    assert text == "it runs when there is room; no end can be foreseen yet"
+
+
 @pytest.mark.parametrize(("workers", "said"), [(1, "on 1 worker"), (2, "on 2 workers")])
 def test_one_worker_is_one_and_two_are_several(workers: int, said: str) -> None:
     assert reason("fits", p90_at=1e9, slack_s=0.00245, workers=workers).text.endswith(said)

@@ -177,6 +177,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
 }
 ENDLESS: Final = {  # of these, where no end can be foreseen
+    "forecast": "it runs when there is room; no end can be foreseen yet",
     "promise_in_danger": "no end can be foreseen: no GPUs are planned for it now",
     "gpus_taken_by_others": (
         "pods that laxity does not manage hold {gpus} of {of:GPU} on the nodes that it may use: "
@@ -201,7 +202,7 @@ class Reason:
     def text(self) -> str:
         values = {_placeholder_name(name): _format_fact(name, value) for name, value in self.facts}
         template = TEMPLATES[self.code]
-        if self.fact("late_s") == float("inf"):
+        if float("inf") in (self.fact("late_s"), self.fact("p90_at")):
             template = ENDLESS.get(self.code, template)
         return template.format_map(_UnknownFacts(values))
 

@@ -68,6 +68,7 @@ def headline_text(job: JobView, now: float) -> Text:
 
 def verdict_line(verdict: str, code: str, reason: str) -> Text:
     line = Text(verdict, style=VERDICT_STYLES.get(verdict, "dim"))
+    code = "" if code == verdict else code  # "forecast" once is enough
     if code:
         line.append(f"  {code}", style="bold not dim")
     if reason:

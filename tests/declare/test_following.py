@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from laxity import (
     TrainingCancelled,
     TrainingFailed,
     TrainingSpec,
+    names,
 )
 from laxity.api.client import JobView, ServiceAwayError, ServiceError
 from laxity.api.job_follower import JobFollower
 from laxity.api.status_text import deadline_status, result_of, verdict_markdown
+from laxity.flow import prefect_flow
 from tests.support.job_service import StandIn, story_of
 
 
@@ -214,3 +217,13 @@ def test_a_story_survives_what_a_reason_may_hold() -> None:
 
     assert "| error | a \\| b c |" in told
     assert "| deadline | never |" in told
+
+
+def test_a_flow_run_without_a_page_is_linked_by_its_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefect_flow, "url_for", lambda _run: None)
+    manifest = TrainingSpec(name="train", qos=QoS(), entry="train:main").to_manifest()
+    api: Any = SimpleNamespace(api_url="http://127.0.0.1:4200/api/")
+    run: Any = SimpleNamespace(id="a-run")
+    prefect_flow.follow_in(manifest, api, run, log_prints=False)
+    page = manifest["metadata"]["annotations"][names.FOLLOWED_BY]
+    assert page == "http://127.0.0.1:4200/api/flow_runs/a-run"

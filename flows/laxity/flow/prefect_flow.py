@@ -180,9 +180,9 @@ def follow_in(
     manifest: Mapping[str, Any], api: SyncPrefectClient, run: FlowRun, *, log_prints: bool
 ) -> None:
     """Tell the job which flow run follows it: its workers log there, and its MLflow run links there."""
-    page = url_for(run) or f"{api.api_url}/flow_runs/{run.id}"
-    manifest["metadata"]["annotations"][names.FOLLOWED_BY] = page
-    env = {names.ENV_FLOW_RUN: f"{str(api.api_url).rstrip('/')}/flow_runs/{run.id}"}
+    address = f"{str(api.api_url).rstrip('/')}/flow_runs/{run.id}"
+    manifest["metadata"]["annotations"][names.FOLLOWED_BY] = url_for(run) or address
+    env = {names.ENV_FLOW_RUN: address}
     env |= {names.ENV_LOG_PRINTS: "true"} if log_prints else {}
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     container["env"] += [{"name": name, "value": value} for name, value in env.items()]

@@ -56,6 +56,22 @@ def test_a_refusal_is_an_annotation_with_its_offers(
     assert outputs(github)["reason-code"] == "busy"
 
 
+@pytest.mark.parametrize("variable", ["GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"])
+def test_a_file_of_the_step_that_cannot_be_written_is_a_warning(
+    variable: str, answering: Service, file: str, github: Path, laxity: CommandLine
+) -> None:
+    place = Path(os.environ[variable])
+    place.mkdir()
+    answer_job(answering, job(state="finished", deadline_at=20.0, finished_at=10.0))
+
+    assert laxity("submit", file, "--follow") == 0
+
+    (warning,) = [line for line in laxity.read_errors().splitlines() if line.startswith("::")]
+    assert warning.startswith(f"::warning title=laxity::{variable}: {place} cannot be written")
+    (other,) = {github / "summary", github / "output"} - {place}
+    assert other.read_text()
+
+
 def test_an_error_of_the_command_is_an_annotation(github: Path, laxity: CommandLine) -> None:
     assert laxity("submit", "train.py") == 2
 

@@ -78,10 +78,16 @@ def _step_outputs(job: JobView) -> Mapping[str, str]:
 
 
 def _append_text(variable: str, text: str) -> None:
+    """Append to a file of the step. One that cannot be written costs a warning, no exit code."""
     path = os.environ.get(variable)
-    if path:
+    if not path:
+        return
+    try:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(text)
+    except OSError as error:
+        words = f"{path} cannot be written: {error.strerror}; the step goes on without it"
+        print_annotation("warning", f"{variable}: {words}")
 
 
 def _join_lines(value: str) -> str:

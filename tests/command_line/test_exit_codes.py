@@ -4,13 +4,16 @@ import errno
 import json
 import os
 import signal
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from functools import partial
 from io import StringIO
 from itertools import chain, repeat
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -20,6 +23,28 @@ from laxity.cli.exit_codes import run_app
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 from tests.support.job_answers import REFUSED, answer_job
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def test_control_c_while_the_console_script_imports_ends_it_without_a_traceback(
+    tmp_path: Path,
+) -> None:
+    interrupting = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    (tmp_path / "typer.py").write_text(interrupting)
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts["laxity"].partition(":")
+    path = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {module} import {function}; {function}()"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 @pytest.mark.parametrize(

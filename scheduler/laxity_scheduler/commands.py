@@ -230,7 +230,10 @@ def up(
         message = f"laxity up needs Linux, this is {sys.platform}: use a service elsewhere (--url)"
         raise CommandError(message, code=FAILED)
     place = _instance_dir(home)
-    running = place.running_service()
+    try:
+        running = daemon.await_settled(place)
+    except daemon.DaemonError as error:
+        raise CommandError(str(error), code=FAILED) from error
     if running is not None:
         typer.echo(f"already up: {running.url} (process {running.pid})")
         if _options_on_command_line(context) - {"home"}:

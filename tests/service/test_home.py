@@ -123,10 +123,10 @@ def test_a_folder_that_is_not_ones_own_is_refused_as_a_home(
         home.make_private()
 
 
-def test_a_service_that_does_not_listen_yet_is_said_to_be_starting(tmp_path: Path) -> None:
+def test_a_service_that_does_not_listen_yet_is_said_to_start_or_stop(tmp_path: Path) -> None:
     home = InstanceDir(tmp_path).lock_for_process()
     with pytest.raises(
-        InstanceDirBusyError, match=rf"process {os.getpid()} \(it is starting\) already"
+        InstanceDirBusyError, match=rf"process {os.getpid()} \(it is starting or stopping\) already"
     ):
         InstanceDir(tmp_path).lock_for_process()
     home.release_lock()

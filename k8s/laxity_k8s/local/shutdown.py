@@ -22,7 +22,8 @@ def lock_home(home: Path) -> int:
         holder = os.pread(lock, 32, 0).decode().strip()
         os.close(lock)
         message = (
-            f"{home} is in use by process {holder or '?'}: stop it, or choose another LAXITY_HOME"
+            f"{home} is in use by process {holder or '?'}: stop it, or choose another LAXITY_HOME; "
+            "if it is laxity down, try again when its workers have saved"
         )
         raise ApiError(message, status=423) from error
     os.ftruncate(lock, 0)

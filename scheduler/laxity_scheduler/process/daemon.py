@@ -34,6 +34,17 @@ class DaemonError(RuntimeError):
         self.code = code
 
 
+def await_settled(home: InstanceDir, *, wait_s: float = START_S) -> RunningService | None:
+    """The running service once it listens; None if there is none, or once it has stopped."""
+    give_up_at = time.monotonic() + wait_s
+    while (running := home.running_service()) is not None and not running.url:
+        if time.monotonic() >= give_up_at:
+            message = f"process {running.pid} still starts or stops after {wait_s:.0f} s: see"
+            raise DaemonError(f"{message} {home.log_file}, and end it with: laxity down")
+        time.sleep(LOOK_S)
+    return running
+
+
 def start_service(
     home: InstanceDir, arguments: Sequence[str], *, wait_s: float = START_S
 ) -> RunningService:

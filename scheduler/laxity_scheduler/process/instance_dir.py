@@ -28,7 +28,7 @@ class InstanceDirBusyError(InstanceDirError):
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """A running service: its process, and where it listens ("" until it does)."""
+    """A running service: its process, and where it listens ("" while it starts or stops)."""
 
     pid: int
     url: str
@@ -90,6 +90,10 @@ class InstanceDir:
             mode=0o600,
         )
 
+    def withdraw_address(self) -> None:
+        """Let no client find this service any more: it stops."""
+        self.service_file.unlink(missing_ok=True)
+
     def last_port(self) -> int:
         """The port of the last service of this folder, 0 if there was none."""
         port = _read_json(self._port_file).get("port", 0)
@@ -100,8 +104,8 @@ class InstanceDir:
 
     def release_lock(self) -> None:
         """Remove the files that name this process, and release the lock."""
-        for file in (self.service_file, self.pid_file):
-            file.unlink(missing_ok=True)
+        self.withdraw_address()
+        self.pid_file.unlink(missing_ok=True)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -119,7 +123,7 @@ class InstanceDir:
 
 
 def _service_text(running: RunningService) -> str:
-    where = f"at {running.url}" if running.url else "(it is starting)"
+    where = f"at {running.url}" if running.url else "(it is starting or stopping)"
     return f"process {running.pid} {where}"
 
 

@@ -75,7 +75,12 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
                 app = create_app(parts.service, parts.job_service, keys.tokens)
                 home.publish_address(url, keys.own)
                 LOG.info("serving %s with policy %s", url, settings.policy)
-                LimitedServer(app, on_stop=parts.service.notifier.close).run(sockets=[listening])
+
+                def stop() -> None:
+                    home.withdraw_address()
+                    parts.service.notifier.close()
+
+                LimitedServer(app, on_stop=stop).run(sockets=[listening])
     finally:
         home.release_lock()
 

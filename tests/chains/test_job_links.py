@@ -73,7 +73,7 @@ def test_after_exit_code_7_the_next_link_goes_on_and_after_a_failure_it_does_not
 def test_a_link_has_a_name_by_its_number_and_try_and_the_pod_has_the_limit() -> None:
     manifest = job(["train"], ttlSecondsAfterFinished=5, activeDeadlineSeconds=60)
 
-    link = build_link(manifest, STATE, LinkRecord(3, tries=1), 3_600.0)
+    link = build_link(manifest, STATE, LinkRecord(3, lost_ids=["train-ab12cd34-3"]), 3_600.0)
 
     assert link["metadata"]["name"] == "train-ab12cd34-3-2"
     assert link["metadata"]["labels"]["laxity.dev/chain"] == "ab12cd34"

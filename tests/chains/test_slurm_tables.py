@@ -1,3 +1,4 @@
+import json
 import math
 from pathlib import Path
 
@@ -225,3 +226,13 @@ def test_a_chain_is_kept_whole_and_a_spoiled_file_is_named(tmp_path: Path) -> No
     (tmp_path / "chain.json").write_text("{")
     with pytest.raises(ValueError, match=r"chain.json cannot be read .*another --folder"):
         load_chain(tmp_path)
+
+
+def test_a_chain_that_an_earlier_laxity_began_is_read(tmp_path: Path) -> None:
+    state = ChainState("ab12", "/home/me", [LinkRecord(1, "7", lost_ids=["6"])])
+    save_chain(state, tmp_path)
+    content = json.loads((tmp_path / "chain.json").read_text())
+    content["links"][0]["tries"] = 2
+    (tmp_path / "chain.json").write_text(json.dumps(content))
+
+    assert load_chain(tmp_path) == state

@@ -99,7 +99,7 @@ def read_limit_s(job: Json, limit_s: float) -> float:
 def name_link(job: Json, state: ChainState, link: LinkRecord) -> str:
     """The name of the link's next Job: the same one however often it is asked for."""
     base = str(job["metadata"]["name"])[:LONGEST_NAME].rstrip("-.")
-    again = f"-{link.tries + 1}" if link.tries else ""
+    again = f"-{len(link.lost_ids) + 1}" if link.lost_ids else ""
     return f"{base}-{state.chain_id}-{link.seq}{again}"
 
 

@@ -203,7 +203,6 @@ class ChainLoop:
 
     def _note_job(self, link: LinkRecord, job_id: str, reason: str) -> None:
         link.job_id, link.refusals = job_id, 0
-        link.tries += 1
         self._submits_at = -1.0
         self._tell(link, f"job {job_id}: {reason}")
 
@@ -275,7 +274,7 @@ class ChainLoop:
 
     def _submit_again(self, link: LinkRecord, outcome: LinkOutcome) -> None:
         """A job that was taken out of the queue is submitted once more, in case that was a mistake."""
-        if link.tries >= MOST_JOBS:
+        if len(link.lost_ids) + 1 >= MOST_JOBS:
             self._fail(link, f"{outcome.words}, for the second time")
             return
         lost_id, link.job_id = link.job_id, ""

@@ -17,13 +17,11 @@ FAILED: Final = "failed"
 class LinkRecord:
     """One place in the chain. Instants are the queue's own, in POSIX seconds.
 
-    `tries` counts the jobs that were submitted for it, `refusals` the submissions that were
-    refused. `outcome` is empty until the link has ended.
+    `refusals` counts the submissions that were refused. `outcome` is empty until the link has ended.
     """
 
     seq: int
     job_id: str = ""
-    tries: int = 0
     refusals: int = 0
     submitted_at: float | None = None
     started_at: float | None = None
@@ -90,6 +88,11 @@ def load_chain(folder: Path) -> ChainState | None:
 def _parse(content: dict[str, Any]) -> ChainState:
     if content.pop("version") != VERSION:
         raise ValueError("another version of laxity wrote it")
-    content["links"] = [LinkRecord(**link) for link in content["links"]]
+    content["links"] = [_parse_link(link) for link in content["links"]]
     content["events"] = [ChainEvent(**event) for event in content["events"]]
     return ChainState(**content)
+
+
+def _parse_link(content: dict[str, Any]) -> LinkRecord:
+    content.pop("tries", None)  # earlier files count the jobs, too
+    return LinkRecord(**content)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from laxity import Training
+from laxity.worker import leader
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
 
 
@@ -22,6 +24,16 @@ def put(folder: Path, epoch: int) -> None:
 def newest_epoch(folder: Path) -> int:
     found = Checkpoints(folder).newest()
     return found.epoch if found else -1
+
+
+@pytest.mark.parametrize(("share", "saved"), [("1", [-1, 1, 2, 3]), ("0.000001", [-1, 1, 1, 1])])
+def test_a_training_alone_saves_as_often_as_its_saving_share_allows(
+    share: str, saved: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader, "FREE_SAVE_S", -1.0)  # however quick a save is, it counts
+    monkeypatch.setenv("LAXITY_SAVING_SHARE", share)
+
+    assert [newest_epoch(tmp_path) for _ in Training(4, folder=tmp_path).epochs()] == saved
 
 
 def test_the_newest_is_found_with_its_note(tmp_path: Path) -> None:

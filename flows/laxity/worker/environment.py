@@ -63,7 +63,7 @@ class WorkerEnvironment:
             folder=Path(folder) if folder else None,
             epochs=_whole_number(environ, names.ENV_EPOCHS, least=1),
             model=environ.get(names.ENV_MODEL, ""),
-            saving_share=_saving_share(environ),
+            saving_share=saving_share(environ),
             host=environ.get(names.ENV_POD_IP, ""),
             tracking_uri=_tracking_uri(environ),
             orders=Path(environ.get(names.ENV_SIGNAL) or _ORDERS) if job else None,
@@ -95,7 +95,8 @@ def _whole_number(environ: Mapping[str, str], name: str, *, least: int) -> int |
     return int(text)
 
 
-def _saving_share(environ: Mapping[str, str]) -> float:
+def saving_share(environ: Mapping[str, str]) -> float:
+    """The share of the time that checkpoints may take; AssignmentError if it is none."""
     text = environ.get(names.ENV_SAVING_SHARE, "").strip() or str(SAVING_SHARE)
     try:
         share = float(text)

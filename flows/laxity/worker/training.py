@@ -25,7 +25,7 @@ from laxity.worker.active_run import ActiveRun
 from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
 from laxity.worker.counted_io import count_items, open_counted
-from laxity.worker.environment import WorkerEnvironment
+from laxity.worker.environment import WorkerEnvironment, saving_share
 from laxity.worker.follower import Follower
 from laxity.worker.group.membership import GroupClient, GroupError, GroupServer
 from laxity.worker.import_hooks import when_imported
@@ -70,6 +70,7 @@ class Training:
         assignment = WorkerEnvironment(
             folder=Path(folder) if folder is not None else None,
             epochs=epochs,
+            saving_share=saving_share(os.environ),
             tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", ""),
         )
         self._set_up(assignment, SigtermHandler())

@@ -151,6 +151,32 @@ def test_a_refused_creation_is_said_in_the_api_servers_words(chain: JobChain) ->
     assert process.wait(timeout=60) == 0
 
 
+def point_context(chain: JobChain, namespace: str, place: Path) -> Path:
+    """A kubeconfig whose current context is in this namespace."""
+    kubeconfig = json.loads(chain.cluster.kubeconfig.read_text())
+    kubeconfig["contexts"][0]["context"]["namespace"] = namespace
+    path = place / f"context-{namespace}"
+    path.write_text(json.dumps(kubeconfig))
+    return path
+
+
+def test_jobs_of_a_manifest_without_namespace_stay_where_the_context_was_at_the_beginning(
+    chain: JobChain, tmp_path: Path
+) -> None:
+    unnamed = manifest(chain.namespace)
+    del unnamed["metadata"]["namespace"]
+    (chain.folder.parent / "train.yaml").write_text(json.dumps(unnamed))
+    chain.kubeconfig = point_context(chain, chain.namespace, tmp_path)
+    assert chain.start(submission="after 1").wait(timeout=60) == -9
+
+    chain.kubeconfig = point_context(chain, "default", tmp_path)
+    process = chain.start("--links", "1")
+    chain.end_pod("1", 0)
+
+    assert process.wait(timeout=60) == 0, chain.words
+    assert sorted(chain.jobs()) == ["1"]
+
+
 RIGHTS = [  # all that `laxity chain` needs
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "list", "create", "delete"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},

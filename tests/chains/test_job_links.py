@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.aio.config import kube_config
 
 from laxity.instants import instant_at
 from laxity_k8s.chains.job_links import build_link, read_limit_s, read_manifest
+from laxity_k8s.chains.job_queue import find_namespace
 from laxity_k8s.chains.job_rows import job_row, read_rows
 from laxity_k8s.chains.job_waits import controller_words, pod_words, suspension_words
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
@@ -33,6 +35,29 @@ def run_link(manifest: dict[str, Any], seq: int) -> subprocess.Popen[str]:
     text = [part.replace("$$", "$") for part in command]
     environ = {**os.environ, "JOB_COMPLETION_INDEX": "0"}
     return subprocess.Popen(text, env=environ, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_manifest_without_a_namespace_goes_where_the_context_of_its_beginning_points(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    context = {"cluster": "c", "user": "u", "namespace": "team"}
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": context}],
+        "current-context": "c",
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
+    unnamed, named = job(["train"]), job(["train"])
+    named["metadata"]["namespace"] = "other"
+
+    assert find_namespace(STATE, unnamed) == "team"
+    assert find_namespace(STATE, named) == "other"
+    assert find_namespace(ChainState("ab", namespace="before"), unnamed) == "before"
+    begun_earlier = ChainState("ab", links=[LinkRecord(1, "train-ab-1")])
+    assert find_namespace(begun_earlier, unnamed) == "default"
 
 
 def test_of_two_links_that_run_one_trains_and_the_other_leaves_once_all_is_trained(

@@ -110,7 +110,6 @@ def build_link(manifest: Json, state: ChainState, link: LinkRecord, limit_s: flo
     chain_labels = {names.CHAIN: state.chain_id, names.CHAIN_LINK: str(link.seq)}
     metadata: dict[str, Any] = job["metadata"]
     metadata.update(name=name, labels={**json_tree.labels_of(job), **chain_labels})
-    metadata.setdefault("namespace", "default")
     job.pop("status", None)
     for field in ("activeDeadlineSeconds", "ttlSecondsAfterFinished"):  # its end must stay known
         spec.pop(field, None)

@@ -16,7 +16,7 @@ from laxity_k8s.chains.job_links import build_link, name_link, read_limit_s, rea
 from laxity_k8s.chains.job_rows import failure_words, job_row, read_rows
 from laxity_k8s.chains.job_waits import controller_words, pod_words, suspension_words
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, Json, Kind
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.cluster import KubernetesApi, current_namespace
 from laxity_k8s.http.paths import collection_path, whole_items
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.pods import count_gpus
@@ -43,7 +43,7 @@ class JobQueue:
         self, api: KubernetesApi, state: ChainState, manifest: Json, limit_s: float
     ) -> None:
         self._api, self._state, self._manifest, self._limit_s = api, state, manifest, limit_s
-        self._namespace = str(manifest["metadata"].get("namespace") or "default")
+        self._namespace = str(manifest["metadata"]["namespace"])
         self._gpus_only = bool(count_gpus(json_tree.mapping_at(manifest, "spec", "template")))
         self._seen: list[QueueRow] = []
         self._everywhere = True
@@ -188,6 +188,14 @@ def open_job_queue(
     try:
         with hold_chain(folder):
             state = open_chain(text, folder)
+            manifest["metadata"]["namespace"] = state.namespace = find_namespace(state, manifest)
             yield state, JobQueue(api, state, manifest, limit_s)
     finally:
         api.close()
+
+
+def find_namespace(state: ChainState, manifest: Json) -> str:
+    """The namespace of the chain's Jobs; once it is begun, whichever context is the current one."""
+    if named := state.namespace or json_tree.get_in(manifest, "metadata", "namespace"):
+        return str(named)
+    return "default" if state.links else current_namespace()  # begun by an earlier laxity

@@ -351,9 +351,8 @@ async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
 
     config: Any = untyped
     settings = client.Configuration()
-    is_in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     try:
-        if kubeconfig is None and "KUBECONFIG" not in os.environ and is_in_pod:
+        if kubeconfig is None and _is_in_pod():
             config.load_incluster_config(client_configuration=settings)
         else:
             await config.load_kube_config(
@@ -370,6 +369,22 @@ async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
         return {"Authorization": token.replace("bearer ", "Bearer ", 1)} if token else {}
 
     return Wire(settings.host, _build_tls(settings), authorize)
+
+
+def current_namespace() -> str:
+    """Where kubectl puts what names no namespace: the current context's, or the pod's own."""
+    from kubernetes.aio import config as untyped
+
+    config: Any = untyped
+    if _is_in_pod():
+        return own_namespace()
+    _, context = config.list_kube_config_contexts()
+    return str(context["context"].get("namespace") or "default")
+
+
+def _is_in_pod() -> bool:
+    """Whether the pod's own credentials count: where no kubeconfig is named."""
+    return "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def _build_tls(settings: Any) -> ssl.SSLContext | None:

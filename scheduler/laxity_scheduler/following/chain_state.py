@@ -51,6 +51,7 @@ class ChainState:
     events: list[ChainEvent] = field(default_factory=list)
     ended: str = ""
     reason: str = ""
+    namespace: str = ""  # of its Jobs, on Kubernetes
 
     @property
     def active(self) -> list[LinkRecord]:

@@ -73,6 +73,18 @@ def test_a_file_with_generate_name_is_a_job_of_its_own_for_each_key(tmp_path: Pa
     assert ask(path)[0]["metadata"]["name"] != ask(path)[0]["metadata"]["name"]
 
 
+def test_jobs_of_one_generate_name_share_a_history_unless_a_model_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: retrain-}\n")
+
+    models = [
+        asked["metadata"]["annotations"][names.MODEL]
+        for asked in (*ask(path), *ask(path), *ask(path, model="resnet50"))
+    ]
+
+    assert models == ["retrain", "retrain", "resnet50"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

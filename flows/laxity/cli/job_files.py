@@ -40,7 +40,10 @@ def with_annotations(
     name: str | None = None,
     namespace: str | None = None,
 ) -> Json:
-    """The manifest with other annotations (None changes nothing), name and namespace."""
+    """The manifest with other annotations (None changes nothing), name and namespace.
+
+    Jobs of one generateName are trainings of one model, unless a model is named.
+    """
     metadata = dict(manifest.get("metadata") or {})
     merged = dict(metadata.get("annotations") or {})
     merged |= {key: value for key, value in annotations.items() if value is not None}
@@ -51,8 +54,9 @@ def with_annotations(
     naming = {"name": name, "namespace": namespace}
     metadata |= {key: value for key, value in naming.items() if value is not None}
     if not metadata.get("name"):  # the same name for the same key, which attaches then
-        key = merged.get(names.IDEMPOTENCY_KEY)
-        metadata["name"] = job_name(str(metadata.pop("generateName")), key)
+        key, base = merged.get(names.IDEMPOTENCY_KEY), str(metadata.pop("generateName"))
+        metadata["name"] = job_name(base, key)
+        merged.setdefault(names.MODEL, base.rstrip("-."))
     labels = {**(metadata.get("labels") or {}), names.MANAGED: "true"}
     return {**manifest, "metadata": {**metadata, "annotations": merged, "labels": labels}}
 

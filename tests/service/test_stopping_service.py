@@ -1,5 +1,6 @@
 """What `laxity up` does while the service of its home stops."""
 
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ def test_up_waits_until_a_service_that_stops_has_left_its_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopping = InstanceDir(tmp_path).lock_for_process()
-    monkeypatch.setattr(daemon.time, "sleep", lambda _: stopping.release_lock())
+    monkeypatch.setattr(time, "sleep", lambda _: stopping.release_lock())
 
     assert daemon.await_settled(InstanceDir(tmp_path)) is None
 

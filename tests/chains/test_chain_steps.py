@@ -21,11 +21,16 @@ def test_a_signal_that_another_thread_takes_waits_for_the_end_of_a_submission() 
     is_over, submitted = threading.Event(), list[str]()
     other = threading.Thread(target=is_over.wait)  # it blocks no signal
     other.start()
-    try:
-        with pytest.raises(KeyboardInterrupt), defer_signals():
+
+    def submit() -> None:
+        with defer_signals():
             os.kill(os.getpid(), signal.SIGINT)
             subprocess.run(["true"], check=True)
             submitted.append("a job")
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            submit()
     finally:
         is_over.set()
         other.join()

@@ -18,6 +18,13 @@ from tests.support.watched_server import _nobody, line, next_of, served
 Told = tuple[str, str, str]  # type, name, resourceVersion
 
 
+@pytest.fixture(autouse=True)
+def _no_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is; a test in which one does sets it itself."""
+    for name in ("HELD_BACK_S", "AWAY_S", "LATE_S"):
+        monkeypatch.setattr(watching, name, 3_600.0)
+
+
 class Watched:
     """A server with one open watch, and what its watcher was told, in batches."""
 

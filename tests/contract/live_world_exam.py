@@ -66,7 +66,7 @@ def a_job_let_go_by_hand_is_pinned_and_counted(stage: LiveStage) -> None:
     by_hand(stage, job_id, {"spec": {"suspend": False}})
     state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
     assert row(state, job_id).workers == 1
-    assert names.PIN in json_tree.annotations_of(stage.api.get("jobs", job_id))
+    stage.until(lambda _: names.PIN in str(stage.api.get("jobs", job_id)), "it says so")
 
 
 def a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed(stage: LiveStage) -> None:

@@ -10,14 +10,15 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.cluster import LocalCluster, stop_workers
 from tests.support.manifests import train_template
 
-# Runs for argv[1] seconds (-1: until stopped) and takes argv[2] seconds to stop.
+# Runs for argv[1] seconds (-1: until stopped) and takes argv[2] seconds to stop, once its log says so.
 PROGRAM = """
-import signal, sys, threading
+import os, signal, sys, threading
 run_s, stop_s = float(sys.argv[1]), float(sys.argv[2])
 told = threading.Event()
 def stop(*_):
     told.set()
 signal.signal(signal.SIGTERM, stop)
+print(os.getpid(), flush=True)
 if told.wait(None if run_s < 0 else run_s):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Event().wait(stop_s)

@@ -133,7 +133,7 @@ def growth_takes_gpus_at_once_and_shrinking_gives_them_back(stage: Stage) -> Non
 
 
 def gpus_of_a_stopped_job_are_free_only_when_its_pods_are_gone(stage: Stage) -> None:
-    job_id = stage.submit("slow-to-stop", stop_s=1.0)
+    job_id = stage.submit("slow-to-stop", stop_s=3.0)
     admit(stage, job_id, "a", "a")
     do(stage, Preempt(job_id, "now", "", WHY))
     stopping = stage.world.observe()

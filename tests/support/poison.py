@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
@@ -19,6 +20,7 @@ from laxity_scheduler.policies import qos
 from tests.support.builders import Curve
 from tests.support.manifests import indexed_job
 
+PATIENCE_S: Final = 120.0
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 NUMBERS: Final = (
@@ -204,10 +206,10 @@ class Course:
         self.world.wait(0.2)
         return state
 
-    def until(self, is_so: Callable[[], bool], words: str, *, most: int = 100) -> None:
-        last = self.cycles + most
+    def until(self, is_so: Callable[[], bool], words: str) -> None:
+        end_at = time.monotonic() + PATIENCE_S
         while not is_so():
-            assert self.cycles < last, f"not within {most} cycles: {words}"
+            assert time.monotonic() < end_at, f"not within {PATIENCE_S:.0f} s: {words}"
             self.cycle()
 
     def delays(self, jobs: Sequence[str]) -> list[int]:

@@ -46,7 +46,7 @@ def chain(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[JobChain
     assert cluster.ask("POST", where, quota)
     counted = f"{where}/team"
     cluster.until(
-        lambda: "used" in (cluster.ask("GET", counted) or {}).get("status", {}), 30.0, "the quota"
+        lambda: "used" in (cluster.ask("GET", counted) or {}).get("status", {}), 120.0, "the quota"
     )
     begun = JobChain(cluster, manifest(namespace), tmp_path)
     yield begun
@@ -57,20 +57,20 @@ def test_successors_are_created_ahead_once_each_though_the_chain_is_killed(
     chain: JobChain,
 ) -> None:
     first = chain.start(submission="after 2")
-    assert first.wait(timeout=60) == -9  # the successor is created, and not yet written down
+    assert first.wait(timeout=120) == -9  # the successor is created, and not yet written down
     second = chain.start(submission="before 1")
     chain.until(lambda: "it was submitted before" in chain.words, "the successor is known")
     assert sorted(chain.jobs()) == ["1", "2"]
     assert chain.pod_of("2") is None  # it waits for the quota of GPUs
 
     chain.end_pod("1", 7)
-    assert second.wait(timeout=60) == -9  # before it creates the third
+    assert second.wait(timeout=120) == -9  # before it creates the third
     third = chain.start("--links", "3")
     chain.until(lambda: "3" in chain.jobs(), "the third link, ahead")
     chain.end_pod("2", 137, reason="DeadlineExceeded")
     chain.end_pod("3", 0)
 
-    assert third.wait(timeout=60) == 0
+    assert third.wait(timeout=120) == 0
     assert "link 1: job" in chain.words
     assert "ended with exit code 7" in chain.words
     assert "reached its time limit" in chain.words
@@ -89,7 +89,7 @@ def test_a_failing_link_takes_its_successor_out_of_the_queue(chain: JobChain) ->
 
     chain.end_pod("1", 3)
 
-    assert process.wait(timeout=60) == 1
+    assert process.wait(timeout=120) == 1
     assert "failed with exit code 3" in chain.words
     chain.until(lambda: sorted(chain.jobs()) == ["1"], "no successor waits")
 
@@ -105,7 +105,7 @@ def test_a_successor_deleted_by_hand_is_created_once_more_and_links_end_at_their
     chain.end_pod("1", 7)
     chain.end_pod("2", 7)
 
-    assert process.wait(timeout=60) == 7
+    assert process.wait(timeout=120) == 7
     assert "was deleted before it started: submitted once more" in chain.words
     assert sorted(chain.jobs()) == ["1", "2-2"]
 
@@ -118,7 +118,7 @@ def test_a_follower_that_gets_sigterm_names_the_jobs_that_go_on_and_may_follow_a
 
     process.terminate()
 
-    assert process.wait(timeout=60) == 143
+    assert process.wait(timeout=120) == 143
     names = {link: job["metadata"]["name"] for link, job in chain.jobs().items()}
     assert f"link 2: job {names['2']} waits" in chain.words
     assert "no further link is submitted until you run the same command again" in chain.words
@@ -126,7 +126,7 @@ def test_a_follower_that_gets_sigterm_names_the_jobs_that_go_on_and_may_follow_a
     process = chain.start("--links", "2")
     chain.end_pod("1", 7)
     chain.end_pod("2", 0)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=120) == 0
     assert sorted(chain.jobs()) == ["1", "2"]
 
 
@@ -148,7 +148,7 @@ def test_a_refused_creation_is_said_in_the_api_servers_words(chain: JobChain) ->
     chain.cluster.ask("DELETE", f"{where}/one")
     chain.end_pod("1", 7)
     chain.end_pod("2", 0)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=120) == 0
 
 
 def point_context(chain: JobChain, namespace: str, place: Path) -> Path:
@@ -217,7 +217,7 @@ def test_with_a_role_in_its_own_namespace_a_chain_runs_and_sees_no_other_namespa
     chain.end_pod("1", 7)
     chain.end_pod("2", 0)
 
-    assert process.wait(timeout=60) == 0, chain.words
+    assert process.wait(timeout=120) == 0, chain.words
     lines = (chain.folder / "queue.jsonl").read_text().splitlines()[1:]
     decisions = [json.loads(line) for line in lines]
     assert {(row["waiting"], row["running"]) for row in decisions} == {(0, 1)}
@@ -236,5 +236,5 @@ def test_why_no_pod_of_a_link_can_be_created_is_said_and_shown(
     name = chain.jobs()["1"]["metadata"]["name"]
     assert chain.words.count(refusal) == 1
     assert f"link 1: job {name} waits: {refusal}" in chain.words
-    assert chain.start("--status").wait(timeout=60) == 0
+    assert chain.start("--status").wait(timeout=120) == 0
     assert chain.words.splitlines()[-1].startswith(f"link 1: job {name} waits: {refusal}")

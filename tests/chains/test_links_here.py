@@ -18,8 +18,8 @@ from tests.support.stage import Stage, stage
 from tests.support.waiting import until
 from tests.survive.test_killed import seen_epochs
 
-pytestmark = pytest.mark.slow
-LIMIT_S = 12.0
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+LIMIT_S = 16.0  # of which a slow machine may need ten to start a worker
 
 
 class Chain:
@@ -72,7 +72,6 @@ def there(tmp_path: Path) -> Iterator[Stage]:
         yield opened
 
 
-@pytest.mark.timeout(240)
 def test_each_epoch_is_trained_once_over_at_least_three_links(there: Stage) -> None:
     chain = Chain(there, deadline="20m")
     chain.hurry_from_link(3)
@@ -88,10 +87,9 @@ def test_each_epoch_is_trained_once_over_at_least_three_links(there: Stage) -> N
     assert job.preemptions == 0, "a link's end is no preemption"
 
 
-@pytest.mark.timeout(240)
 def test_a_worker_that_is_killed_costs_its_epoch_and_no_link(there: Stage) -> None:
     chain = Chain(there)
-    until(lambda: len(chain.lines("epochs")) >= 2, limit_s=60, what="two epochs")
+    until(lambda: len(chain.lines("epochs")) >= 2, limit_s=150, what="two epochs")
     os.kill(int(chain.lines("starts")[-1].split()[0]), signal.SIGKILL)
     chain.hurry_from_link(4)
 
@@ -102,14 +100,15 @@ def test_a_worker_that_is_killed_costs_its_epoch_and_no_link(there: Stage) -> No
     assert len(chain.lines("starts")) >= 4, "the killed one, and three links"
 
 
-@pytest.mark.timeout(240)
 def test_a_service_that_is_killed_in_two_links_costs_no_epoch(there: Stage) -> None:
     rng, chain = np.random.default_rng(0), Chain(there, epochs=20, epoch_s=2.0, limit_s=30.0)
     for link in (1, 2):
-        until(lambda link=link: len(chain.lines("starts")) >= link, limit_s=90, what=f"link {link}")  # type: ignore[misc]
+        until(
+            lambda link=link: len(chain.lines("starts")) >= link, limit_s=150, what=f"link {link}"
+        )  # type: ignore[misc]
         assert there.kill("service", rng)
     seen = len(chain.lines("epochs"))
-    until(lambda: len(chain.lines("epochs")) > seen, limit_s=60, what="an epoch after the kill")
+    until(lambda: len(chain.lines("epochs")) > seen, limit_s=150, what="an epoch after the kill")
     chain.hurry_from_link(2)
 
     job = chain.until_ended()
@@ -120,20 +119,18 @@ def test_a_service_that_is_killed_in_two_links_costs_no_epoch(there: Stage) -> N
     assert seen_epochs(there.home) == {job.uid: list(range(1, 21))}
 
 
-@pytest.mark.timeout(240)
 def test_a_chain_that_is_cancelled_while_its_next_link_starts_starts_no_other(there: Stage) -> None:
     chain = Chain(there)
-    until(lambda: len(chain.lines("starts")) >= 2, limit_s=60, what="the second link")
+    until(lambda: len(chain.lines("starts")) >= 2, limit_s=150, what="the second link")
     there.client.cancel(chain.id)
 
     job = chain.until_ended()
-    until(lambda: not there.workers(), limit_s=30, what="its worker to leave")
+    until(lambda: not there.workers(), limit_s=120, what="its worker to leave")
 
     assert job.state == "cancelled"
     assert len(chain.lines("starts")) == 2
 
 
-@pytest.mark.timeout(240)
 def test_a_training_whose_result_is_in_is_not_started_again_when_its_link_is_cut(
     there: Stage,
 ) -> None:
@@ -148,10 +145,9 @@ def test_a_training_whose_result_is_in_is_not_started_again_when_its_link_is_cut
     assert (job.epochs_done, job.preemptions) == (3, 0)
 
 
-@pytest.mark.timeout(240)
 def test_a_link_that_fails_ends_the_chain_with_its_error(there: Stage) -> None:
     chain = Chain(there)
-    until(lambda: len(chain.lines("starts")) >= 2, limit_s=60, what="the second link")
+    until(lambda: len(chain.lines("starts")) >= 2, limit_s=150, what="the second link")
     (chain.place / BROKEN).touch()
 
     job = chain.until_ended()
@@ -160,10 +156,9 @@ def test_a_link_that_fails_ends_the_chain_with_its_error(there: Stage) -> None:
     assert "the data has gone" in job.error
 
 
-@pytest.mark.timeout(240)
 def test_links_that_finish_no_epoch_end_the_chain_with_a_reason(there: Stage) -> None:
     chain = Chain(there)
-    until(lambda: len(chain.lines("epochs")) >= 2, limit_s=60, what="two epochs")
+    until(lambda: len(chain.lines("epochs")) >= 2, limit_s=150, what="two epochs")
     (chain.place / STUCK).touch()
 
     job = chain.until_ended()

@@ -34,7 +34,7 @@ def denies(cluster: Cluster) -> Iterator[None]:
 
 
 def enforced(cluster: Cluster, policy: Path) -> Iterator[None]:
-    """A policy that already acts: it is enforced some moments after it was created."""
+    """A policy that already acts. It does so some moments after it was created, and after it is gone."""
     kubectl(cluster, "apply", "-f", str(policy))
     probe = training_job("default", "probe", HARD)
     kubectl(cluster, "apply", "-f", "-", text=json.dumps(probe))
@@ -54,8 +54,9 @@ def enforced(cluster: Cluster, policy: Path) -> Iterator[None]:
         cluster.until(acts, 60.0, f"{policy.name} to be enforced")
         yield
     finally:
-        kubectl(cluster, "delete", "job", "probe", "--ignore-not-found")
         kubectl(cluster, "delete", "-f", str(policy))
+        cluster.until(lambda: not acts(), 60.0, f"{policy.name} to act no more")
+        kubectl(cluster, "delete", "job", "probe", "--ignore-not-found")
 
 
 def pods_of_a_running_job(there: Place, *how: str, asked: dict[str, str] = HARD) -> dict[str, str]:

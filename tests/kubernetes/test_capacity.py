@@ -110,7 +110,7 @@ def test_of_two_jobs_that_a_quota_holds_one_at_a_time_the_second_is_promised_beh
 
     def asks(name: str, deadline: str) -> Json:
         asked = {**HARD, "epochs": "6", "epoch-estimate": "10s", "deadline": deadline}
-        there.apply(there.job(name, asked, run_s=20.0))
+        there.apply(there.job(name, asked))
         return there.until_job(name, judged, "is judged")
 
     def is_read() -> bool:
@@ -135,6 +135,8 @@ def test_of_two_jobs_that_a_quota_holds_one_at_a_time_the_second_is_promised_beh
     assert later["kind"] == "promise"
     assert later["p90_at"] > first["p90_at"] + 0.5 * alone_s
     assert there.get("later")["spec"]["suspend"], "16 GPUs are there, and none in the quota"
+    label = "batch.kubernetes.io/job-name=first"
+    there.kubectl("annotate", "pods", "test.laxity/run-for=0.1s", "-l", label)
     there.until_job("first", complete, "ends")
     there.until_job("later", running, "runs when the quota has room")
     failed = there.kubectl("get", "events", "--field-selector", "reason=FailedCreate", "-o", "name")
@@ -159,9 +161,12 @@ def test_a_job_that_may_not_be_started_holds_nothing_and_starts_when_it_is_chang
             "denied", lambda job: "not today" in annotations(job).get(names.REASON, ""), "is told"
         )
         assert "tried again at" in annotations(told)[names.REASON]
-        assert any(
-            one["type"] == "Warning" and "not today" in one["message"]
-            for one in there.events("denied")
+        there.until(
+            lambda: any(
+                one["type"] == "Warning" and "not today" in one["message"]
+                for one in there.events("denied")
+            ),
+            "an Event that says so",
         )
     finally:
         for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):

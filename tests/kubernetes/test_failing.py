@@ -2,15 +2,16 @@
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 
 from laxity import names
 from laxity_k8s.act.adoption import failure_patch, success_patch
-from laxity_k8s.cluster_api import Json
+from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects.conditions import read_condition
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.kubectl import apply, kubectl
+from tests.support.kubernetes.kubectl import apply, kubectl, tried
 from tests.support.kubernetes.service import training_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(200)]
@@ -42,9 +43,9 @@ def test_a_job_is_failed_by_its_status_in_the_words_of_laxity(
             60.0,
             "its stop",
         )
-    job = cluster.ask("GET", place)
-    failure = failure_patch(job, "WorkersKeepFailing", "boo", now=time.time())
-    patch(cluster, namespace, "job/fails", dict(failure.body), "--subresource=status")
+    job = end(
+        cluster, place, lambda job: failure_patch(job, "WorkersKeepFailing", "boo", now=time.time())
+    )
 
     cluster.until(
         lambda: read_condition(cluster.ask("GET", place), "Failed") == "True", 60.0, "the Job's end"
@@ -69,13 +70,29 @@ def test_a_suspended_job_is_completed_by_its_status_though_its_pod_has_failed(
     cluster.until(
         lambda: read_condition(cluster.ask("GET", place), "Suspended") == "True", 60.0, "its stop"
     )
-    completion = success_patch(cluster.ask("GET", place), "it has returned", now=time.time())
-    patch(cluster, namespace, "job/returns", dict(completion.body), "--subresource=status")
+    end(cluster, place, lambda job: success_patch(job, "it has returned", now=time.time()))
 
     cluster.until(
         lambda: read_condition(cluster.ask("GET", place), "Complete") == "True", 60.0, "its end"
     )
     cluster.until(lambda: not pods_of(cluster, namespace), 60.0, "its pods to be gone")
+
+
+def end(cluster: Cluster, place: str, make: Callable[[Json], Patch]) -> Json:
+    """The Job as it was when its end was written: anew where its controller has changed it meanwhile."""
+    seen: list[Json] = []
+
+    def is_written() -> bool:
+        seen[:] = [cluster.ask("GET", place)]
+        body = json.dumps(make(seen[0]).body)
+        name, namespace = seen[0]["metadata"]["name"], seen[0]["metadata"]["namespace"]
+        what = ("patch", f"job/{name}", "--type=merge", "-p", body, "--subresource=status")
+        code, words = tried(cluster, "-n", namespace, *what)
+        assert code == 0 or "the object has been modified" in words, words
+        return code == 0
+
+    cluster.until(is_written, 60.0, "its end to be written")
+    return seen[0]
 
 
 def pods_of(cluster: Cluster, namespace: str) -> list[Json]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.fixtures import remove_namespace
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.service import Service, training_job
 
@@ -93,7 +94,7 @@ def exported(account: None, cluster: Cluster, tmp_path_factory: pytest.TempPathF
         return metrics(service)
     finally:
         service.stop()
-        kubectl(cluster, "delete", "namespace", namespace, "--wait=false")
+        remove_namespace(cluster, namespace)
 
 
 def metrics(service: Service) -> str:

@@ -18,7 +18,7 @@ from tests.support.kubernetes.service import Json, training_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
-LEASE_S = 6.0
+LEASE_S = 10.0
 PATIENCE_S = 90.0
 
 

@@ -16,7 +16,7 @@ from laxity import names
 from tests.support.builders import bearer
 from tests.support.kubernetes.audit import Audit, Right, granted
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.fixtures import MANIFESTS
+from tests.support.kubernetes.fixtures import MANIFESTS, remove_namespace
 from tests.support.kubernetes.ground import HARD, URGENT, WHENEVER, Ground
 from tests.support.kubernetes.history import annotations, width
 from tests.support.kubernetes.kubectl import apply, kubectl
@@ -70,7 +70,7 @@ def day(
         finally:
             there.close()
             replica.end()
-            kubectl(cluster, "delete", "namespace", namespace, "--wait=false")
+            remove_namespace(cluster, namespace)
 
 
 def test_the_audit_log_names_exactly_the_rights_of_the_roles(day: Day) -> None:

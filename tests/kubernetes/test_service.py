@@ -29,8 +29,8 @@ def test_an_applied_job_is_promised_started_on_named_nodes_and_finishes(there: P
     assert {names.PROMISED_FINISH, names.P50_FINISH, names.P90_FINISH, names.REASON} <= said.keys()
     assert set(nodes) <= (node_names_for(started["spec"]["template"]) or set())
     assert set(there.pods("train").values()) == set(nodes)
-    there.until(lambda: bool(there.events("train")), "an Event about it")
-    assert {"Fits", "DueFirst"} & {event["reason"] for event in there.events("train")}
+    why = {"Fits", "DueFirst"}
+    there.until(lambda: bool(why & {event["reason"] for event in there.events("train")}), "why")
     there.until_job("train", complete, "finishes")
 
 

@@ -63,7 +63,7 @@ class Cluster:
         self.start_controller_manager()
         self.start_scheduler()
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self.until(lambda: self.ask("GET", account) is not None, 30.0, "the service accounts")
+        self.until(lambda: self.ask("GET", account) is not None, 120.0, "the service accounts")
 
     def start_etcd(self) -> None:
         client, peer = self._etcd
@@ -88,7 +88,7 @@ class Cluster:
             f"--audit-policy-file={self.folder}/audit.json", f"--audit-log-path={self.audit_log}",
             *self._flags,
         )  # fmt: skip
-        self.until(lambda: self.ask("GET", "/readyz") is not None, 60.0, "the API server")
+        self.until(lambda: self.ask("GET", "/readyz") is not None, 180.0, "the API server")
 
     def start_controller_manager(self) -> None:
         self._start(
@@ -121,7 +121,7 @@ class Cluster:
             )  # fmt: skip
         for number in range(count):
             self.ask("POST", "/api/v1/nodes", simulated_node(f"gpu-{number}", gpus))
-        self.until(self._all_ready, 60.0 + count / 10, "simulated nodes to be ready")
+        self.until(self._all_ready, 120.0 + count / 10, "simulated nodes to be ready")
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One call as cluster administrator; None when it failed."""

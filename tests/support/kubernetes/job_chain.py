@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from tests.support.kubernetes.cluster import Cluster
 
 COMMAND: Final = Path(__file__).parents[1] / "programs" / "chaining_jobs.py"
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 120.0
 Json = dict[str, Any]
 
 
@@ -82,7 +83,14 @@ class JobChain:
 
         With a reason, the kubelet has ended it.
         """
-        pod = self.until(lambda: self.pod_of(link), f"link {link} runs")
+        ended = partial(self._end_pod, link, code, reason)
+        self.until(ended, f"link {link} runs, and its end is written down")
+
+    def _end_pod(self, link: str, code: int, reason: str) -> bool:
+        """False where it does not run yet, or was changed by somebody else meanwhile."""
+        pod = self.pod_of(link)
+        if pod is None:
+            return False
         status = pod["status"]
         ended = {"exitCode": code, "startedAt": status["startTime"]}
         ended |= {"finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
@@ -91,7 +99,7 @@ class JobChain:
         for row in status["containerStatuses"]:
             row |= {"ready": False, "state": {"terminated": ended}}
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
-        assert self.cluster.ask("PUT", f"{path}/status", pod)
+        return self.cluster.ask("PUT", f"{path}/status", pod) is not None
 
     def delete(self, name: str) -> None:
         where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{name}"

@@ -30,7 +30,7 @@ class KeptConnections:
             self._idle.pop().close()
 
     def _connection(self) -> HTTPSConnection:
-        return HTTPSConnection("127.0.0.1", self._port, timeout=10, context=self._trust)
+        return HTTPSConnection("127.0.0.1", self._port, timeout=60, context=self._trust)
 
     def _ask_by(
         self,

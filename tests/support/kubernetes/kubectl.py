@@ -17,7 +17,7 @@ def kubectl(cluster: Cluster, *words: str, text: str | None = None) -> str:
 def tried(cluster: Cluster, *words: str, text: str | None = None) -> tuple[int, str]:
     command = [str(cluster.binaries / "kubectl"), f"--kubeconfig={cluster.kubeconfig}", *words]
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, input=text, timeout=30
+        command, check=False, capture_output=True, text=True, input=text, timeout=180
     )
     return done.returncode, done.stdout + done.stderr
 

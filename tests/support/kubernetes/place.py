@@ -14,7 +14,7 @@ from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.service import MINE, Json, Service, training_job
 
 MANIFESTS: Final = Path(__file__).parents[3] / "k8s" / "manifests"
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 120.0
 HARD: Final = {
     "class": "hard", "epochs": "3", "epoch-estimate": "5s", "deadline": "10m", "widths": "1",
 }  # fmt: skip

@@ -106,7 +106,7 @@ class RealNode:
                 ],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-        self.cluster.until(self._ready, 90.0, "the real node to be ready")
+        self.cluster.until(self._ready, 240.0, "the real node to be ready")
         status = {"status": {"capacity": {"nvidia.com/gpu": str(self.gpus)}}}
         patch = ["patch", "node", self.name, "--subresource=status", "-p", json.dumps(status)]
         subprocess.run(
@@ -115,7 +115,7 @@ class RealNode:
             capture_output=True,
         )
         self.cluster.until(
-            lambda: "nvidia.com/gpu" in self._node()["status"]["allocatable"], 30.0, "its GPUs"
+            lambda: "nvidia.com/gpu" in self._node()["status"]["allocatable"], 120.0, "its GPUs"
         )
 
     def down(self) -> None:

@@ -13,7 +13,7 @@ from tests.support.builders import SECRET, TOKEN, bearer
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.mortal import WOKEN, End, Life, Nursery
 
-START_S: Final = 90.0
+START_S: Final = 180.0
 LIVES_ON: Final = End()
 
 

@@ -24,7 +24,7 @@ from tests.support.kubernetes.mortal import Nursery
 from tests.support.manifests import indexed_job, train_template
 
 LAXITY: Final = Path(sys.executable).with_name("laxity")
-START_S: Final = 60.0
+START_S: Final = 180.0
 MINE: Final = {names.MANAGED: "true"}
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from laxity import Training
 
-EPOCHS = 24
+EPOCHS = 32  # more than two links train
 HURRY = "hurry"  # where this file is, an epoch takes no time
 STUCK = "stuck"  # where this file is, an epoch takes for ever
 BROKEN = "broken"  # where this file is, the training fails

@@ -9,6 +9,7 @@ from laxity_k8s.cluster_api import ApiError, Json, Kind, Patch
 from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.lease import Brief, Lease, LeaseTimings
 from tests.support.kubernetes.cluster import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -135,8 +136,7 @@ def test_a_renewal_counts_from_before_it_was_asked_for(room: Room) -> None:
 def test_a_lease_that_was_given_back_is_taken_at_once(room: Room) -> None:
     one, other = room.candidate("one", Clock()), room.candidate("other", Clock())
     one.begin()
-    while not one.leads():
-        pass
+    until(one.leads, "it leads")
     one.close()
     other.try_acquire()
     assert other.leads()

@@ -15,7 +15,7 @@ from tests.support.kubernetes.service import Json, Service
 from tests.support.programs import poolflows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 WHOLE = "4"  # GPUs of each of the session's cluster's four nodes
 
 

@@ -80,7 +80,7 @@ def browser(folder: Path) -> Iterator[Page]:
                 yield Page(connection)
         finally:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=120)
 
 
 def _address(profile: Path) -> str:

@@ -107,7 +107,7 @@ class Life:
     def end(self, what: signal.Signals = signal.SIGKILL) -> None:
         """Returns when it is dead."""
         self.send(what)
-        for _ in range(3000):
+        for _ in range(12_000):
             if not self.state():
                 return
             time.sleep(0.01)  # between looks at the condition

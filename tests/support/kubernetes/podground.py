@@ -5,7 +5,6 @@ workers are containers on the node `localhost`; they reach MLflow and the servic
 network, and their checkpoints lie in a folder of the host.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -27,6 +26,7 @@ from laxity.api.client import Client
 from laxity.api.job_view import JobView
 from laxity.instants import format_instant
 from tests.support.builders import TOKEN
+from tests.support.crew import whole_lines
 from tests.support.kubernetes.cluster import DIES_WITH_US, MUTATES, Cluster
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.realnode import IMAGE, Host, RealNode
@@ -208,11 +208,7 @@ class Run:
 
     def notes(self, what: str, *, rank: int = 0) -> list[Json]:
         """What worker `rank` has noted: began, trained."""
-        try:
-            lines = (self.folder / "notes.jsonl").read_text().splitlines()
-        except OSError:
-            return []
-        found = [json.loads(line) for line in lines]
+        found = whole_lines(self.folder / "notes.jsonl")
         return [one for one in found if one["what"] == what and one["rank"] == rank]
 
     @property

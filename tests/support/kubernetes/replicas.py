@@ -91,7 +91,7 @@ class Replica:
             f"{self.url}/readyz", headers=bearer()
         )
         try:
-            with urllib.request.urlopen(asked, timeout=2) as reply:  # noqa: S310
+            with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
                 found: dict[str, Any] = json.load(reply)
         except urllib.error.HTTPError as not_yet:
             not_yet.close()

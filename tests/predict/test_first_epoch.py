@@ -241,13 +241,12 @@ def test_a_reading_that_raises_is_recorded_about_its_run_and_another_s_is_used(
     odd, sound = (replace(unseen(), model=model) for model in ("odd", "sound"))
     for known in (odd, sound):
         history.ingest(known.model, f"team/{known.model}", known, [read_line(1, lines[3])])
-    believe = first_epoch.epoch_from_reading
     readings = iter([ZeroDivisionError("nobody thought of this")])
 
     def fail_once(*arguments: Any) -> Any:
         for error in readings:
             raise error
-        return believe(*arguments)
+        return epoch_from_reading(*arguments)
 
     monkeypatch.setattr(first_epoch, "epoch_from_reading", fail_once)
     predictor = Learner(history).predictor()

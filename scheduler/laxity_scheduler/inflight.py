@@ -25,14 +25,14 @@ from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, format_duration, reason
-from laxity_scheduler.model.stop_requests import was_served
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.start_backoff import (
+from laxity_scheduler.model.start_backoff import (
     FAILED_START_CODES,
     backoff_s,
     count_failed_starts,
     hide_backed_off_jobs,
 )
+from laxity_scheduler.model.stop_requests import was_served
+from laxity_scheduler.plan import Plan
 
 LEAST_WAIT_S: Final = 600.0  # a requested stop is overdue after this time ...
 EPOCHS_WAITED: Final = 3.0  # ... and this many of the job's longest recent epochs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.plan_application import apply_decisions
+from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.plan_check import check_decisions
 
 

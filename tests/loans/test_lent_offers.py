@@ -15,8 +15,8 @@ from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit, Forecasted, Refuse, Resize
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.model.verdict import Offer
-from laxity_scheduler.plan_application import apply_decisions
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.offers import annotations_for
 from laxity_scheduler.service.verdict_view import offer_view

@@ -13,17 +13,17 @@ from laxity_scheduler.model.cluster import ClusterState, Hold, Node
 from laxity_scheduler.model.decision import Preempt, Promised, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.service.expected_times import last_reasons
-from laxity_scheduler.service.views import LastReason, view_of
-from laxity_scheduler.start_backoff import (
+from laxity_scheduler.model.start_backoff import (
     BACKOFF,
     backoff_s,
     count_failed_starts,
     hide_backed_off_jobs,
 )
+from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.service.expected_times import last_reasons
+from laxity_scheduler.service.views import LastReason, view_of
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
 from tests.support.plans import started_jobs
 

@@ -5,8 +5,8 @@ Epochs take 60 s on one worker and speed up linearly; nothing costs anything.
 
 import pytest
 
+from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.model.decision import Admit, Wait
-from laxity_scheduler.order import Packing
 from laxity_scheduler.policies import edf, fifo
 from laxity_scheduler.policies.registry import find
 from tests.support.builders import MINUTE_EPOCHS, cluster, job

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laxity_scheduler.order import Packing
+from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.policies.registry import REGISTRY
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate

@@ -7,7 +7,7 @@ import pytest
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, find_displacements
 from laxity_scheduler.inflight import follow_ups
-from laxity_scheduler.start_backoff import FAILED_START_CODES
+from laxity_scheduler.model.start_backoff import FAILED_START_CODES
 from tests.support.builders import cluster
 from tests.support.manifests import CREATED, EVER_SUSPENDED, job, node, pod
 from tests.support.trained_job import FIT_S, NOW, Seen, trained_for_an_hour

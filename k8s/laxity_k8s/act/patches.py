@@ -43,8 +43,8 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, may_be_named, reason
+from laxity_scheduler.model.start_backoff import FAILED_START_CODES, backoff_s, count_failed_starts
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
-from laxity_scheduler.start_backoff import FAILED_START_CODES, backoff_s, count_failed_starts
 
 LONGEST_REASON = 1024
 BATCH = 24  # patches; fewer than are in flight, so that the API server never waits for them

@@ -25,7 +25,7 @@ from laxity_k8s.observe.inference_pods import InferencePods
 from laxity_k8s.observe.namespace_bounds import Bounds, namespace_of
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.quota_watch import QuotaWatch
-from laxity_scheduler.eligibility import has_nodes_now, lacks_nodes
+from laxity_scheduler.capacity.eligibility import has_nodes_now, lacks_nodes
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Reports
 from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet

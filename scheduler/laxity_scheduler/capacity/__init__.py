@@ -1,1 +1,1 @@
-"""Where workers go: free GPUs per node, and the choice of nodes."""
+"""Where workers go: what can ever start, free GPUs per node, and the choice of nodes."""

@@ -35,9 +35,9 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_application import apply_decisions
 
 SOON_S: Final = 1.0
 DROPPED: Final = (Admit, Continue, Preempt, Refuse, Resize)

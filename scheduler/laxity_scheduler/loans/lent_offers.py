@@ -16,8 +16,8 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Decision, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.model.verdict import Offer
-from laxity_scheduler.plan_application import apply_decisions
 
 OWN: Final[tuple[Pool, ...]] = ("training",)
 QUANTILES: Final[tuple[Quantile, Quantile]] = ("p50", "p90")

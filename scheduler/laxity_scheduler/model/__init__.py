@@ -1,1 +1,1 @@
-"""The words of a decision: jobs, the cluster, verdicts, decisions and their reasons."""
+"""The words of a decision: jobs, the cluster, verdicts, decisions, their reasons and effects."""

@@ -6,9 +6,9 @@ A job that is late on any width starts on its fastest one; without a deadline, o
 
 from typing import Final
 
+from laxity_scheduler.allocation.order import Order, Widths, policy_of
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.order import Order, Widths, policy_of
 from laxity_scheduler.promising.queueing import slack
 
 ALMOST_S: Final = 1e-3

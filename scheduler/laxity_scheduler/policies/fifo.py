@@ -5,9 +5,9 @@ Baseline (algorithms.md 7.1). What does not fit is passed over; packed strictly,
 
 from typing import Final
 
+from laxity_scheduler.allocation.order import Order, Widths, policy_of
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.order import Order, Widths, policy_of
 
 
 def widest_first(job: Job, forecasts: Forecasts) -> Widths:

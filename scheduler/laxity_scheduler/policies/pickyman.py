@@ -35,8 +35,8 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.makespan import gpus_to_start, remaining_makespan_s
 from laxity_scheduler.allocation.ranking import is_movable
 from laxity_scheduler.allocation.victims import Need, Victim, cheapest_victims, gpus_freed_by
+from laxity_scheduler.capacity.eligibility import misfit_reason
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.eligibility import misfit_reason
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt

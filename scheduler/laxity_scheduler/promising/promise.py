@@ -18,7 +18,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.model_key import model_of
-from laxity_scheduler.eligibility import misfit_reason
+from laxity_scheduler.capacity.eligibility import misfit_reason
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.fields import ASKED, DUE_AT, WORKERS

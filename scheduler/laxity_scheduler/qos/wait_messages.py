@@ -9,7 +9,7 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from laxity_scheduler.eligibility import misfit_reason, never_starts
+from laxity_scheduler.capacity.eligibility import misfit_reason, never_starts
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.model.decision import Admit, Refuse, Wait

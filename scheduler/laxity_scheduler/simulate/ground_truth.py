@@ -16,8 +16,8 @@ import numpy as np
 
 from laxity.job.qos import ServiceClass
 from laxity_profiler.estimate import Floats, Workload
+from laxity_scheduler.allocation.order import Shape
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.order import Shape
 from laxity_scheduler.simulate.traces import Trace
 
 EPOCH_S: Final = 600.0

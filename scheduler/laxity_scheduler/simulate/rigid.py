@@ -15,8 +15,8 @@ from operator import mul
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.allocation.order import GpuSource, Order, Packing, Pool, Queue, Shape, pack
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.order import GpuSource, Order, Packing, Pool, Queue, Shape, pack
 from laxity_scheduler.simulate.ground_truth import rigid_shape
 from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
 from laxity_scheduler.simulate.progress import Ended, nobody

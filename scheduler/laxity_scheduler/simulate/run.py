@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from laxity.durations import parse_duration, positive_duration
+from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
-from laxity_scheduler.order import Packing
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.change_costs import CostName, Costs, costs, scale
 from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows

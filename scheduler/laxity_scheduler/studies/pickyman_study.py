@@ -30,9 +30,9 @@ from typing import Final
 
 import numpy as np
 
+from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.allocation.victims import Need, Victim, greedy_victims, total_cost_s
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.order import Packing
 from laxity_scheduler.simulate.cases import Batch, Case, Made, Window
 from laxity_scheduler.simulate.generate import Mix
 from laxity_scheduler.simulate.run import Setting

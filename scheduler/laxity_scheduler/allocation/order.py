@@ -10,8 +10,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.capacity.eligibility import never_starts
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.eligibility import never_starts
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Wait

@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = str(Path(__file__).parents[2])
 TRAININGS = Path(__file__).parent / "programs/trainings.py"
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 
 class Crew:

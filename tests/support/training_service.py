@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Line = dict[str, Any]
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 
 class Service:

@@ -12,6 +12,7 @@ import pytest
 from laxity.worker.group import messages
 from laxity.worker.group.membership import GroupClient, GroupServer
 from laxity.worker.group.rendezvous import Rendezvous
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_a_worker_that_dies_while_it_waits_is_not_counted(
 
     messages.hang_up(worker)
 
-    assert leader.reachable() == 1
+    until(lambda: leader.reachable() == 1, "it is no more counted")
 
 
 def test_who_comes_after_the_end_is_told_so(leader: GroupServer, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from laxity_scheduler.service.settings import Settings, SettingsError
 from tests.service.test_up import client, laxity
 
 PATIENCE_S = 90.0
-EPOCHS = 40
+EPOCHS = 150  # its end comes after all that is told to it, also on a slow machine
 # Its epochs are long enough to be seen, shorter on more workers; each is noted with its width.
 TRAINING = """
 import time

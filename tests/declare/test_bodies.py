@@ -36,7 +36,7 @@ def work(folder: Path, function: str, **environ: str) -> tuple[int, str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "laxity.worker", f"{BODIES}:{function}"],
         env=told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        timeout=120,
+        timeout=240,
     )  # fmt: skip
     written = checkpoints / "result.json"
     return done.returncode, done.stdout, json.loads(written.read_text()) if written.exists() else 0
@@ -98,7 +98,7 @@ def test_lines_of_a_running_worker_go_to_the_flow_run_that_attached_last(
             LAXITY_FLOW_RUN=f"{prefect_api}/flow_runs/{first}",
             LAXITY_PARAMETERS=json.dumps({"by": str(second)}),
         )
-        until(lambda: "epoch 1" in lines_of(first), limit_s=60, what="a line of the first run")
+        until(lambda: "epoch 1" in lines_of(first), limit_s=180, what="a line of the first run")
         service.order(flow_run=str(second))
         code, said, result = ended.result()
 

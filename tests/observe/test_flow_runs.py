@@ -326,7 +326,7 @@ def test_a_run_hears_of_its_job_once_the_worker_has_written_down_which_it_is(
     courier = Outbox(runs, retry_s=0.05)
     courier.send(refused)
     run.runs_as("team:flow-run-x")
-    assert courier.wait_until_empty(at_most_s=20.0)
+    assert courier.wait_until_empty(at_most_s=60.0)
     courier.close()
     assert run.state()[0] == "FAILED"
     assert len(run.logs()) == 1

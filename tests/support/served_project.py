@@ -35,7 +35,7 @@ class Served:
     def start(self) -> None:
         serve = ["-m", "laxity.cli.main", "serve", "--slots", "2", "--port", str(self.port)]
         process = self.processes.start("service", [sys.executable, *serve])
-        until(lambda: self.client.alive() or process.poll() is not None, limit_s=60, what="it")
+        until(lambda: self.client.alive() or process.poll() is not None, limit_s=180, what="it")
 
     def kill(self) -> None:
         self.processes.running["service"].kill()

@@ -52,9 +52,12 @@ class Chain:
         file = self.place / name
         return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
+    def until_link(self, number: int) -> None:
+        until(lambda: len(self.lines("starts")) >= number, limit_s=150, what=f"link {number}")
+
     def hurry_from_link(self, number: int) -> None:
         """Once this link trains an epoch takes no time: what is left says no more of links."""
-        until(lambda: len(self.lines("starts")) >= number, limit_s=150, what=f"link {number}")
+        self.until_link(number)
         (self.place / HURRY).touch()
 
     def until_ended(self) -> Any:
@@ -103,9 +106,7 @@ def test_a_worker_that_is_killed_costs_its_epoch_and_no_link(there: Stage) -> No
 def test_a_service_that_is_killed_in_two_links_costs_no_epoch(there: Stage) -> None:
     rng, chain = np.random.default_rng(0), Chain(there, epochs=20, epoch_s=2.0, limit_s=30.0)
     for link in (1, 2):
-        until(
-            lambda link=link: len(chain.lines("starts")) >= link, limit_s=150, what=f"link {link}"
-        )  # type: ignore[misc]
+        chain.until_link(link)
         assert there.kill("service", rng)
     seen = len(chain.lines("epochs"))
     until(lambda: len(chain.lines("epochs")) > seen, limit_s=150, what="an epoch after the kill")
@@ -121,7 +122,7 @@ def test_a_service_that_is_killed_in_two_links_costs_no_epoch(there: Stage) -> N
 
 def test_a_chain_that_is_cancelled_while_its_next_link_starts_starts_no_other(there: Stage) -> None:
     chain = Chain(there)
-    until(lambda: len(chain.lines("starts")) >= 2, limit_s=150, what="the second link")
+    chain.until_link(2)
     there.client.cancel(chain.id)
 
     job = chain.until_ended()
@@ -147,7 +148,7 @@ def test_a_training_whose_result_is_in_is_not_started_again_when_its_link_is_cut
 
 def test_a_link_that_fails_ends_the_chain_with_its_error(there: Stage) -> None:
     chain = Chain(there)
-    until(lambda: len(chain.lines("starts")) >= 2, limit_s=150, what="the second link")
+    chain.until_link(2)
     (chain.place / BROKEN).touch()
 
     job = chain.until_ended()

@@ -69,8 +69,8 @@ def defer_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number in taken:
-            signal.raise_signal(number)
+        for deferred in taken:
+            signal.raise_signal(deferred)
 
 
 class ChainLoop:

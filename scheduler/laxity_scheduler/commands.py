@@ -68,7 +68,7 @@ ShadowName = Annotated[
     str,
     typer.Option(
         envvar="LAXITY_SHADOW",
-        help="A policy that decides beside it, for comparison: learned:FILE ...",
+        help="A policy that decides beside --policy, for comparison: learned:FILE ...",
         autocompletion=completing(_policy_names),
     ),
 ]
@@ -83,7 +83,7 @@ TokensFile = Annotated[
 Tracking = Annotated[
     str,
     typer.Option(
-        envvar="MLFLOW_TRACKING_URI", help="MLflow store; none for none. [HOME/mlflow.db]"
+        envvar="MLFLOW_TRACKING_URI", help="MLflow store; none: log to none. [HOME/mlflow.db]"
     ),
 ]
 Webhook = Annotated[
@@ -103,7 +103,7 @@ Budgets = Annotated[
         "--budget",
         envvar="LAXITY_BUDGETS",
         metavar="NAMESPACE=GPU_HOURS",
-        help="GPU-hours that may be promised; repeatable, in the variable with spaces.",
+        help="GPU-hours that may be promised; repeatable. The variable takes several, by spaces.",
     ),
 ]
 PublicUrl = Annotated[

@@ -49,10 +49,18 @@ ServiceClass = Annotated[
 ]
 Workers = Annotated[str | None, typer.Option(help="Allowed widths: 3, 1,2,4 or 1..4.")]
 Epochs = Annotated[int | None, typer.Option(help="Epochs to train.", min=1)]
-Model = Annotated[str | None, typer.Option(help="Key of the model's history.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Name under which the history of its runs is kept. [that of the function or Job]"
+    ),
+]
 Estimate = Annotated[str | None, typer.Option(help="One epoch on one worker takes so long: 90s.")]
 WallLimit = Annotated[
-    str | None, typer.Option(help="One start may run so long, such as 48h; then it goes on anew.")
+    str | None,
+    typer.Option(
+        help="Longest run of one start, such as 48h; then the training goes on in another."
+    ),
 ]
 Name = Annotated[str | None, typer.Option(help="Name of the Job.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the Job.")]
@@ -71,7 +79,9 @@ Fresh = Annotated[
 ]
 Follow = Annotated[
     bool,
-    typer.Option("--follow", "-f", help="Tell how it goes until it ends; the exit code says how."),
+    typer.Option(
+        "--follow", "-f", help="Follow the job to its end; the exit code says how it ended."
+    ),
 ]
 Timeout = Annotated[
     str | None, typer.Option(help="With --follow: stop following after 2h; the job goes on.")
@@ -180,7 +190,7 @@ def _is_settled(job: "JobView", *, follow: bool) -> bool:
 
 def accept(
     job: JobId,
-    offer: Annotated[int, typer.Argument(metavar="[N]", min=1, help="Number of the offer.")] = 1,
+    offer: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of the offer.")] = 1,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -214,10 +224,10 @@ def amend(
 
 def cancel(
     jobs: Annotated[
-        list[str], typer.Argument(metavar="JOB...", help=JOB_HELP, autocompletion=complete_job)
+        list[str], typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job)
     ],
 ) -> None:
-    """Stop jobs and give up their promises. Their checkpoints are kept for a week."""
+    """Stop jobs and give up their promises. On this machine their checkpoints are kept for a week."""
     from laxity.api.client import Client
 
     client = Client(patience_s=5.0)
@@ -229,11 +239,11 @@ def cancel(
 def release(
     job: Annotated[
         str | None,
-        typer.Argument(metavar="[JOB]", help=JOB_HELP, autocompletion=complete_job),
+        typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job),
     ] = None,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Really all jobs.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take it back.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Let every job go.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the pin back.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Leave a running job alone: still counted and listed, never resized or stopped.

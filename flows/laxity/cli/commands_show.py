@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from laxity.cli.commands_jobs import AsJson, JobId, Namespace
+from laxity.cli.commands_jobs import AsJson, JobId
 from laxity.cli.exit_codes import FAILED, OK
 from laxity.cli.job_names import with_job
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from laxity.api.client import Client
 
 POLL_S: Final = 1.0
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Only jobs of this namespace.")
+]
 
 
 def ls(
@@ -79,7 +82,9 @@ def show(job: JobId, *, as_json: AsJson = False) -> None:
 def logs(
     job: JobId,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job ends.")
+    ] = False,
     index: Annotated[int, typer.Option(help="Which worker; 0 is the leader.", min=0)] = 0,
     tail: Annotated[int | None, typer.Option(help="Only the last lines.", min=0)] = None,
 ) -> None:

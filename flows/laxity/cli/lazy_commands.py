@@ -33,7 +33,7 @@ class FloorCommand:
 
 FLOOR_COMMANDS: Final = (
     FloorCommand("up", "service", SERVICE, "Start the service on this machine, in the background."),
-    FloorCommand("down", "service", SERVICE, "Stop the service on this machine, and its jobs."),
+    FloorCommand("down", "service", SERVICE, "Stop the service on this machine, and its workers."),
     FloorCommand("serve", "service", SERVICE, "Run the service in the foreground."),
     FloorCommand(
         "policies", "service", SERVICE, "List the policies: what each does, and if it promises."

@@ -32,7 +32,7 @@ _JOB: Final = "metadata.labels['batch.kubernetes.io/job-name']"
 _QOS: Final = (
     ("deadline", names.DEADLINE, "RFC 3339 instant, or a duration from submission such as 90m."),
     ("service_class", names.CLASS, "hard, soft or best_effort; hard if there is a deadline."),
-    ("model", names.MODEL, "Key of the model's history."),
+    ("model", names.MODEL, "Name under which the history of its runs is kept."),
     ("epoch_estimate", names.EPOCH_ESTIMATE, "One epoch on one worker, such as 40s."),
     ("preemptible", names.PREEMPTIBLE, "false: never stopped for others."),
     ("on_miss", names.ON_MISS, "continue or stop, when the deadline is missed."),

@@ -23,7 +23,9 @@ def profile(
         str, typer.Option(help="Global batch sizes to know: 64,256. [the function's own and half]")
     ] = "",
     epochs: Annotated[int, typer.Option(help="Epochs of each run.", min=2)] = 3,
-    model: Annotated[str | None, typer.Option(help="Key of the model's history.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Name under which the history of its runs is kept.")
+    ] = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE for the function.")
     ] = None,

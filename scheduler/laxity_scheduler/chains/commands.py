@@ -82,7 +82,9 @@ TrackingOption = Annotated[
 ]
 PricesOption = Annotated[
     str,
-    typer.Option(help="For calibrated: prices of an hour of interruption and of overlap, as 4:1."),
+    typer.Option(
+        help="For a calibrated model: prices of an hour of interruption and of overlap, as 4:1."
+    ),
 ]
 ProbesOption = Annotated[
     int, typer.Option(min=0, help="Evenly spaced probes of each start besides, to see how fast.")

@@ -81,7 +81,9 @@ PricesOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(
-        cls=WholeHelpGroup, help="Learn models from logs and tables.", rich_markup_mode=None
+        cls=WholeHelpGroup,
+        help="Learn a policy, or when to submit the next job of a chain.",
+        rich_markup_mode=None,
     )
     group.callback()(lambda: None)
     group.command("provisioner")(provisioner)

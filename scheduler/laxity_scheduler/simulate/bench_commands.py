@@ -38,7 +38,7 @@ def benches() -> typer.Typer:
 
 
 def bench(context: typer.Context, *, json_: AsJson = False, quick: Quick = False) -> None:
-    """Count jobs and decisions per second on this machine."""
+    """Measure this machine, a cluster, or predictions; without a command, this machine."""
     if context.invoked_subcommand is None:
         everything(json_=json_, quick=quick)
 

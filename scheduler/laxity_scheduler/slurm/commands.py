@@ -48,7 +48,7 @@ MethodOption = Annotated[
         autocompletion=completing(lambda: METHOD_NAMES),
     ),
 ]
-LinksOption = Annotated[int, typer.Option(min=0, help="At most so many links. [no cap]")]
+LinksOption = Annotated[int, typer.Option(min=0, help="At most so many links; 0: no cap.")]
 LimitOption = Annotated[str, typer.Option(help="Time limit of each link. [the script's own]")]
 IntervalOption = Annotated[str, typer.Option(help="From one decision to the next.")]
 ModelOption = Annotated[
@@ -74,10 +74,11 @@ def chain(
     prices: PricesOption = EQUAL,
     status: StatusOption = False,
 ) -> None:
-    """Run a batch script on Slurm, or a Job, again and again, each before the last has ended.
+    """Run a batch script on Slurm, or a Job, again and again, as the links of a chain.
 
-    It goes on from its own checkpoint. A script writes $LAXITY_CHAIN_FOLDER/done when it is done;
-    a Job is done when it ends with exit code 0, and goes on after 7.
+    Each link goes on from the checkpoint of the one before; --method says when it is submitted. A
+    script writes $LAXITY_CHAIN_FOLDER/done when it is done; a Job ends with exit code 0 when it is
+    done, and with 7 when it is to go on.
     Run the same command again to follow a chain that was left.
     """
     from laxity_scheduler.following.chain_loop import ChainOptions

@@ -1,4 +1,8 @@
-"""A coordination.k8s.io Lease: held by one replica at a time, for as long as it renews it.
+"""A coordination.k8s.io Lease: held by one service at a time, for as long as it renews it.
+
+An annotation says whose store its holder has. Replicas of that store wait until it is free. A service
+with another store ends when it sees that the lease is renewed; it takes the lease over when that has
+been left alone for as long as a silent holder is waited for, so that its service may restart.
 
 Times as in Kubernetes' own controllers: others wait 15 s after the last renewal that they saw, the
 holder itself stops acting 10 s after its own, and everybody looks every 2 s. Others' clocks are not
@@ -8,23 +12,23 @@ machine sleeps, and a renewal counts from before it was asked for.
 
 import logging
 import math
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
-from laxity import json_tree
+from laxity import json_tree, names
 from laxity.instants import format_instant
-from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, Json, Kind, Patch
+from laxity_k8s.cluster_api import CONFLICT, FORBIDDEN, NOT_FOUND, ApiError, Json, Kind, Patch
+from laxity_scheduler.service.leadership import OtherStoreError
 
 LOG = logging.getLogger("laxity.k8s.lease")
 NAME: Final = "laxity"
+STORE: Final = f"{names.DOMAIN}/store"  # annotation of the Lease: whose store its holder has
+BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # macOS has one for both
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 Fence = Callable[[Sequence[str], int], None]
 
@@ -57,12 +61,7 @@ class LeaseTimings:
 
 def boot_s() -> float:
     """Seconds that have passed, those in which this process or its machine slept too."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def replica_name() -> str:
-    """A name that no other process has, nor this one after a restart."""
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+    return time.clock_gettime(BOOT_CLOCK)
 
 
 def own_namespace() -> str:
@@ -71,7 +70,11 @@ def own_namespace() -> str:
 
 
 class Lease:
-    """Campaigns from a thread of its own until closed. An Election."""
+    """Campaigns from a thread of its own until closed. An Election.
+
+    `me` is a name that only one process can have at a time: who finds it on the lease without having
+    won, finds the lease of a predecessor that has ended.
+    """
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class Lease:
         *,
         namespace: str,
         me: str,
+        store_id: str,
         pace: LeaseTimings,
         fence: Fence,
         on_change: Callable[[], None],
@@ -86,21 +90,41 @@ class Lease:
     ) -> None:
         self.me, self.fence, self.holder = me, fence, ""
         self._api, self._id, self._pace, self._clock = api, f"{namespace}/{NAME}", pace, clock
-        self._on_change = on_change
+        self._on_change, self._store_id = on_change, store_id
         self._wins = 0
         self._acts_until = -math.inf
-        self._seen: tuple[str, str, int] | None = None
+        self._seen: tuple[str, str, str, int] | None = None
         self._seen_at = -math.inf
+        self._awaits_other_store = False
+        self._ended_by: OtherStoreError | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(
             target=self._renew_forever, name="laxity-lease", daemon=True
         )
 
     def begin(self) -> None:
+        """Look at the lease, until that of another store is renewed or ours; then campaign.
+
+        OtherStoreError if another store's is renewed; ApiError without the right to look.
+        """
+        was_late = True
+        while was_late or self._awaits_other_store:
+            was_late = False
+            try:
+                self._look()
+            except ApiError as error:
+                if error.status in (FORBIDDEN, NOT_FOUND):
+                    raise self._explain_error(error) from error
+                _log_error(error)
+                was_late = error.status == CONFLICT
+            if self._awaits_other_store:
+                self._over.wait(self._pace.retry_s)
         self._thread.start()
 
     @property
     def reign(self) -> int:
+        if self._ended_by is not None:
+            raise self._ended_by
         return self._wins if self.leads() else 0
 
     def leads(self) -> bool:
@@ -122,28 +146,31 @@ class Lease:
 
     def try_acquire(self) -> None:
         """Look at the lease once; take or renew it if it is there to be taken or ours."""
+        try:
+            self._look()
+        except OtherStoreError as error:
+            self._ended_by, self._acts_until = error, -math.inf
+            self._over.set()
+            self._on_change()
+        except ApiError as error:
+            _log_error(error)
+
+    def _look(self) -> None:
         asked_at, led = self._clock(), self.leads()
         try:
-            won = self._try_acquire(asked_at)
-        except ApiError as error:
-            won = None
-            if error.status == CONFLICT:
-                LOG.info("somebody else was quicker: %s", error)
+            if self._try_acquire(asked_at):
+                self.holder, self._awaits_other_store, self._seen = self.me, False, None
+                self._acts_until = asked_at + self._pace.acts_for_s
             else:
-                LOG.warning("the lease cannot be looked at: %s", error)
-        if won is False:
-            self._acts_until = -math.inf
-        elif won:
-            self.holder = self.me
-            self._acts_until = asked_at + self._pace.acts_for_s
-        if led != self.leads():
-            LOG.info("%s %s", self.me, "leads" if self.leads() else "does not lead any more")
-            self._on_change()
+                self._acts_until = -math.inf
+        finally:
+            if led != self.leads():
+                LOG.info("%s %s", self.me, "leads" if self.leads() else "does not lead any more")
+                self._on_change()
 
     def _renew_forever(self) -> None:
-        while not self._over.is_set():
+        while not self._over.wait(self._pace.retry_s):
             self.try_acquire()
-            self._over.wait(self._pace.retry_s)
 
     def _try_acquire(self, now: float) -> bool:
         """Whether it is ours now. ApiError if that is not known."""
@@ -158,7 +185,7 @@ class Lease:
         if self.holder == self.me and self._wins:
             self._write_lease(lease, {})
             return True
-        if not self._is_free(spec, now):
+        if not self._is_free(lease, now):
             return False
         transitions = int(spec.get("leaseTransitions") or 0) + 1
         taken = {
@@ -180,7 +207,7 @@ class Lease:
             {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": name, "namespace": namespace},
+                "metadata": {"name": name, "namespace": namespace, **self._annotations},
                 "spec": spec,
             },
         )
@@ -190,7 +217,10 @@ class Lease:
     def _write_lease(self, lease: Json, changes: Json) -> None:
         """On the version that was looked at: of two who take it, one is told 409."""
         body = {
-            "metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]},
+            "metadata": {
+                "resourceVersion": lease["metadata"]["resourceVersion"],
+                **self._annotations,
+            },
             "spec": self._build_renewal() | changes,
         }
         self._api.patch(Patch("leases", self._id, body))
@@ -198,16 +228,52 @@ class Lease:
     def _build_renewal(self) -> Json:
         return {"renewTime": _format_now(), "leaseDurationSeconds": math.ceil(self._pace.lease_s)}
 
-    def _is_free(self, spec: Json, now: float) -> bool:
-        """Nobody has it, or its holder has been silent for as long as it said it might be."""
-        if not self.holder:
+    @property
+    def _annotations(self) -> Json:
+        return {"annotations": {STORE: self._store_id}}
+
+    def _is_free(self, lease: Json, now: float) -> bool:
+        """Nobody has it, or its holder has been silent for as long as it said it might be.
+
+        A lease of another store has to be left alone for that long even if nobody has it.
+        """
+        spec, store = _spec_of(lease), json_tree.annotations_of(lease).get(STORE, self._store_id)
+        is_other = store != self._store_id
+        if self.holder == self.me or not (self.holder or is_other):
             return True
         transitions = int(spec.get("leaseTransitions") or 0)
-        term = (self.holder, str(spec.get("renewTime")), transitions)
+        term = (store, self.holder, str(spec.get("renewTime")), transitions)
         if term != self._seen:
+            if is_other and self.holder and self._seen is not None and self._seen[0] == store:
+                raise self._build_refusal(spec)
             self._seen, self._seen_at = term, now
         wait_s = max(float(spec.get("leaseDurationSeconds") or 0), self._pace.lease_s)
-        return now >= self._seen_at + wait_s
+        is_free = now >= self._seen_at + wait_s
+        if is_other and not is_free and not self._awaits_other_store:
+            LOG.info("lease %s is of another store: taken in %g s if left alone", self._id, wait_s)
+        self._awaits_other_store = is_other
+        return is_free
+
+    def _build_refusal(self, spec: Json) -> OtherStoreError:
+        return OtherStoreError(
+            f"{self.holder} acts on this cluster with a store of its own, since "
+            f"{spec.get('acquireTime')} (lease {NAME} in namespace {self._id.partition('/')[0]}): "
+            "stop that service, or use its LAXITY_STORE"
+        )
+
+    def _explain_error(self, error: ApiError) -> ApiError:
+        return ApiError(
+            f"the lease {self._id} can be neither read nor written ({error}); a service acts only "
+            "with it: apply namespace.yaml and rbac.yaml of k8s/manifests/base",
+            status=error.status,
+        )
+
+
+def _log_error(error: ApiError) -> None:
+    if error.status == CONFLICT:
+        LOG.info("somebody else was quicker: %s", error)
+    else:
+        LOG.warning("the lease cannot be looked at: %s", error)
 
 
 def _spec_of(lease: Json) -> Json:

@@ -27,6 +27,7 @@ from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, plan_
 from laxity_k8s.act.pod_signals import Reminders
 from laxity_k8s.act.release import release_jobs
 from laxity_k8s.act.resealing import reseal_jobs
+from laxity_k8s.act.rights import is_without_right
 from laxity_k8s.act.sender import Sender
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
@@ -178,10 +179,10 @@ class LiveCluster:
         return replace(decision, reason=reason(its_reason.code, **facts))
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
-        """Let nothing land any more that was decided on these Jobs before; see all that did."""
+        """Let no earlier decision on these Jobs land (without rights none does); see what has landed."""
         noted = {"metadata": {"annotations": {names.TERM: str(term)}}}
         for done in self.api.patch_many([Patch("jobs", job, noted) for job in jobs]):
-            if not done.ok and done.status != NOT_FOUND:
+            if not (done.ok or done.status == NOT_FOUND or is_without_right(done)):
                 raise ApiError(f"{done.patch.id} is not fenced: {done.message}", status=done.status)
         self._list_jobs()
 

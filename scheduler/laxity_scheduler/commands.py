@@ -113,7 +113,7 @@ KeptCycles = Annotated[int, typer.Option(min=100, help="Cycles that the journal 
 LeaseS = Annotated[
     float,
     typer.Option(
-        min=1.0, envvar="LAXITY_LEASE_S", help="Silence after which another replica takes over."
+        min=1.0, envvar="LAXITY_LEASE_S", help="Silence after which another service takes over."
     ),
 ]
 PodsWithinS = Annotated[

@@ -56,8 +56,8 @@ class WorldModule(Protocol):
         worker_token: Callable[[str], str], fit_within_s: float, faults: JobFaults,
     ) -> "LiveWorld": ...  # fmt: skip
 
-    def open_lease(self, world: Any, *, lease_s: float) -> Any:
-        """Elect one of several replicas; None: the store's lock decides who acts."""
+    def open_lease(self, world: Any, home: Path, *, store_id: str, lease_s: float) -> Any:
+        """Elect one of all services of this world; None: the store's lock decides who acts."""
 
     def stop_workers(self, home: Path) -> int:
         """Stop the workers on this machine; how many there were."""

@@ -7,7 +7,8 @@ import pytest
 
 from laxity_k8s.cluster_api import ApiError, Json, Kind, Patch
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.lease import Brief, Lease, LeaseTimings
+from laxity_k8s.lease import STORE, Brief, Lease, LeaseTimings
+from laxity_scheduler.service.leadership import OtherStoreError
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.waiting import until
 
@@ -32,11 +33,19 @@ class Room:
     namespace: str
     told: list[str] = field(default_factory=list)
 
-    def candidate(self, me: str, clock: Clock, api: Brief | None = None) -> Lease:
+    def candidate(
+        self, me: str, clock: Clock, api: Brief | None = None, *, store: str = "ours"
+    ) -> Lease:
         return Lease(
-            api or self.api, namespace=self.namespace, me=me, pace=PACE, clock=clock,
-            fence=lambda *_: None, on_change=lambda: self.told.append(me),
+            api or self.api, namespace=self.namespace, me=me, store_id=store, pace=PACE,
+            clock=clock, fence=lambda *_: None, on_change=lambda: self.told.append(me),
         )  # fmt: skip
+
+    def store(self) -> str:
+        found: str = self.api.get("leases", f"{self.namespace}/laxity")["metadata"]["annotations"][
+            STORE
+        ]
+        return found
 
     def spec(self) -> Json:
         found: Json = self.api.get("leases", f"{self.namespace}/laxity")["spec"]
@@ -161,6 +170,79 @@ def test_an_api_server_that_does_not_answer_leaves_the_lease_as_it_was(room: Roo
     assert away.leads()
     mine.now += PACE.acts_for_s
     assert not away.leads()
+
+
+def test_a_restarted_holder_takes_its_own_lease_at_once(room: Room) -> None:
+    room.candidate("one", Clock()).try_acquire()
+    again = room.candidate("one", Clock())
+    again.try_acquire()
+    assert again.leads()
+    assert room.spec()["leaseTransitions"] == 1
+
+
+def test_a_lease_that_another_store_renews_ends_a_service_with_its_own(room: Room) -> None:
+    mine = Clock()
+    one, other = room.candidate("one", mine), room.candidate("other", Clock(), store="theirs")
+    one.try_acquire()
+    other.try_acquire()
+    assert other.reign == 0, "one look does not say whether it is renewed"
+    one.try_acquire()
+    other.try_acquire()
+    with pytest.raises(OtherStoreError, match=f"one acts .* in namespace {room.namespace}"):
+        assert other.reign
+    mine.now += 10 * PACE.lease_s
+    assert room.spec()["holderIdentity"] == "one"
+    with pytest.raises(OtherStoreError):
+        other.begin()
+
+
+@pytest.mark.parametrize("given_back", [True, False])
+def test_a_lease_of_another_store_is_taken_once_it_was_left_alone_for_long(
+    room: Room, *, given_back: bool
+) -> None:
+    mine = Clock()
+    one, other = room.candidate("one", Clock()), room.candidate("other", mine, store="theirs")
+    one.begin()
+    if given_back:
+        one.close()
+    else:
+        one._over.set()
+        one._thread.join()
+    other.try_acquire()
+    mine.now += PACE.lease_s - 0.01
+    other.try_acquire()
+    assert not other.leads()
+    mine.now += 0.01
+    other.try_acquire()
+    assert other.leads()
+    assert room.store() == "theirs"
+
+
+def test_a_service_that_restarts_in_time_keeps_its_lease_from_another_store(room: Room) -> None:
+    its = Clock()
+    one, other = room.candidate("one", Clock()), room.candidate("other", its, store="theirs")
+    one.begin()
+    one.close()
+    other.try_acquire()
+    again = room.candidate("again", Clock())
+    again.try_acquire()
+    its.now += PACE.lease_s
+    other.try_acquire()
+    assert again.leads()
+    with pytest.raises(OtherStoreError, match="again acts"):
+        assert other.reign
+
+
+def test_without_the_right_to_its_lease_a_service_does_not_start(
+    cluster: Cluster, namespace: str
+) -> None:
+    stranger = KubernetesApi(cluster.service_kubeconfig)
+    lease = Room(stranger, namespace).candidate("stranger", Clock())
+    with pytest.raises(ApiError, match=r"cannot get resource \"leases\".*rbac.yaml") as raised:
+        lease.begin()
+    stranger.close()
+    assert raised.value.status == 403
+    assert not lease.leads()
 
 
 @dataclass

@@ -81,8 +81,11 @@ def test_a_leader_that_ends_well_hands_over_at_once_and_one_that_is_killed_after
     assert not other.leads()
     assert other.said()["leader"] == one.said()["leader"]
     before = lease(cluster)
+    assert other.life is not None
+    other.life.send(signal.SIGSTOP)  # it would take what is given back
     one.end(signal.SIGTERM)
     assert "holderIdentity" not in lease(cluster), "the lease was given back"
+    other.wake()
     until(other.leads, "the other to lead")
     apply(cluster, job(namespace, "handed-over", HARD))
     one.start()

@@ -8,6 +8,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import ACCOUNT, Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.mortal import End, Nursery
+from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, Service, training_job
 from tests.support.pod_security import BASELINE, RESTRICTED, template
 
@@ -232,6 +234,22 @@ def test_a_job_where_the_service_has_no_rights_is_explained_in_a_line_and_then_a
         assert kinds(chain()) == ["undone", "promised", "admit"]
     finally:
         service.stop()
+        kubectl(cluster, "apply", "-f", str(MANIFESTS / "cluster-wide" / "binding.yaml"))
+
+
+def test_a_service_leads_again_where_it_has_lost_its_rights_to_a_job_that_it_moved_last(
+    account: None, cluster: Cluster, nursery: Nursery, namespace: str, tmp_path: Path
+) -> None:
+    replica = Replica(cluster, nursery, tmp_path / "service")
+    try:
+        replica.start(End("after journal", 1))
+        apply(cluster, training_job(namespace, "moved", HARD))
+        cluster.until(replica.dead, 60.0, "the service to die once it has decided")
+        kubectl(cluster, "delete", "clusterrolebinding", "laxity-namespace")
+        replica.start()
+        cluster.until(replica.leads, 60.0, f"it to lead; its log is {replica.log}")
+    finally:
+        replica.end()
         kubectl(cluster, "apply", "-f", str(MANIFESTS / "cluster-wide" / "binding.yaml"))
 
 

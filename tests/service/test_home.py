@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from laxity_scheduler.process.instance_dir import (
     InstanceDir,
     InstanceDirBusyError,
     InstanceDirError,
+    name_lock_holder,
 )
 from tests.support.command_line import CommandLine
 
@@ -50,6 +52,17 @@ def test_a_home_that_is_served_cannot_be_served_twice(
     with pytest.raises(InstanceDirBusyError, match=f"process {holder.pid} at http://127.0.0.1:1"):
         InstanceDir(tmp_path).lock_for_process()
     ended(holder)
+
+
+def test_each_locked_home_gives_its_process_a_name_and_a_copy_gives_another(tmp_path: Path) -> None:
+    homes = [tmp_path / name for name in ("one", "other", "copy")]
+    for home in homes[:2]:
+        InstanceDir(home).lock_for_process().release_lock()
+    shutil.copytree(homes[0], homes[2])
+    found = [name_lock_holder(home) for home in homes]
+    assert len(set(found)) == 3
+    InstanceDir(homes[0]).lock_for_process().release_lock()
+    assert name_lock_holder(homes[0]) == found[0]
 
 
 def test_a_killed_service_leaves_its_home_free(

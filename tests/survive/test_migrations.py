@@ -1,5 +1,6 @@
 """The tables that the migrations make are the tables that the code reads."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,22 @@ def test_a_second_service_cannot_write_a_cycle_that_the_first_has_decided(tmp_pa
     other.close()
 
 
+def test_a_store_keeps_its_identity_and_neither_another_one_nor_a_copy_has_it(
+    tmp_path: Path,
+) -> None:
+    def identity(name: str) -> str:
+        store = Store.open(f"sqlite:///{tmp_path}/{name}.db")
+        try:
+            return store.identity()
+        finally:
+            store.close()
+
+    first = identity("one")
+    shutil.copy(tmp_path / "one.db", tmp_path / "copy.db")
+    assert identity("one") == first
+    assert len({first, identity("other"), identity("copy")}) == 3
+
+
 @pytest.mark.slow
 def test_postgresql_gets_the_same_tables_and_the_same_fence(postgres_url: str) -> None:
     one, other = Store.open(postgres_url), Store.open(postgres_url)
@@ -70,6 +87,7 @@ def test_postgresql_gets_the_same_tables_and_the_same_fence(postgres_url: str) -
     with pytest.raises(StaleServiceError):
         other.write_rows([a_cycle(1)])
     assert differences(one) == []
+    assert one.identity() == other.identity() != ""
     assert [row.at for row in other.iter_cycles(1)] == [float("inf")]
     one.close()
     other.close()

@@ -31,7 +31,7 @@ class Rights:
     def is_settling(self, outcome: PatchResult, now: float) -> bool:
         """Whether a refusal may be that of an API server which does not know its roles yet."""
         namespace = outcome.patch.id.partition("/")[0]
-        if not _is_without_right(outcome) or namespace in self._without:
+        if not is_without_right(outcome) or namespace in self._without:
             return False
         return now < self._refused_since.setdefault(namespace, now) + SETTLE_S
 
@@ -41,7 +41,7 @@ class Rights:
         if outcome.ok:
             self._without.discard(namespace)
             self._refused_since.pop(namespace, None)
-        elif not _is_without_right(outcome):
+        elif not is_without_right(outcome):
             LOG.warning(
                 "the API server refuses a patch of %s: %s", outcome.patch.id, outcome.message
             )
@@ -56,12 +56,13 @@ class Rights:
 
 def refusal_text(outcome: PatchResult) -> str:
     """Why the patch of a Job was refused: what to do where rights are missing, else the server's words."""
-    if not _is_without_right(outcome):
+    if not is_without_right(outcome):
         return outcome.message
     return no_rights(outcome.patch.id.partition("/")[0], own_namespace())
 
 
-def _is_without_right(outcome: PatchResult) -> bool:
+def is_without_right(outcome: PatchResult) -> bool:
+    """Whether the service may patch nothing there."""
     return outcome.status == FORBIDDEN and NO_RIGHT in outcome.message
 
 

@@ -35,11 +35,12 @@ from laxity_k8s.http.paths import collection_path, object_path, whole_items
 from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.http.watch_thread import WatchThread
-from laxity_k8s.lease import Lease, LeaseTimings, own_namespace, replica_name
+from laxity_k8s.lease import Lease, LeaseTimings, own_namespace
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal, open_seal
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Reports
+from laxity_scheduler.process.instance_dir import name_lock_holder
 
 IN_FLIGHT: Final = 32
 SETTLE_S: Final = 6.0  # a watch that takes longer has said by then that it is cut
@@ -287,15 +288,19 @@ class _Brief:
         )
 
 
-def open_lease(world: LiveCluster, *, lease_s: float) -> Lease:
-    """A campaign for acting on this cluster; the world sends no decision without the lease."""
+def open_lease(world: LiveCluster, home: Path, *, store_id: str, lease_s: float) -> Lease:
+    """A campaign for acting on this cluster; the world sends no decision without the lease.
+
+    OtherStoreError if a service with another store acts on it.
+    """
     api = world.api
     assert isinstance(api, KubernetesApi)  # noqa: S101 - `open_world` of this module made it
     pace = LeaseTimings(lease_s)
     lease = Lease(
         _Brief(api, pace.retry_s),
         namespace=own_namespace(),
-        me=replica_name(),
+        me=name_lock_holder(home),
+        store_id=store_id,
         pace=pace,
         fence=world.fence,
         on_change=world.wake,

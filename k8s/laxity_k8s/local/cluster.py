@@ -276,7 +276,7 @@ def inference_nodes(slots: int) -> list[str]:
     return [f"{FLEET}-{number}" for number in range(slots)]
 
 
-def open_lease(world: LiveCluster, *, lease_s: float) -> None:
+def open_lease(world: LiveCluster, home: Path, *, store_id: str, lease_s: float) -> None:
     """No other replica has this folder open: nobody is elected."""
 
 

@@ -97,6 +97,16 @@ class LimitedServer(uvicorn.Server):
             )
         )
         self._on_stop = on_stop
+        self._error: Exception | None = None
+
+    def end(self, error: Exception) -> None:
+        """Stop as after a signal, then let `run` raise the error. From any thread."""
+        self._error, self.should_exit = error, True
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        super().run(sockets)
+        if self._error is not None:
+            raise self._error
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_stop()

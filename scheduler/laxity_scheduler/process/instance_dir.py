@@ -9,13 +9,19 @@ import contextlib
 import fcntl
 import json
 import os
+import socket
 import stat
+import uuid
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from laxity.durable_files import replace_file
 from laxity.private_files import private_folder
+
+LOCK_FILE: Final = "service.lock"
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class InstanceDirError(RuntimeError):
@@ -65,7 +71,7 @@ class InstanceDir:
 
     def lock_for_process(self) -> Self:
         """Lock the folder for this process until it ends; InstanceDirBusyError if another has it."""
-        lock = os.open(self.path / "service.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -120,6 +126,18 @@ class InstanceDir:
             return None
         where = _read_json(self.service_file)
         return RunningService(pid, str(where.get("url", "")) if where.get("pid") == pid else "")
+
+
+def name_lock_holder(home: Path) -> str:
+    """A name that only one process can have at a time: the one that has locked this folder.
+
+    The lock is that of a file on a machine since its last boot, so a copy of the folder gives another
+    name. Where boots have no ids, nor has a name any predecessor.
+    """
+    file = (home / LOCK_FILE).stat()
+    boot = BOOT_ID.read_text().strip() if BOOT_ID.exists() else uuid.uuid4().hex
+    digest = blake2b(f"{boot} {file.st_dev} {file.st_ino}".encode(), digest_size=4).hexdigest()
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{digest}"
 
 
 def _service_text(running: RunningService) -> str:

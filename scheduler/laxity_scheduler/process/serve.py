@@ -80,7 +80,9 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
                     home.withdraw_address()
                     parts.service.notifier.close()
 
-                LimitedServer(app, on_stop=stop).run(sockets=[listening])
+                server = LimitedServer(app, on_stop=stop)
+                parts.service.on_end = server.end
+                server.run(sockets=[listening])
     finally:
         home.release_lock()
 

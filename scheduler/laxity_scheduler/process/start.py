@@ -141,10 +141,10 @@ def uses_prefect(settings: Settings) -> bool:
 def create_leadership(
     settings: Settings, store: Store, world: LiveWorld, stack: ExitStack
 ) -> Leadership | None:
-    """Elects one of several replicas where the world can; None: the store's lock decides who acts."""
-    if store.is_exclusive:
-        return None
-    election = world_module(settings.world).open_lease(world, lease_s=settings.lease_s)
+    """Elects one of several services where the world can; None: the store's lock decides who acts."""
+    election = world_module(settings.world).open_lease(
+        world, settings.home, store_id=store.identity(), lease_s=settings.lease_s
+    )
     if election is None:
         return None
     stack.callback(election.close)

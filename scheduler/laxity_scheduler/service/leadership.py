@@ -1,4 +1,4 @@
-"""Which of several replicas acts, and why a paused one can do no harm when it goes on.
+"""Which of several services acts, and why a paused one can do no harm when it goes on.
 
 A lease alone does not fence: its holder may be stopped between its last look at the clock and the
 packet that it sends, wake up an hour later, and send it. Three things keep it from acting then:
@@ -21,8 +21,12 @@ from laxity_scheduler.store.store import Store
 WAIT_KIND: Final = "Wait"  # why a job waits moves nothing, and is said again by the next cycle
 
 
+class OtherStoreError(RuntimeError):
+    """A service with another store acts on this cluster: this one may not, and ends."""
+
+
 class Election(Protocol):
-    """A lease that one replica holds at a time, for a time."""
+    """A lease that one service holds at a time, for a time."""
 
     @property
     def me(self) -> str: ...
@@ -33,7 +37,10 @@ class Election(Protocol):
 
     @property
     def reign(self) -> int:
-        """0 if this replica does not have the lease, else the number of times that it has won it."""
+        """0 if this replica does not have the lease, else the number of times that it has won it.
+
+        OtherStoreError if a service with another store has it.
+        """
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
         """Make sure that no earlier decision about these Jobs can still land."""

@@ -35,6 +35,7 @@ from laxity_scheduler.service.fault_isolation import (
     state_without,
 )
 from laxity_scheduler.service.feedback import Feedback
+from laxity_scheduler.service.leadership import OtherStoreError
 from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
@@ -125,6 +126,7 @@ class Service:
         self.predictor: Predictor | None = None
         self.leading = False
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
+        self.on_end: Callable[[Exception], None] = LOG.error
         self.completed = 0  # looks that ended, with or without acting
         self.failure = ""
         self.failure_streak = FailureStreak()
@@ -182,6 +184,8 @@ class Service:
         """Run one cycle; returns whether it succeeded. Catches whatever the cycle raises."""
         try:
             self.run_cycle()
+        except OtherStoreError as error:
+            self.on_end(error)
         except StaleServiceError as error:
             self._count_failure("stale", str(error))
             self._resync_journal()

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, Update, func, insert, make_url, text, update
@@ -136,6 +137,13 @@ class Store:
             session.commit()
         self._term = row.term
         return row.term
+
+    def identity(self) -> str:
+        """The same for all replicas on this database; a copy of an SQLite file has another one."""
+        with self._open_session() as session:
+            store_id = session.exec(select(LeaderRow.store)).one()
+        file = self.engine.url.database if self.is_exclusive else None
+        return f"{store_id}-{Path(file).stat().st_ino}" if file else store_id
 
     def check_connection(self) -> None:
         """StoreError if the database does not answer."""

@@ -159,7 +159,10 @@ class LoanOrderRow(ServiceTable, table=True):
 
 
 class LeaderRow(ServiceTable, table=True):
-    """The only row says whose turn it is; a new term ends all earlier ones."""
+    """The only row says whose turn it is; a new term ends all earlier ones.
+
+    `store` is the random id of this database.
+    """
 
     __tablename__ = "leader"
 
@@ -167,6 +170,7 @@ class LeaderRow(ServiceTable, table=True):
     term: int = Field(sa_type=BigInteger)
     holder: str
     since: float
+    store: str = Field(default="", sa_column_kwargs={"server_default": ""})
 
 
 class FallbackRow(ServiceTable, table=True):

@@ -18,7 +18,7 @@ LIVES_ON: Final = End()
 
 
 class Replica:
-    """One replica, with a home of its own. Without a store it is the only one."""
+    """One replica, with a home of its own. Without a store it is the only service."""
 
     def __init__(
         self, cluster: Cluster, nursery: Nursery, folder: Path, *,
@@ -55,6 +55,8 @@ class Replica:
 
     def begin(self, end: End = LIVES_ON) -> None:
         """Returns at once."""
+        if "LAXITY_STORE" not in self.env and not Path(self.env["LAXITY_HOME"]).exists():
+            self.cluster.drop_lease()
         arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]
         arguments += ["--tracking-uri", "none"]
         self.life = self.nursery.birth(arguments, self.env, self.log, end)

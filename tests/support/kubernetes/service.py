@@ -44,7 +44,7 @@ class Service:
     ) -> None:
         self.cluster, self.folder, self.nursery = cluster, folder, nursery
         self.tracking_uri, self.prefect_api = tracking_uri, prefect_api
-        self.store = store  # a database; "" for a file in the home
+        self.store = store  # a database; "" for a file in the home, and no other service
         self.port = free_ports(1)[0]
         self.log = folder / "serve.log"
 
@@ -54,6 +54,8 @@ class Service:
         self.cluster.until(self._ready, START_S, f"the service to be ready; its log is {self.log}")
 
     def _spawn(self, home: Path) -> None:
+        if not self.store and not home.exists():
+            self.cluster.drop_lease()
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("LAXITY_", "KUBE"))}
         env = {
             "KUBECONFIG": str(self.cluster.service_kubeconfig),

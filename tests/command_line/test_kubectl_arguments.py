@@ -71,3 +71,14 @@ def test_whatif_says_the_error_of_the_service_without_its_wrapping(
     monkeypatch.setenv("LAXITY_TOKEN", "x" * 20)
     assert kubectl_plugin.main(["whatif", "job.yaml"]) == 1
     assert capsys.readouterr().err == f"error: {SAYS}\n"
+
+
+def test_control_c_while_kubectl_answers_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(kubectl_plugin.COMMANDS, "get", interrupt)
+
+    assert kubectl_plugin.main(["get"]) == 130

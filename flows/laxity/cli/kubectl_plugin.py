@@ -28,6 +28,7 @@ Json = dict[str, Any]
 SERVICE_NAMESPACE: Final = "laxity"
 FORWARDED: Final = re.compile(r"127\.0\.0\.1:(\d+)")
 REFUSED: Final = 3  # as `laxity whatif` ends
+INTERRUPTED: Final = 130  # as a shell shows what Control-C ended
 GLOBAL_FLAGS: Final = ("--context", "--kubeconfig", "--cluster", "--user")
 VALUED_FLAGS: Final = ("-n", "--namespace", *GLOBAL_FLAGS)  # the next argument belongs to them
 
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _split_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.training_service import Service
+
 ROOT = str(Path(__file__).parents[2])
 TRAININGS = Path(__file__).parent / "programs/trainings.py"
 PATIENCE_S = 180.0
@@ -102,6 +104,19 @@ class Crew:
         takes_gates = f"def {function}(training: Training, gates" in self._file.read_text()
         given = {"gates": str(self.gates)} if takes_gates else {}
         return {"LAXITY_PARAMETERS": json.dumps(given)}
+
+
+def narrow_for_an_epoch(crew: Crew, service: Service) -> None:
+    """Of two workers in their second epoch, leave one for the third, and have both for the fourth."""
+    crew.until_noted("began", epoch=2, times=2)
+    service.order(workers=1)
+    service.until_order_is_known()
+    crew.open_gate(2)
+    service.until_reported("formed", width=1)
+    crew.until_noted("began", epoch=3)
+    service.order(workers=2)
+    service.until_order_is_known()
+    crew.open_gate()
 
 
 def whole_lines(path: Path) -> list[dict[str, Any]]:

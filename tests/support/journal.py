@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from sqlmodel import Session, col, select
+
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
@@ -13,6 +15,7 @@ from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.tables import VerdictRow
 from tests.support.builders import Curve, job
 from tests.support.toy_world import ToyWorld
 
@@ -60,3 +63,10 @@ def lived(
     world.run(decide)
     assert len(world.finished) >= min(4, len(arrivals))
     return cycles
+
+
+def verdicts_of(store: Store, uid: str) -> list[VerdictRow]:
+    """All verdicts of one job, oldest first."""
+    query = select(VerdictRow).where(VerdictRow.uid == uid).order_by(col(VerdictRow.id))
+    with Session(store.engine) as session:
+        return list(session.exec(query))

@@ -1,26 +1,24 @@
 """`laxity chain` on a batch script, as a process of its own beside a real Slurm."""
 
-import json
 import os
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from tests.support.chain_process import ChainProcess
 from tests.support.slurm import SlurmCluster
 
 COMMAND: Final = Path(__file__).parent / "programs" / "chaining.py"
 
 
-class Chain:
+class Chain(ChainProcess):
     """`laxity chain` on a script of its own, in a folder of its own."""
 
     def __init__(self, cluster: SlurmCluster, script: str) -> None:
         self._cluster = cluster
-        self.folder = cluster.folder.parent / "train.chain"
-        self.output = cluster.folder.parent / "said.txt"
-        self._processes: list[subprocess.Popen[bytes]] = []
+        super().__init__(cluster.folder.parent)
         self._script = cluster.folder.parent / "train.sbatch"
         self._script.write_text(script.format(folder=cluster.folder.parent))
 
@@ -31,33 +29,11 @@ class Chain:
         if shim is not None:
             environment = {**environment, "PATH": f"{shim}:{os.environ['PATH']}"}
         command = [sys.executable, str(COMMAND), str(self._script), "--interval", "0.2s", *options]
-        with self.output.open("ab") as output:
-            process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=place
-            )
-        self._processes.append(process)
-        return process
-
-    def kill(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-    @property
-    def state(self) -> dict[str, Any]:
-        try:
-            content: dict[str, Any] = json.loads((self.folder / "chain.json").read_text())
-        except FileNotFoundError:
-            return {"links": []}
-        return content
+        return self.run(command, environment, place)
 
     @property
     def epochs(self) -> list[str]:
         return (self.folder / "epochs").read_text().splitlines()
-
-    @property
-    def words(self) -> str:
-        return self.output.read_text()
 
     def job_of(self, seq: int) -> str:
         """The job of a link, once there is one."""

@@ -19,6 +19,7 @@ from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import JobRow, NewRow, PendingRow, ServiceTable
+from tests.support.journal import verdicts_of
 from tests.support.memory_world import MemoryWorld
 from tests.support.runs import epoch_line, line
 from tests.support.services import manifest
@@ -160,7 +161,7 @@ def test_what_was_decided_last_is_told_by_the_next_service_if_it_was_killed_befo
     second.step()
     cycle = second.store.last_audited_cycle()
     assert said(second) == [(cycle, "admit"), (cycle, "forecasted")]
-    verdicts = second.store.verdicts_of(job["metadata"]["uid"])
+    verdicts = verdicts_of(second.store, job["metadata"]["uid"])
     assert [(row.cycle, row.kind) for row in verdicts] == [(cycle, "forecast")]
     second.step()
     assert len(said(second)) == 2, "and told once"

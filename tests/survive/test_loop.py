@@ -16,6 +16,7 @@ from laxity_scheduler.service.loop import rare_garbage_collection
 from laxity_scheduler.store.journal import Journal, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
 from tests.support.builders import Curve
+from tests.support.journal import verdicts_of
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import PATIENCE_S, looked, staged, wait_until
 
@@ -161,7 +162,7 @@ def test_a_service_that_comes_back_knows_all_jobs_and_repeats_no_verdict(tmp_pat
     with staged(tmp_path, world) as again:
         after = again.http.get("/v1/jobs/default/done").json()
         on = again.http.get("/v1/jobs/default/on").json()
-        verdicts = again.service.store.verdicts_of(on["uid"])
+        verdicts = verdicts_of(again.service.store, on["uid"])
         next_cycle = again.service.last_snapshot[0].cycle
     before.pop("project")  # of its Job, which is gone
     assert after == before

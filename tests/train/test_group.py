@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.crew import Crew
+from tests.support.crew import Crew, narrow_for_an_epoch
 from tests.support.programs.trainings import ROWS
 from tests.support.training_service import Service
 
@@ -179,16 +179,7 @@ def test_a_leaving_worker_may_come_back_before_it_is_stopped(crew: Crew, service
     service.order(workers=2)
     crew.open_gate(1)
     workers = start_all(crew, 2)
-    crew.until_noted("began", epoch=2, times=2)
-    service.order(workers=1)
-    service.until_order_is_known()
-    crew.open_gate(2)
-    service.until_reported("formed", width=1)
-    crew.until_noted("began", epoch=3)
-
-    service.order(workers=2)
-    service.until_order_is_known()
-    crew.open_gate()
+    narrow_for_an_epoch(crew, service)
 
     assert codes(workers) == [0, 0]
     assert agree(crew)

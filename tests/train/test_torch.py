@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crew import PATIENCE_S, Crew
+from tests.support.crew import PATIENCE_S, Crew, narrow_for_an_epoch
 from tests.support.training_service import Service
 
 pytestmark = [
@@ -46,15 +46,7 @@ def test_ddp_forms_anew_when_the_width_changes(tmp_path: Path) -> None:
     crew = Crew(tmp_path, url=service.url, file=FILE)
     crew.open_gate(1)
     workers = [crew.start("distributed", index=index) for index in range(2)]
-    crew.until_noted("began", epoch=2, times=2)
-    service.order(workers=1)
-    service.until_order_is_known()
-    crew.open_gate(2)
-    service.until_reported("formed", width=1)
-    crew.until_noted("began", epoch=3)
-    service.order(workers=2)
-    service.until_order_is_known()
-    crew.open_gate()
+    narrow_for_an_epoch(crew, service)
 
     codes = [worker.wait(PATIENCE_S) for worker in workers]
 

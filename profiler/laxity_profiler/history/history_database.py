@@ -157,14 +157,17 @@ REJECTED: Final = _columns_of(RejectedReport)
 PREDICTIONS: Final = _columns_of(PredictionRecord)
 SETTINGS: Final = _columns_of(StoredSetting)
 
+NO_DATABASE_URL: Final = (
+    "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
+)
+
 
 def open_engine(url: str) -> Engine:
     """Open `sqlite:///path` or `postgresql://user:password@host/name`; the tables are made."""
     try:
         engine = create_database_engine(url)
     except ArgumentError as error:  # its text may hold a password
-        message = "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
-        raise HistoryError(message) from error
+        raise HistoryError(NO_DATABASE_URL) from error
     try:
         create_tables(engine)
     except HistoryError:

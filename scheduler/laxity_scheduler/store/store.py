@@ -23,7 +23,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, col, delete, select
 
-from laxity_profiler.history.history_database import DATABASE_ERRORS, create_database_engine
+from laxity_profiler.history.history_database import (
+    DATABASE_ERRORS,
+    NO_DATABASE_URL,
+    create_database_engine,
+)
 from laxity_scheduler.store.database import migrate_schema, set_checkpoint
 from laxity_scheduler.store.tables import (
     CycleRow,
@@ -71,8 +75,7 @@ class Store:
         try:
             engine = create_database_engine(url)
         except ArgumentError as error:  # its text may hold a password
-            message = "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
-            raise StoreError(message) from error
+            raise StoreError(NO_DATABASE_URL) from error
         from alembic.util import CommandError
 
         try:
@@ -243,12 +246,6 @@ class Store:
             query = query.where(_any_of(starts))
         with self._open_session() as session:
             return list(reversed(session.exec(query).all()))
-
-    def verdicts_of(self, uid: str) -> list[VerdictRow]:
-        """All verdicts of one job, oldest first."""
-        query = select(VerdictRow).where(VerdictRow.uid == uid).order_by(col(VerdictRow.id))
-        with self._open_session() as session:
-            return list(session.exec(query))
 
     def load_row(self, table: type[Row], key: str | int) -> Row | None:
         """The row of a table with this key, if there is one."""

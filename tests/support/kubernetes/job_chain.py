@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.chain_process import ChainProcess
 from tests.support.kubernetes.cluster import Cluster
 
 COMMAND: Final = Path(__file__).parents[1] / "programs" / "chaining_jobs.py"
@@ -17,13 +18,13 @@ PATIENCE_S: Final = 120.0
 Json = dict[str, Any]
 
 
-class JobChain:
+class JobChain(ChainProcess):
     """The chain of a manifest in a folder of its own; others have waited an hour before it."""
 
     def __init__(self, cluster: Cluster, manifest: Json, place: Path) -> None:
         self.cluster, self.namespace = cluster, str(manifest["metadata"]["namespace"])
-        self._place, self._processes = place, list[subprocess.Popen[bytes]]()
-        self.output, self.folder = place / "said.txt", place / "train.chain"
+        super().__init__(place)
+        self._place = place
         self.kubeconfig = cluster.kubeconfig
         self.folder.mkdir()
         starts = {f"seen-{n}": [1_000_000.0 + n, 3_600.0] for n in range(10)}
@@ -36,27 +37,8 @@ class JobChain:
     ) -> subprocess.Popen[bytes]:
         told = {"KUBECONFIG": str(self.kubeconfig), "SUBMISSION": submission}
         command = [sys.executable, str(COMMAND), str(self._place / "train.yaml")]
-        with self.output.open("ab") as output:
-            process = subprocess.Popen(
-                [*command, "--interval", "0.3s", "--wall-limit", limit, *options],
-                stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **told},
-            )  # fmt: skip
-        self._processes.append(process)
-        return process
-
-    def kill(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-
-    @property
-    def words(self) -> str:
-        return self.output.read_text()
-
-    @property
-    def state(self) -> Json:
-        content: Json = json.loads((self.folder / "chain.json").read_text())
-        return content
+        command += ["--interval", "0.3s", "--wall-limit", limit, *options]
+        return self.run(command, {**os.environ, **told})
 
     def jobs(self) -> dict[str, Json]:
         """By the number of their link and their try."""

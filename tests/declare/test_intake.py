@@ -204,6 +204,18 @@ def test_after_a_refusal_a_key_asks_again_with_what_is_declared_now(world: LiveC
     assert [json_tree.object_id(job) for job in world.jobs()] == ["default/train"]
 
 
+def test_a_job_that_takes_a_refused_ones_name_tells_its_workers_that_name(
+    world: LiveCluster,
+) -> None:
+    world.submit(manifest(name="before", idempotency_key="k"))
+    refused = {names.VERDICT: verdict_text(Refusal(reason("deadline_in_the_past", ago_s=1.0)))}
+    world.annotate("default/before", refused)
+    again = world.submit(manifest(name="renamed", idempotency_key="k"))
+    env = again["spec"]["template"]["spec"]["containers"][0]["env"]
+    told = [row["value"] for row in env if row["name"] == names.ENV_JOB]
+    assert (again["metadata"]["name"], told) == ("before", ["default/before"])
+
+
 def test_after_a_failure_a_key_begins_the_next_attempt_with_the_first_deadline(
     world: LiveCluster,
 ) -> None:

@@ -21,7 +21,7 @@ from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.act.submission_differences import of_terms, of_training
 from laxity_k8s.cluster_api import CONFLICT, ApiError, ClusterApi, Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.attempts import attempt_number, begins_anew, next_attempt
+from laxity_k8s.objects.attempts import attempt_number, begins_anew, next_attempt, rename_job
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.job_schema import JOB, type_errors
 from laxity_k8s.objects.jobs import is_managed
@@ -151,7 +151,7 @@ def _of_key(api: ClusterApi, job: Json, before: Json, reports: Reports) -> Json:
         return before
     if isinstance(read_verdict(before), Refusal) and read_status(before).resumed_at is None:
         api.delete("jobs", json_tree.object_id(before), uid=before["metadata"]["uid"])
-        job["metadata"]["name"] = before["metadata"]["name"]
+        rename_job(job, before["metadata"]["name"])
         return api.create("jobs", job)
     _check_same(before, of_training(before, job), OTHER_TRAINING)
     _check_same(before, of_terms(before, job), OTHER_TERMS)

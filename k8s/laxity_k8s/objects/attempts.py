@@ -75,14 +75,20 @@ def next_attempt(job: Json, before: Json, report: Report) -> Json:
     if first is not None:
         annotations[names.SUBMITTED_AT] = first
     again: Json = copy.deepcopy(job)
-    again["metadata"] |= {"name": name, "annotations": annotations}
-    for row in json_tree.list_at(again, "spec", "template", "spec", "containers", 0, "env"):
-        if row.get("name") == names.ENV_JOB:
-            row["value"] = f"{again['metadata']['namespace']}/{name}"
+    again["metadata"]["annotations"] = annotations
+    rename_job(again, name)
     if not begins_anew(job):
         began = origin_of(before)
         _go_on(again, Origin(began.name, began.uid, epochs_done(before, report)))
     return again
+
+
+def rename_job(job: Json, name: str) -> None:
+    """Another name for a Job that is to be created; its workers report under it."""
+    job["metadata"]["name"] = name
+    for row in json_tree.list_at(job, "spec", "template", "spec", "containers", 0, "env"):
+        if row.get("name") == names.ENV_JOB:
+            row["value"] = f"{job['metadata']['namespace']}/{name}"
 
 
 def _go_on(job: Json, began: Origin) -> None:

@@ -103,6 +103,8 @@ def test_the_action_hands_its_inputs_on_and_runs_none_of_them(tmp_path: Path) ->
         "FOLLOW": "true",
         "TIMEOUT": "",
         "ARGS": "--class=soft\n--name=it's",
+        "LAXITY_URL": "http://laxity.example",
+        "LAXITY_TOKEN": "a-token",
     }
 
     done = subprocess.run(
@@ -126,3 +128,21 @@ def test_the_action_hands_its_inputs_on_and_runs_none_of_them(tmp_path: Path) ->
     assert not (tmp_path / "hacked").exists()
     assert "${{" not in step["run"]
     assert set(inputs) <= set(step["env"])
+
+
+@pytest.mark.parametrize("missing", ["url", "token"])
+def test_the_action_says_which_of_its_secrets_is_empty(missing: str, tmp_path: Path) -> None:
+    step = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"][-1]
+    inputs = {"LAXITY_URL": "http://laxity.example", "LAXITY_TOKEN": "a-token"}
+
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        env=inputs | {f"LAXITY_{missing.upper()}": "", "PATH": os.environ["PATH"]},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert done.stdout.startswith(f"::error title=laxity::the input {missing} is empty")

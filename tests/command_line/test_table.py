@@ -6,7 +6,7 @@ from rich.console import Console
 from laxity.api.client import JobView
 from laxity.api.job_view import OfferView
 from laxity.api.status_text import instant_text, verdict_markdown
-from laxity.cli.render.job_panel import job_panel, verdict_line
+from laxity.cli.render.job_panel import job_panel, verdict_line, whatif_lines
 from laxity.cli.render.job_table import COLUMNS, job_cells, job_table
 from laxity.human_time import instant_text as instant_seen_from
 
@@ -234,3 +234,9 @@ def test_an_end_that_a_refused_job_would_have_had_is_not_shown_afterwards() -> N
 def test_a_verdict_whose_code_is_the_same_word_says_it_once() -> None:
     line = verdict_line("forecast", "forecast", "it runs when there is room").plain
     assert line == "forecast  it runs when there is room"
+
+
+def test_whatif_says_why_a_policy_without_promises_gives_no_verdict() -> None:
+    out = io.StringIO()
+    Console(file=out, width=160).print(whatif_lines({"verdict": "none"}, now=NOW))
+    assert "none  the service's policy gives no verdicts" in out.getvalue()

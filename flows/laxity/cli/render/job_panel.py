@@ -27,6 +27,7 @@ from laxity.human_time import as_of, count_noun, format_seconds, instant_text, o
 from laxity.safe_text import printable
 
 SEEN_S: Final = 0.5
+NO_VERDICT: Final = "the service's policy gives no verdicts; laxity policies lists those that do"
 LEAST_GPU_H: Final = 0.01  # that is told as a number
 
 
@@ -118,10 +119,9 @@ def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     """A verdict without a job: what would be said, and what it would do to others."""
     verdict = answer.get("verdict") or "none"
     kind = verdict if isinstance(verdict, str) else str(verdict.get("kind", "none"))
+    reason = str(answer.get("reason") or (NO_VERDICT if kind == "none" else ""))
     parts: list[RenderableType] = [
-        verdict_line(
-            kind, str(answer.get("reason_code", "")), as_of(now, str(answer.get("reason", "")))
-        )
+        verdict_line(kind, str(answer.get("reason_code", "")), as_of(now, reason))
     ]
     facts = [("P50 finish", answer.get("p50_at")), ("P90 finish", answer.get("p90_at"))]
     parts.append(fact_table([(name, instant_text(when, now)) for name, when in facts if when]))

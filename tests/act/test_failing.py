@@ -204,3 +204,14 @@ def test_a_chain_whose_links_end_twice_in_one_epoch_is_failed_with_the_reason() 
     assert found is not None
     assert target(found)["reason"] == "EpochOverWallLimit"
     assert "2 links of 1h00m have ended" in target(found)["message"]
+
+
+def test_links_by_the_jobs_own_clock_are_failed_as_well_unless_it_is_gone() -> None:
+    made = training()
+    kept = JobStatusRecord(wanted=1, cut_epoch=3, cut_links=MOST_CUT_LINKS)
+    made["metadata"]["annotations"][names.STATUS] = kept.to_text()
+    assert failing(made, [], said()) is None
+    made["spec"]["activeDeadlineSeconds"] = 60
+    found = failing(made, [], said())
+    assert found is not None
+    assert "2 links of 1m00s have ended" in target(found)["message"]

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from laxity import names
 from laxity.instants import instant_at
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import Ground, ground
+from tests.support.kubernetes.ground import Ground, done, ground
+from tests.support.kubernetes.history import labels
+from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.podground import PodGround, Run
 from tests.support.kubernetes.replicas import Replica
-from tests.support.kubernetes.service import Json
+from tests.support.kubernetes.service import Json, training_job
 from tests.support.kubernetes.trained import QUICK, each_once, logged, right, starts, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -71,6 +74,39 @@ def test_a_link_that_nobody_stops_is_killed_by_the_clock_of_its_own_start(links:
     )
     assert failure_of(links.named(name)) == "DeadlineExceeded"
     assert ended_at - begun_at(links, name)[-1] >= LIMIT_S
+
+
+def test_a_promised_training_outlasts_its_own_active_deadline_and_completes(links: Ground) -> None:
+    """Nobody declared a wall limit: the Job's own activeDeadlineSeconds is the limit of a start."""
+    asked = {"class": "hard", "deadline": "30m", "epochs": "10", "epoch-estimate": "1s"}
+    job = training_job(links.namespace, "own", asked)
+    job["spec"]["activeDeadlineSeconds"] = LIMIT_S
+    apply(links.cluster, job)
+
+    links.until(
+        lambda: len(begun_at(links, "own")) >= 3 or bool(failure_of(links.named("own"))),
+        "the third start",
+    )
+    assert not failure_of(links.named("own"))
+    end_pods(links)
+    links.until(lambda: done(links.named("own")), "the Job to be complete")
+
+    begun = begun_at(links, "own")
+    assert begun[-1] - begun[0] > LIMIT_S, "longer than Kubernetes allows one start"
+    assert labels(links.named("own"))[names.VERDICT_LABEL] == "promised"
+    assert links.named("own")["spec"]["activeDeadlineSeconds"] == LIMIT_S
+    assert links.problems() == []
+
+
+def end_pods(there: Ground) -> None:
+    """The simulated pods that run have done their work."""
+    _, pods = there.history.now()
+    for pod in pods:
+        if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
+            kubectl(
+                there.cluster, "-n", there.namespace, "patch", "pod", pod["metadata"]["name"],
+                "--subresource=status", "-p", '{"status": {"phase": "Succeeded"}}',
+            )  # fmt: skip
 
 
 def test_real_pods_train_each_epoch_once_over_at_least_three_links(

@@ -37,6 +37,7 @@ CLOSE_S = 10.0
 WARNINGS: Final = frozenset(
     {
         "capacity_budget_spent",
+        "active_deadline_too_short",
         "capacity_promised_to_others",
         "counted_as_one_pool",
         "deadline_before_fastest_finish",

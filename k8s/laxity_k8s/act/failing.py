@@ -20,8 +20,10 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.pods import end_instant
+from laxity_k8s.objects.start_limit import start_limit_s
 from laxity_k8s.objects.status_annotation import read_status
 from laxity_scheduler.live import Reports
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 
 MOST_FAILURES: Final = 5  # of one worker, with no epoch in between
@@ -127,8 +129,8 @@ def _cannot_start(job: Json, own: Iterable[Json]) -> Reason | None:
 
 def _links_in_vain(job: Json) -> Reason | None:
     """A chain whose links are over before an epoch is gets no further."""
-    links, limit_s = read_status(job).cut_links, jobs.spec_of(job).qos.wall_limit_s
-    if links < MOST_CUT_LINKS or limit_s is None:
+    links = read_status(job).cut_links
+    if links < MOST_CUT_LINKS or (limit_s := start_limit_s(job, jobs.spec_of(job))) == FOREVER:
         return None
     return reason("epoch_over_wall_limit", times=links, limit_s=limit_s)
 

@@ -23,6 +23,7 @@ from laxity_k8s.objects.jobs import is_elastic
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
     digest_terms,
+    own_limit_s,
     read_refused_deadline,
     read_status,
     verdict_label,
@@ -41,7 +42,7 @@ from laxity_scheduler.model.decision import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, may_be_named, reason
 from laxity_scheduler.model.start_backoff import FAILED_START_CODES, backoff_s, count_failed_starts
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
@@ -221,8 +222,7 @@ def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
 def _write_admission(draft: _Draft, decision: Admit, reach: Reach, token: str) -> None:
     width, now = decision.workers, draft.now
     draft.spec |= {"suspend": False, "parallelism": width}
-    if draft.row.wall_limit_s < FOREVER:
-        draft.spec["activeDeadlineSeconds"] = math.ceil(draft.row.wall_limit_s)
+    _write_limit(draft)
     if is_elastic(draft.job):
         draft.spec["completions"] = width
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
@@ -243,6 +243,18 @@ def _write_admission(draft: _Draft, decision: Admit, reach: Reach, token: str) -
     draft.status_fields |= {"freed_for": "", "freed_nodes": (), "freed_at": 0.0}
     draft.turn = Turn.START
     _write_reason(draft, decision.reason)
+
+
+def _write_limit(draft: _Draft) -> None:
+    """The declared wall limit as the Job's clock; one that laxity wrote before is taken off."""
+    if names.WALL_LIMIT in draft.notes:
+        limit_s: int | None = math.ceil(draft.row.wall_limit_s)
+    elif own_limit_s(draft.job) is None:
+        limit_s = None
+    else:
+        return
+    draft.spec["activeDeadlineSeconds"] = limit_s
+    draft.status_fields["written_limit_s"] = limit_s
 
 
 def token_patch(job: Json, token: str) -> Json:

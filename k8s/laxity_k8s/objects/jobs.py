@@ -29,6 +29,7 @@ from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.controller_seen import is_observed, may_come
 from laxity_k8s.objects.nodes import read_assigned_nodes
 from laxity_k8s.objects.spec_cache import read_spec
+from laxity_k8s.objects.start_limit import start_limit_s
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
     digest_terms,
@@ -158,7 +159,7 @@ def build_row(
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
     stop = parse_mapping(annotations.get(names.STOP))
     since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
-    told_verdict = read_verdict(job)
+    told_verdict, limit_s = read_verdict(job), start_limit_s(job, spec)
     return Job(
         id=spec.id,
         workload=intern_workload(Workload.of(spec)),
@@ -188,7 +189,8 @@ def build_row(
         parked_epoch=report.parked_epoch if heard and stop else None,
         pinned=names.PIN in annotations or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
-        wall_limit_s=spec.qos.wall_limit_s or FOREVER,
+        wall_limit_s=FOREVER if spec.plain else limit_s,
+        active_deadline_s=limit_s if spec.plain else FOREVER,
         asked=told_verdict is None or state.terms != digest_terms(job),
         fitting_workers=count_fitting(job, own, displaced) if workers and had_time else None,
         died=pods.failure_reason(own, workers) if workers else "",

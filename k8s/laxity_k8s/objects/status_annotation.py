@@ -27,6 +27,9 @@ from laxity_scheduler.store.codec import CodecError, load_verdict, verdict_json
 
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
 KINDS = ("Promise", "Refusal", "Forecast")
+WHOLE: Final = frozenset(
+    {"preemptions", "wanted", "failed_starts", "cut_epoch", "cut_links", "written_limit_s"}
+)
 # Read once each, as a Job is looked at several times between two changes: of some 16,000 Jobs.
 MOST_BYTES: Final = 64 * 1024 * 1024  # of each kind
 
@@ -38,6 +41,7 @@ class JobStatusRecord:
     `wanted` is the width that laxity asked for last (0: suspended), None before its first word;
     `terms` is the digest of what was judged; after `failed_starts` in a row it is not tried again
     before `not_before`. `cut_links` links in a row were cut off with `cut_epoch` epochs done.
+    `written_limit_s` is the activeDeadlineSeconds that laxity wrote for a wall limit.
     """
 
     queued_at: float | None = None
@@ -55,6 +59,7 @@ class JobStatusRecord:
     not_before: float = 0.0
     cut_epoch: int = 0
     cut_links: int = 0
+    written_limit_s: int | None = None
 
     def count_cut(self, epochs_done: int) -> dict[str, int]:
         """The fields after another link was cut off with so many epochs done."""
@@ -99,11 +104,19 @@ def digest_terms(job: Json) -> str:
     texts = [annotations.get(key) for key in TERMS]
     if names.WALL_LIMIT in annotations:
         texts.append(annotations[names.WALL_LIMIT])
+    elif (limit_s := own_limit_s(job)) is not None:
+        texts.append(f"activeDeadlineSeconds {limit_s}")
     asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
     if asks is not NOTHING:  # on other nodes it is another job
         texts.append(asks.text)
     text = json.dumps(texts)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def own_limit_s(job: Json) -> int | None:
+    """The Job's activeDeadlineSeconds; None where it has none, or laxity wrote it."""
+    limit_s = whole_number(json_tree.get_in(job, "spec", "activeDeadlineSeconds"))
+    return None if limit_s == read_status(job).written_limit_s else limit_s
 
 
 def read_refused_deadline(job: Json) -> Mapping[str, Any]:
@@ -160,7 +173,7 @@ def field_or_none(name: str, value: object) -> object:
         return value if isinstance(value, str) else None
     if name == "freed_nodes":
         return tuple(value) if _are_texts(value) else None
-    if name in {"preemptions", "wanted", "failed_starts", "cut_epoch", "cut_links"}:
+    if name in WHOLE:
         return whole_number(value) if isinstance(value, int) else None
     return finite_number(value, least=0.0, most=MOST if name == "attained_gpu_s" else LAST_AT)
 

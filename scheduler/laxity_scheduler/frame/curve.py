@@ -21,7 +21,8 @@ Costs = Mapping[int, Quantiles]  # by width
 ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
 TINY: Final = 1e-9
 ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
-Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...], float]  # widths, wall limit
+Limits = tuple[float, float]  # of one start: its wall limit, its active deadline
+Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...], Limits]  # levels, widths
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Curve:
     """One job's remaining whole epochs by width, in seconds; and what starts and stops cost.
 
     `widths` are those worth having: none is slower (mean) than a smaller one, and each ends an
-    epoch within the wall-clock limit, if any does. The least of these is always among them. `totals`,
+    epoch within the wall-clock limit, and all of them within the active deadline, if any does. The least of these is always among them. `totals`,
     `starts` and `stops` also know the widths it runs at.
     """
 
@@ -143,7 +144,7 @@ class CurveMemory:
                 map(attrgetter("workers"), jobs),
                 map(attrgetter("formed"), jobs),
                 map(attrgetter("resize_to"), jobs),
-                map(attrgetter("wall_limit_s"), jobs),
+                map(_limits_of, jobs),
                 strict=True,
             )
         )
@@ -172,7 +173,7 @@ class CurveMemory:
         return curves
 
     def _curve(self, key: Key, totals: Mapping[int, Quantiles], source: Source) -> Curve:
-        workload, progress, levels, widths, limit_s = key
+        workload, progress, levels, widths, (limit_s, active_deadline_s) = key
         starts, stops = self._cost(workload, levels)
         left = max(0, workload.epochs - progress.epochs_done)
         if limit_s < FOREVER:
@@ -181,6 +182,11 @@ class CurveMemory:
                 for width in levels
             }
             widths = tuple(w for w in widths if totals[w][ROW["p90"]] < FOREVER) or widths
+        if active_deadline_s < FOREVER:
+            in_time = (
+                w for w in widths if start_to_end_s(totals[w], starts[w]) <= active_deadline_s
+            )
+            widths = tuple(in_time) or widths
         return Curve(
             widths=useful_widths(widths, totals),
             epochs_left=left,
@@ -199,6 +205,11 @@ class CurveMemory:
             stops = {width: _quantiles(ask.suspend_cost(workload, width)) for width in widths}
             costs = self._costs[workload, widths] = (starts, stops)
         return costs
+
+
+def start_to_end_s(totals: Quantiles, starts: Quantiles) -> float:
+    """Seconds (P90) of a start that has all the rest to do."""
+    return starts[ROW["p90"]] + totals[ROW["p90"]]
 
 
 def with_restarts(
@@ -237,8 +248,11 @@ def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tup
     return tuple(useful)
 
 
+_limits_of = attrgetter("wall_limit_s", "active_deadline_s")
+
+
 def _key_of(job: Job) -> Key:
-    return (job.workload, job.progress, _levels(job), job.widths, job.wall_limit_s)
+    return (job.workload, job.progress, _levels(job), job.widths, _limits_of(job))
 
 
 def _levels(job: Job) -> tuple[int, ...]:

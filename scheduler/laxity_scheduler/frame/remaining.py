@@ -90,7 +90,8 @@ class Forecasts:
 
         That is one question, where a curve is one for each width and two for what each costs.
         """
-        if widths[:-1] != job.widths or job.wall_limit_s < FOREVER:
+        has_limit = min(job.wall_limit_s, job.active_deadline_s) < FOREVER
+        if widths[:-1] != job.widths or has_limit:
             return False
         mean_s = self.predictor.remaining(job.workload, job.progress, widths[-1]).mean_s
         return mean_s >= before.total_s(before.widths[-1], "mean")

@@ -55,6 +55,7 @@ class Job:
     pinned: bool = False
     on_miss: OnMiss = "continue"
     wall_limit_s: float = FOREVER  # of one start: a longer training is a chain of them
+    active_deadline_s: float = FOREVER  # of one start that is no link: Kubernetes kills it then
     asked: bool = True  # wants a verdict: new, or its deadline was changed
     fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
     died: str = ""  # why a worker that should run has failed, as its pod tells it; "": none has

@@ -66,6 +66,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "the wall-clock limit, {limit}, is shorter than one epoch, {epoch} (P90) on {workers:worker}: "
         "allow more time, or count smaller epochs"
     ),
+    "active_deadline_too_short": (
+        "Kubernetes ends it {limit} after its start (activeDeadlineSeconds), and it takes {needed} "
+        "from its start (P90) on {workers:worker}: raise activeDeadlineSeconds, or let it do less"
+    ),
     "deadline_in_the_past": "the deadline, {due}, had passed when the job asked for a verdict",
     "invalid": "{problem}",
     "namespace_limits": "{problem}",

@@ -9,7 +9,7 @@ stands, and its deadline stays the one in force (`plan.verdict_after`). A job th
 promise is not refused but told a forecast: it runs on as soft.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -35,6 +35,7 @@ from laxity_scheduler.model.verdict import (
     Runs,
     Verdict,
 )
+from laxity_scheduler.promising import time_limits
 from laxity_scheduler.promising.claims import Terms, holds_promise
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.promising.regions import count_fitting
@@ -226,24 +227,15 @@ class _Case:
             return Refusal(
                 reason("does_not_fit_cluster", workers=width, gpus_per_worker=gpus, slots=slots)
             )
-        forecasts = self.reservations.forecasts
-        if not forecasts.curve(job).known:
-            return self._over_wall_limit() or self._unknown()
-        return self._too_slow(slots)
+        return self._over_limit(slots) or self._too_slow(slots)
 
-    def _over_wall_limit(self) -> Refusal | None:
-        """A link of a chain must hold an epoch."""
-        job, predictor = self.job, self.reservations.forecasts.predictor
-        epochs_s = [(predictor.epoch_time(job.workload, w).p90_s, w) for w in job.widths]
-        epoch_s, workers = min(epochs_s)
-        if not job.wall_limit_s < epoch_s < FOREVER:
-            return None
-        return Refusal(
-            reason(
-                "wall_limit_below_epoch",
-                limit_s=job.wall_limit_s, epoch_s=epoch_s, workers=workers,
-            )
-        )  # fmt: skip
+    def _over_limit(self, slots: int) -> Refusal | None:
+        """A start may not run long enough for it, or nobody knows how long it takes."""
+        job, forecasts = self.job, self.reservations.forecasts
+        limit = time_limits.find_limit(job, forecasts, slots)
+        if limit is not None:
+            return Refusal(limit, self._wider(slots))
+        return None if forecasts.curve(job).known else self._unknown()
 
     def _too_slow(self, slots: int) -> Refusal | None:
         job, forecasts = self.job, self.reservations.forecasts
@@ -256,31 +248,11 @@ class _Case:
         late = {"workers": best, "p90_at": self.state.now + rest_s, "late_s": late_s}
         restarts_s = rest_s - forecasts.rest_s(replace(job, wall_limit_s=FOREVER), best)
         if restarts_s >= late_s:  # without links it would be in time
-            figures = self._restarts_too_long(restarts_s, late)
+            figures = time_limits.restarts_reason(job, forecasts.predictor, restarts_s, late)
         else:
             figures = reason("deadline_before_fastest_finish", **late)
         offers = (*self._later_or_soft(), *self._wider(slots))
         return self._refusal(figures, offers, p90_in_s=rest_s)
-
-    def _restarts_too_long(self, restarts_s: float, late: Mapping[str, float]) -> Reason:
-        """What each restart is thought to cost, and whether that was ever seen."""
-        job, predictor, workers = (
-            self.job,
-            self.reservations.forecasts.predictor,
-            int(late["workers"]),
-        )
-        start, stop = (
-            cost(job.workload, workers) for cost in (predictor.resume_cost, predictor.suspend_cost)
-        )
-        was_seen = start.n_points and stop.n_points
-        return reason(
-            "deadline_before_last_link",
-            **late,
-            restarts_s=restarts_s,
-            limit_s=job.wall_limit_s,
-            restart_s=start.p90_s + stop.p90_s,
-            basis="as seen" if was_seen else "assumed: no restart of this model was seen yet",
-        )
 
     def _unknown(self) -> Refusal:
         job, now = self.job, self.state.now
@@ -345,9 +317,12 @@ class _Case:
         job, now = self.job, self.state.now
         if len(job.widths) == 1:
             return ()  # code that cannot average over workers cannot be wider
+        forecasts = self.reservations.forecasts
         width, tried = 2 * job.widths[-1], 0
         while width <= slots and tried < MOST_WIDTH_OFFERS:
-            wider = self.reservations.forecasts.on_widths(job, (*job.widths, width))
+            wider = forecasts.on_widths(job, (*job.widths, width))
+            if wider and time_limits.find_limit(wider, forecasts, slots):
+                wider = None
             share = self.reservations.fits(Claim(wider, job.deadline_at - now)) if wider else None
             if wider and share:
                 return (Offer("widths", job.deadline_at, wider.widths, now + share.finish_s, now),)

@@ -218,6 +218,11 @@ def given_twice(history: History, nodes: Mapping[str, int]) -> list[str]:
     return found
 
 
+def _ends_link(job: Json) -> bool:
+    """Whether what was said last is the end of a link, which is no preemption."""
+    return "next link" in annotations(job).get(names.REASON, "")
+
+
 def run_twice(history: History, *, twins: bool = False) -> list[str]:
     """Workers of which two lived at once or that were begun again with no reason to, and stops that
     the Job's own status does not count.
@@ -245,11 +250,8 @@ def run_twice(history: History, *, twins: bool = False) -> list[str]:
         elif kind == "jobs" and change.type != "DELETED" and ours(change.object):
             wide = width(old) if old is not None else 0
             left[uid] += width(change.object) < wide
-            stops[uid] += width(change.object) == 0 < wide
-            in_links = names.WALL_LIMIT in annotations(
-                change.object
-            )  # whose ends are no preemptions
-            if not in_links and stops[uid] != kept(change.object).get("preemptions", 0):
+            stops[uid] += width(change.object) == 0 < wide and not _ends_link(change.object)
+            if stops[uid] != kept(change.object).get("preemptions", 0):
                 found.append(f"{stops[uid]} stops, but not by its status: {_words(kind, change)}")
     return found
 

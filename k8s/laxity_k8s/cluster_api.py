@@ -138,6 +138,10 @@ class ClusterApi(Protocol):
         """Where a worker's output is kept on this machine, if it is."""
         ...
 
+    def reports_path(self, job: Json) -> str | None:
+        """Where worker 0 of this Job writes its reports, if that is on this machine."""
+        ...
+
     def expect(self, patches: int, *, decided: bool = True) -> None:
         """So many patches will come, if not `decided` perhaps: get ready. Returns at once."""
         ...

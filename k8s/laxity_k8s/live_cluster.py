@@ -195,11 +195,10 @@ class LiveCluster:
 
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:
-            jobs, limits = self.jobs(), self._limits
-            report = self._reminders.report_of
             job = submit_job(
-                self.api, jobs, manifest, reports=report, now=time.time(), limits=limits
-            )
+                self.api, self.jobs(), manifest,
+                reports=self._reminders.report_of, now=time.time(), limits=self._limits,
+            )  # fmt: skip
             self._mirror.put_object("jobs", job)
         self._news.set()
         return job
@@ -255,15 +254,15 @@ class LiveCluster:
     def log_path(self, job_id: str, index: int) -> str | None:
         return self.api.log_path(job_id, index)
 
+    def reports_path(self, job_id: str) -> str | None:
+        return self.api.reports_path(self.job(job_id))
+
     def logs(self, job_id: str, index: int) -> str:
         """What the latest worker of this index has written; "" before there is one."""
         job = self.job(job_id)
         with self._mirror.lock:
-            own = [
-                pod
-                for pod in self._mirror.pods_of.get(job_id, {}).values()
-                if (pods.index_of(pod) or 0) == index
-            ]
+            there = self._mirror.pods_of.get(job_id, {}).values()
+            own = [pod for pod in there if (pods.index_of(pod) or 0) == index]
         latest = max(own, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
         if latest is None:
             return self.api.log_left(job, index)

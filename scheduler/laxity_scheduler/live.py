@@ -151,6 +151,9 @@ class LiveWorld(World, Protocol):
     def log_path(self, job_id: str, index: int) -> str | None:
         """Where a worker's output is kept on this machine, if it is."""
 
+    def reports_path(self, job_id: str) -> str | None:
+        """Where worker 0 of a Job writes its reports, if that is on this machine; UnknownJobError."""
+
     def logs(self, job_id: str, index: int) -> str: ...
 
     def wait(self, timeout_s: float) -> bool:

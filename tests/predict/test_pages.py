@@ -4,66 +4,22 @@ The model's family is that of test_refit; the job's run is written by the servic
 """
 
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.request import urlopen
 
 import pytest
 
-from examples.demo.servers import free_ports
 from laxity import names
 from laxity_profiler.registry.refit import refit
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.mlflow_sink import MlflowSink
 from tests.support.browser import Page, browser
-from tests.support.mlflow_store import copy_store
+from tests.support.mlflow_store import copy_store, mlflow_server
 from tests.support.runs import history_in, trained
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
-STARTS_IN_S: Final = 240.0
 PICTURES_THERE: Final = "[...document.images].filter(i => i.src.includes('get-artifact') && i.naturalWidth > 300).length"
-
-
-@contextmanager
-def mlflow_server(folder: Path) -> Iterator[str]:
-    """A real MLflow on the folder's store."""
-    url = f"http://127.0.0.1:{free_ports(1)[0]}"
-    command = [
-        str(Path(sys.executable).with_name("mlflow")), "server",
-        "--backend-store-uri", f"sqlite:///{folder}/mlflow.db",
-        "--default-artifact-root", str(folder / "mlartifacts"),
-        "--workers", "1", "--port", url.rpartition(":")[2],
-    ]  # fmt: skip
-    log = (folder / "server.log").open("w")
-    with (
-        log,
-        subprocess.Popen(
-            command, stdout=log, stderr=log, start_new_session=True, cwd=folder
-        ) as process,
-    ):
-        try:
-            end = time.monotonic() + STARTS_IN_S
-            while not answers(url):
-                assert process.poll() is None, (folder / "server.log").read_text()
-                assert time.monotonic() < end, (folder / "server.log").read_text()
-                time.sleep(0.5)
-            yield url
-        finally:
-            os.killpg(process.pid, 15)
-            process.wait(timeout=60)
-
-
-def answers(url: str) -> bool:
-    try:
-        with urlopen(f"{url}/health", timeout=5):  # noqa: S310 - our own server
-            return True
-    except OSError:
-        return False
 
 
 class Shown:

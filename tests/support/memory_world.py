@@ -194,6 +194,9 @@ class MemoryWorld:
     def log_path(self, job_id: str, index: int) -> str | None:
         return None
 
+    def reports_path(self, job_id: str) -> str | None:
+        return None
+
     def logs(self, job_id: str, index: int) -> str:
         self.job(job_id)
         return f"worker {index} of {job_id}\nwrote this\n"

@@ -123,6 +123,7 @@ def staged(
     teller = Dispatcher(service.view_cache, service.metrics, listeners, store)
     service.notifications = teller
     desk = JobService(service, history)
+    service.take_left_reports = desk.workers.take_left_reports
     app = create_app(service, desk, tokens or Tokens.for_token(TOKEN, SECRET))
     shown = {} if tokens else bearer(TOKEN)
     try:

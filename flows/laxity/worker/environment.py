@@ -38,8 +38,7 @@ class WorkerEnvironment:
 
     @property
     def reports_file(self) -> str:
-        """Each attempt at a training reports for itself, all in one folder."""
-        return REPORTS if self.uid == self.training else f"reports-{self.uid}.jsonl"
+        return reports_file_of(self.uid, training=self.training)
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "WorkerEnvironment":
@@ -68,6 +67,11 @@ class WorkerEnvironment:
             tracking_uri=_tracking_uri(environ),
             orders=Path(environ.get(names.ENV_SIGNAL) or _ORDERS) if job else None,
         )
+
+
+def reports_file_of(uid: str, *, training: str) -> str:
+    """The file of a Job's reports: each attempt at a training has its own, all in one folder."""
+    return REPORTS if uid == training else f"reports-{uid}.jsonl"
 
 
 def find_mounted_folder(environ: Mapping[str, str]) -> str:

@@ -52,9 +52,9 @@ class ReportChannel:
         self.signal = Signal()
         self.tried = False  # the service has answered, or was found away, at least once
         self._path = folder / file
-        self._lines = _read_lines(self._path)
+        self._lines = read_lines(self._path, cut=True)
         others = (path for path in folder.glob(ALL_REPORTS) if path != self._path)
-        earlier = (_last_epoch(_read_lines(path, cut=False)) for path in others)
+        earlier = (_last_epoch(read_lines(path)) for path in others)
         # the greatest epoch that was reported, by any attempt
         self.last_epoch = max(_last_epoch(self._lines), *earlier, 0)
         self._unwritten: list[Line] = []
@@ -242,8 +242,8 @@ def _failure_text(error: Exception) -> str:
     return f"does not answer ({error.__cause__ or error})"
 
 
-def _read_lines(path: Path, *, cut: bool = True) -> list[Line]:
-    """The lines of earlier starts. A line torn by a kill is cut off: it was never acknowledged."""
+def read_lines(path: Path, *, cut: bool = False) -> list[Line]:
+    """The lines of earlier starts. A line torn by a kill is none: `cut` takes it off the file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -162,6 +162,9 @@ class KubernetesApi:
     def log_path(self, job_id: str, index: int) -> str | None:
         return None
 
+    def reports_path(self, job: Json) -> None:
+        return None  # on a volume that the service does not mount
+
     def collect(self, *, keep_s: float) -> int:
         return 0  # the cluster removes by itself what belongs to a Job
 

@@ -18,6 +18,7 @@ from laxity.flow.project import worker_variables
 from laxity.instants import format_rfc3339, instant_at
 from laxity.job.accelerators import GPU
 from laxity.private_files import private_folder
+from laxity.worker.environment import reports_file_of
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
 from laxity_k8s.cluster_api import (
     ApiError,
@@ -38,6 +39,7 @@ from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.local.shutdown import lock_home, stop_workers
 from laxity_k8s.local.worker_processes import WorkerProcesses
 from laxity_k8s.objects import pods
+from laxity_k8s.objects.attempts import origin_of
 from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.pool_label import POOL
 from laxity_scheduler.job_faults import JobFaults
@@ -153,6 +155,10 @@ class LocalCluster:
 
     def log_path(self, job_id: str, index: int) -> str:
         return str(self.kit.log_path(job_id, index))
+
+    def reports_path(self, job: Json) -> str:
+        file = reports_file_of(json_tree.uid_of(job), training=origin_of(job).uid)
+        return str(self.kit.checkpoint_folder(job) / file)
 
     def collect(self, *, keep_s: float) -> int:
         """Drop Jobs that ended more than `keep_s` ago and folders that nobody uses; how many."""

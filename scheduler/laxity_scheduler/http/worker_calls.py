@@ -1,20 +1,29 @@
 """What the workers of a job hand in, and what they are to do."""
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity.job.qos import QoSError
 from laxity.job.signal import Signal
 from laxity.job.spec import TrainingSpec
+from laxity.worker.reports import LINES_PER_CALL, read_lines
 from laxity_profiler.estimate import Workload
-from laxity_profiler.history.history import History
+from laxity_profiler.history.history import History, HistoryError
 from laxity_profiler.model_key import model_key
 from laxity_scheduler.http.job_views import JobViews
-from laxity_scheduler.live import UnknownJobError
+from laxity_scheduler.live import Manifest, UnknownJobError
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.promise_outcome import is_over
+from laxity_scheduler.service.view_fields import Json, job_id_of
+from laxity_scheduler.service.views import final_condition
+from laxity_scheduler.store.store import StoreError
+
+LOG: Final = logging.getLogger(__name__)
 
 
 class ConflictError(RuntimeError):
@@ -29,12 +38,18 @@ class WorkerCalls:
         self._world = service.world
         self._views = views
         self._reports = reports
+        self._unread: set[str] = set()  # uids of Jobs whose left reports no store took yet
 
     def ingest_reports(self, job_id: str, uid: str, lines: Sequence[object]) -> int:
-        """Take a worker's reports; ConflictError if they are of an earlier job of this name."""
+        """Take a worker's reports; ConflictError if they are of an earlier job of this name.
+
+        MLflow's points first: lines that the history has are not read again from a file.
+        """
         view = self._views.view_of(job_id)
         if uid != view["uid"]:
             raise ConflictError(f"{job_id} is another job: its uid is {view['uid']}, not {uid!r}")
+        if lines:
+            self._log_epochs(view["uid"], lines)
         row = self._service.state.by_id.get(job_id) if self._service.state else None
         since = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) if row else 0.0
         acked = self._reports.ingest(
@@ -48,9 +63,37 @@ class WorkerCalls:
         if lines:
             self._service.view_cache.mark_stale(view["uid"])
             self._service.metrics.reports.inc(len(lines))
-            self._log_epochs(view["uid"], lines)
             self._world.wake()
         return acked
+
+    def take_left_reports(self) -> None:
+        """Take what workers of Jobs that have just ended wrote on this machine and could not send.
+
+        Called before the cycle shows these Jobs as ended: what it learns of them is whole.
+        """
+        for job in self._world.jobs():
+            uid = json_tree.uid_of(job)
+            if uid in self._unread or self._has_just_ended(uid, job):
+                self._unread.discard(uid)
+                with self._service.metrics.faults.isolate("left reports", job_id_of(job)):
+                    self._take_left_reports_of(job_id_of(job), uid)
+
+    def _has_just_ended(self, uid: str, job: Manifest) -> bool:
+        view = self._service.view_cache.view_by_uid(uid)
+        return bool(final_condition(job)) and (view is None or not is_over(view))
+
+    def _take_left_reports_of(self, job_id: str, uid: str) -> None:
+        path = Path(self._world.reports_path(job_id) or "")
+        if not path.is_file():
+            return
+        try:
+            acked = self.ingest_reports(job_id, uid, ())
+            left = [line for line in read_lines(path) if line["seq"] > acked]
+            for first in range(0, len(left), LINES_PER_CALL):
+                self.ingest_reports(job_id, uid, left[first : first + LINES_PER_CALL])
+        except (HistoryError, StoreError) as error:
+            self._unread.add(uid)
+            LOG.warning("reports in %s are read again: %s", path, error, extra={"job": job_id})
 
     def signal_for(self, job_id: str) -> Signal:
         """What the job's workers should do; an empty signal once the job has ended."""

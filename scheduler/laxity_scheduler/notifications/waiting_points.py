@@ -27,6 +27,7 @@ class WaitingPoints:
 
     def __init__(self, store: Store, faults: JobFaults) -> None:
         self._store, self._faults = store, faults
+        self._kept: set[str] = set()  # rows of messages that this process has in its queue
 
     def keep(self, messages: Sequence[Message]) -> list[Message]:
         """These messages, their points in the store when this returns; StoreError if not."""
@@ -37,12 +38,15 @@ class WaitingPoints:
         rows = [_row_of(message) for message in messages if message.rows]
         if rows:
             self._store.save_waiting_points(rows)
+        self._kept |= {row for message in messages for row in message.rows}
         return messages
 
     def load(self, view_by_uid: Callable[[str], Json | None]) -> list[Message]:
-        """What waits in the store, about jobs that are known."""
+        """What others left waiting in the store, about jobs that are known."""
         messages = []
         for row in self._store.load_waiting_points():
+            if row.id in self._kept:
+                continue
             with self._faults.isolate("waiting points", row.uid):
                 points, view = readable_points(orjson.loads(row.body)), view_by_uid(row.uid)
                 if view is not None:
@@ -51,6 +55,7 @@ class WaitingPoints:
 
     def drop(self, message: Message) -> None:
         """Forget the points of a message that was delivered."""
+        self._kept -= set(message.rows)
         try:
             self._store.drop_waiting_points(message.rows)
         except StoreError as error:

@@ -95,7 +95,10 @@ def open_service(
             if reader is not None:
                 stack.callback(reader.close)
                 reader.start()
-        yield OpenService(service, JobService(service, history))
+        job_service = JobService(service, history)
+        if settings.world == "local":  # elsewhere no reports lie in the service's reach
+            service.take_left_reports = job_service.workers.take_left_reports
+        yield OpenService(service, job_service)
 
 
 def mlflow_poller(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Poller | None:

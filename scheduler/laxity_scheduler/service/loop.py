@@ -127,9 +127,9 @@ class Service:
         self.leading = False
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.on_end: Callable[[Exception], None] = LOG.error
+        self.take_left_reports: Callable[[], None] = lambda: None  # set where a world keeps any
         self.completed = 0  # looks that ended, with or without acting
-        self.failure = ""
-        self.failure_streak = FailureStreak()
+        self.failure, self.failure_streak = "", FailureStreak()
         self._policy_fault = ""
         self._rejected: frozenset[str] = frozenset()  # in this cycle
         self.stale_reason = ""  # why nothing is decided though the service runs
@@ -153,8 +153,7 @@ class Service:
             demand_keeper=demand_keeper,
             deciding=self.deciding,
         )
-        self._wake_at = FOREVER
-        self._stopping = Event()
+        self._wake_at, self._stopping = FOREVER, Event()
 
     @property
     def last_snapshot(self) -> tuple[ClusterState, Predictor]:
@@ -267,8 +266,8 @@ class Service:
     def _observe_world(self) -> tuple[ClusterState, Predictor]:
         self.world.cycle = self._journal.last_cycle + 1
         predictor = self._learning.predictor()
-        snapshot = self.world.observe()
-        snapshot = self.loan_orders.apply_to(snapshot)
+        snapshot = self.loan_orders.apply_to(self.world.observe())
+        self.take_left_reports()
         budgets = snapshot.budgets or self.settings.budgets
         return replace(snapshot, cycle=self.world.cycle, budgets=budgets), predictor
 

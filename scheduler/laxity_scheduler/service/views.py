@@ -239,32 +239,37 @@ def _fields_of_end(
     absence: Absence | None,
 ) -> Json:
     """The fields that the Job's final condition sets; {} while it has none."""
-    status = json_tree.mapping_at(manifest, "status")
-    for condition in json_tree.list_at(status, "conditions"):
-        kind = condition.get("type")
-        if kind not in ("Complete", "Failed") or condition.get("status") != "True":
-            continue
-        completed = status.get("completionTime") if kind == "Complete" else None
-        ended_at = (
-            view["finished_at"]
-            or instant_at(completed or condition.get("lastTransitionTime"))
-            or now
-        )
-        if condition.get("reason") == names.REFUSED and view["verdict"] == "refused":
-            return {"state": "refused", "finished_at": ended_at}
-        run_over_at = ended_at if absence is None else absence.run_over_at(report, ended_at)
-        error = report.failed  # of a finished job: its result could not be kept
-        if kind == "Failed":
-            error = view["error"] or str(condition.get("message") or "")
-        return {
-            "state": "finished" if kind == "Complete" else "failed",
-            "finished_at": ended_at,
-            "workers": 0,
-            "formed": 0,
-            "error": error,
-            "width_history": _close_history(view["width_history"], run_over_at),
-        }
-    if json_tree.get_in(manifest, "metadata", "deletionTimestamp"):
+    condition = final_condition(manifest)
+    if not condition and json_tree.get_in(manifest, "metadata", "deletionTimestamp"):
         ended_at = view["finished_at"] or now
         return {"state": "cancelled", "finished_at": ended_at, "workers": 0, **NOTHING_EXPECTED}
+    if not condition:
+        return {}
+    is_complete = condition["type"] == "Complete"
+    completed = json_tree.get_in(manifest, "status", "completionTime") if is_complete else None
+    ended_at = (
+        view["finished_at"] or instant_at(completed or condition.get("lastTransitionTime")) or now
+    )
+    if condition.get("reason") == names.REFUSED and view["verdict"] == "refused":
+        return {"state": "refused", "finished_at": ended_at}
+    run_over_at = ended_at if absence is None else absence.run_over_at(report, ended_at)
+    error = report.failed  # of a finished job: its result could not be kept
+    if not is_complete:
+        error = view["error"] or str(condition.get("message") or "")
+    return {
+        "state": "finished" if is_complete else "failed",
+        "finished_at": ended_at,
+        "workers": 0,
+        "formed": 0,
+        "error": error,
+        "width_history": _close_history(view["width_history"], run_over_at),
+    }
+
+
+def final_condition(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The condition that says how the Job ended; {} while it has none."""
+    for condition in json_tree.list_at(manifest, "status", "conditions"):
+        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
+            final: Mapping[str, Any] = condition
+            return final
     return {}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laxity import names
+from laxity.worker import mlflow_tracking
 from laxity.worker.__main__ import _TRACKED_S, save_and_stop
 from laxity.worker.mlflow_tracking import (
     EPOCHS_PER_FLUSH,
@@ -188,6 +189,34 @@ def test_nothing_is_handed_over_once_mlflow_is_open_or_where_too_much_waits(uri:
 
     assert tracker.take_unlogged() == []
     assert much.take_unlogged() == []
+    assert much.take_left(starts_again=True) == []
+    assert len(much.take_left(starts_again=False)) == POINTS_HANDED_OVER
+
+
+def test_a_worker_that_is_stopped_hands_over_what_an_open_mlflow_does_not_take(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = Tracker(uri, tags={names.TAG_UID: "stopped"})
+    tracker.add([EpochMetrics(1, 1_000.0, {names.EPOCH_ACTUAL: 2.0})])
+    assert tracker.flush(at_most_s=60.0)
+    monkeypatch.setattr(mlflow_tracking, "require_answer", raise_connection_error)
+    tracker.add([EpochMetrics(2, 1_002.0, {names.EPOCH_ACTUAL: 3.0})])
+    appended: list[tuple[str, list[int]]] = []
+    outbox = SimpleNamespace(
+        takes_points=lambda: True,
+        append=lambda kind, points: appended.append((kind, [point["epoch"] for point in points])),
+        drain=lambda at_most_s: at_most_s > 0,
+    )
+    training: Any = SimpleNamespace(
+        save_rest=lambda: None, rank=0, folder=None, tracker=tracker, outbox=outbox
+    )
+
+    assert save_and_stop(training) == EXIT_STOPPED
+    assert appended == [("stopped", [2])]
+
+
+def raise_connection_error(_: str) -> None:
+    raise ConnectionError("nobody is there")
 
 
 @pytest.mark.parametrize(("is_open", "flushes"), [(False, 0), (True, 1)])

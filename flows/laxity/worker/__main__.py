@@ -48,8 +48,8 @@ NOT_TOLD: Final = (
     "hears of its epochs; the lines that its container needs are in docs/manifest.md"
 )
 NOT_IN_MLFLOW: Final = (
-    "neither MLflow nor the service took the last {count} points: MLflow lacks them; the epochs are "
-    "in the reports of the training's folder"
+    "neither MLflow nor the service took the last {count} points; they are in the reports of the "
+    "training's folder: a service on this machine logs them when it is back, another one does not"
 )
 _FINISHED_S: Final = 60.0  # at most, until the service has every report
 _TRACKED_S: Final = 20.0  # at most, until MLflow has every point; at once if it does not answer
@@ -157,7 +157,7 @@ def _report_end(training: Training, kind: ReportKind, *, at_most_s: float, **fie
     _append_report(training, kind, **fields, **_unlogged_points(training))
     left: list[dict[str, Any]] = []
     if tracker is not None and not _flush(tracker, at_most_s=at_most_s, outcome=kind.upper()):
-        left = [point.to_json() for point in tracker.take_left()]
+        left = [point.to_json() for point in tracker.take_left(starts_again=False)]
     if left and outbox is not None:
         _append_report(training, kind, **fields, points=left)
     sent = outbox is not None and outbox.drain(at_most_s=at_most_s)
@@ -226,14 +226,23 @@ def _others_lost(training: Training) -> bool:
 def _hand_over(training: Training, *, at_most_s: float) -> None:
     """Let the reports and MLflow's points out, for so long.
 
-    A stop is not the time to import MLflow: the next start logs again what is in the reports.
+    A stop is not the time to import MLflow: the next start logs again what is in the reports. What an
+    open MLflow does not take now goes to the service: a cancelled job has no next start.
     """
+    outbox, tracker = training.outbox, training.tracker
     with suppress(TrainingStopped):
-        if training.tracker is not None and training.tracker.opened:
-            _flush(training.tracker, at_most_s=at_most_s)
-        if training.outbox is not None:
-            training.outbox.drain(at_most_s=at_most_s)
+        if tracker is not None and tracker.opened and not _flush(tracker, at_most_s=at_most_s):
+            _hand_over_left_points(training, tracker)
+        if outbox is not None:
+            outbox.drain(at_most_s=at_most_s)
         prefect_context.flush_logs()
+
+
+def _hand_over_left_points(training: Training, tracker: Tracker) -> None:
+    if training.outbox is not None and training.outbox.takes_points():
+        points = [point.to_json() for point in tracker.take_left(starts_again=True)]
+        if points:
+            _append_report(training, "stopped", points=points)
 
 
 def _flush(tracker: Tracker, *, at_most_s: float, outcome: str = "") -> bool:

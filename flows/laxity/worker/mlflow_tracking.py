@@ -140,12 +140,15 @@ class Tracker:
             points, self._buffer, self._idle = self._buffer, [], True
             return points
 
-    def take_left(self) -> list[EpochMetrics]:
+    def take_left(self, *, starts_again: bool) -> list[EpochMetrics]:
         """What a flush at the end could not write, the newest that go with one report.
 
-        Some may be in MLflow already: it keeps one of two equal points of a series.
+        Some may be in MLflow already: it keeps one of two equal points of a series. Nothing where the
+        training may start again and more is left: that start logs what follows the newest epoch there.
         """
         with self._changed:
+            if starts_again and len(self._buffer) > POINTS_HANDED_OVER:
+                return []
             points, self._buffer = self._buffer[-POINTS_HANDED_OVER:], []
             return points
 

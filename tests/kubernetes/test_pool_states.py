@@ -86,10 +86,9 @@ class Pooled:
 def service(
     account: None, cluster: Cluster, prefect_api: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    made = Service(cluster, tmp_path_factory.mktemp("told"), prefect_api=prefect_api)
-    made.start()
-    yield made
-    made.stop()
+    folder = tmp_path_factory.mktemp("told")
+    with Service(cluster, folder, prefect_api=prefect_api).running() as made:
+        yield made
 
 
 @pytest.fixture

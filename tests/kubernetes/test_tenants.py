@@ -37,12 +37,8 @@ GREEDY = {"epochs": "100", "epoch-estimate": "700h", "deadline": "720h", "widths
 
 @pytest.fixture
 def service(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Any) -> Iterator[Service]:
-    made = Service(cluster, tmp_path, nursery=nursery)
-    try:
-        made.start()
+    with Service(cluster, tmp_path, nursery=nursery).running() as made:
         yield made
-    finally:
-        made.stop()
 
 
 def forged(namespace: str) -> Json:

@@ -39,11 +39,8 @@ def service(
 ) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
     made = Service(cluster, folder, prefect_api=prefect_api, nursery=nursery)
-    try:
-        made.start()
+    with made.running():
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

@@ -27,12 +27,9 @@ def service(
     nursery: Nursery,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
-    made = Service(cluster, tmp_path_factory.mktemp("service"), nursery=nursery)
-    try:
-        made.start()
+    folder = tmp_path_factory.mktemp("service")
+    with Service(cluster, folder, nursery=nursery).running() as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from examples.demo.servers import free_ports
 from laxity import names
@@ -82,6 +83,15 @@ class Service:
             return
         self.process.kill()
         self.process.wait()
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Started, and stopped at the end whatever happens."""
+        try:
+            self.start()
+            yield self
+        finally:
+            self.stop()
 
     def stop(self) -> None:
         if self.nursery is not None:

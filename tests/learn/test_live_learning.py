@@ -17,7 +17,7 @@ from laxity_scheduler.process.daemon import is_ready
 from tests.learn.test_policy_in_force import save
 from tests.support.mlflow_store import copy_store
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PATIENCE_S = 90.0
 AFTERNOON = Path(__file__).parents[2] / "flows" / "examples" / "afternoon.py"

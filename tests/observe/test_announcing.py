@@ -384,9 +384,7 @@ def test_a_tracking_server_that_does_not_answer_is_told_with_the_job(tmp_path: P
     with staged(tmp_path, MemoryWorld(1), listeners=[listener]) as stage:
         stage.submit("a", deadline="1h", widths="1")
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
-        wait_until(
-            lambda: bool(stage.http.get("/v1/jobs/default/a").json()["untracked"]), "it is told"
-        )
+        wait_until(lambda: bool(stage.http.get("/v1/jobs/default/a").json()["untracked"]), "told")
         stage.world.finished("default/a")
         ended = stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
         shown = stage.http.get("/v1/jobs/default/a").json()

@@ -300,14 +300,9 @@ def open_lease(world: LiveCluster, home: Path, *, store_id: str, lease_s: float)
     assert isinstance(api, KubernetesApi)  # noqa: S101 - `open_world` of this module made it
     pace = LeaseTimings(lease_s)
     lease = Lease(
-        _Brief(api, pace.retry_s),
-        namespace=own_namespace(),
-        me=name_lock_holder(home),
-        store_id=store_id,
-        pace=pace,
-        fence=world.fence,
-        on_change=world.wake,
-    )
+        _Brief(api, pace.retry_s), namespace=own_namespace(), me=name_lock_holder(home),
+        store_id=store_id, pace=pace, fence=world.fence, on_change=world.wake,
+    )  # fmt: skip
     api.may_act = lease.leads
     lease.begin()
     return lease
@@ -335,15 +330,9 @@ def open_world(
         api.close()
         raise
     return LiveCluster(
-        api,
-        reports,
-        fit_within_s=fit_within_s,
-        seal=seal,
-        limits=limits,
-        quotas=True,
-        worker_token=worker_token,
-        faults=faults,
-    )
+        api, reports, fit_within_s=fit_within_s, seal=seal, limits=limits, quotas=True,
+        worker_token=worker_token, faults=faults,
+    )  # fmt: skip
 
 
 def stop_workers(home: Path) -> int:

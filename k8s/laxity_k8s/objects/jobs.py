@@ -155,11 +155,10 @@ def build_row(
     """The row of a Job that declares `spec`; other arguments as in `job_row`."""
     state, annotations = read_status(job), json_tree.annotations_of(job)
     submitted_at, claimed_at = submission_instant(job, spec), submission_claim(spec)
-    workers = current_width(job)
+    workers, told_verdict = current_width(job), read_verdict(job)
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
-    stop = parse_mapping(annotations.get(names.STOP))
+    stop, limit_s = parse_mapping(annotations.get(names.STOP)), start_limit_s(job, spec)
     since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
-    told_verdict, limit_s = read_verdict(job), start_limit_s(job, spec)
     return Job(
         id=spec.id,
         workload=intern_workload(Workload.of(spec)),

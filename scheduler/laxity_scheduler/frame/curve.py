@@ -29,9 +29,9 @@ Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...], Limits]  # lev
 class Curve:
     """One job's remaining whole epochs by width, in seconds; and what starts and stops cost.
 
-    `widths` are those worth having: none is slower (mean) than a smaller one, and each ends an
-    epoch within the wall-clock limit, and all of them within the active deadline, if any does. The least of these is always among them. `totals`,
-    `starts` and `stops` also know the widths it runs at.
+    `widths` are those worth having: none is slower (mean) than a smaller one, each ends an epoch
+    within the wall-clock limit and all of them within the active deadline, if any does. The least of
+    these is always among them. `totals`, `starts` and `stops` also know the widths it runs at.
     """
 
     widths: tuple[int, ...]

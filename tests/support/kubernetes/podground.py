@@ -101,6 +101,7 @@ class PodGround:
             "MLFLOW_TRACKING_URI": self.tracking_uri,
             "MLFLOW_DISABLE_TELEMETRY": "true",
             names.ENV_URL: self.url,
+            names.ENV_SAVING_SHARE: "1",  # each epoch's end is saved, on a slow machine as well
             names.ENV_CHECKPOINTS: f"{self.folder}/checkpoints/$({names.ENV_JOB_UID})",
         }
 

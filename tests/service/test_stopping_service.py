@@ -47,6 +47,9 @@ def test_a_service_that_stops_withdraws_its_address_before_it_waits_for_connecti
             self.on_stop()
             seen.append(InstanceDir(tmp_path).running_service())
 
+        def end(self, error: Exception) -> None:
+            raise error
+
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "none")  # it sets another one
     parts = SimpleNamespace(service=SimpleNamespace(notifier=Notifier()), job_service=None)
     monkeypatch.setattr(connections, "LimitedServer", Server)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from laxity import names
+from laxity import json_tree, names
 from laxity_k8s.cluster_api import Change, Kind
 from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.objects.affinity import node_names_for
@@ -219,8 +219,9 @@ def given_twice(history: History, nodes: Mapping[str, int]) -> list[str]:
 
 
 def _ends_link(job: Json) -> bool:
-    """Whether what was said last is the end of a link, which is no preemption."""
-    return "next link" in annotations(job).get(names.REASON, "")
+    """Whether it has made way for its own next start within its limit, which is no preemption."""
+    limited = names.WALL_LIMIT in annotations(job) or "activeDeadlineSeconds" in job["spec"]
+    return limited and kept(job).get("freed_for") == json_tree.object_id(job)
 
 
 def run_twice(history: History, *, twins: bool = False) -> list[str]:

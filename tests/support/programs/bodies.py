@@ -36,6 +36,6 @@ def train_until_followed(training: Training, by: str) -> int:
         logger.warning("epoch %d", epoch)
         if epoch == 1:
             assert training.outbox is not None
-            training.outbox.wait_until(lambda now: now.flow_run == by, at_most_s=60)
+            training.outbox.wait_until(lambda now: now.flow_run == by, at_most_s=240)
         evaluate(epoch)
     return training.total_epochs

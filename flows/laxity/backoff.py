@@ -2,6 +2,9 @@
 
 import random
 from dataclasses import dataclass
+from typing import Final
+
+CHANCE: Final = random.SystemRandom()  # the training's own seeded numbers stay as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +23,4 @@ class Backoff:
         if failures < 1:
             return 0.0
         delay_s = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 64))
-        return delay_s * random.uniform(1.0 - self.spread, 1.0)  # noqa: S311 - no secret
+        return delay_s * CHANCE.uniform(1.0 - self.spread, 1.0)

@@ -15,7 +15,7 @@ LONGEST_TEXT: Final = 64
 _UNIT_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
 _DURATION: Final = re.compile("".join(rf"(?:(?P<{unit}>{_NUMBER}){unit})?" for unit in _UNIT_S))
-_LIKE_A_DURATION: Final = re.compile(rf"{_NUMBER}(?:[dhms]|$)")
+_LIKE_A_DURATION: Final = re.compile(r"[-+]?[0-9][0-9.e]*(?:[dhms]|$)")
 _LIKE_A_DATE: Final = re.compile(r"[0-9]{4}(?:-|W|[0-9]{4}T)")
 _MICROSECOND: Final = timedelta(microseconds=1)
 EXAMPLES: Final = "90s, 20m, 2h, 1h30m or 1d12h"

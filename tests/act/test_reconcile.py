@@ -1,5 +1,7 @@
 """The local job controller: what a Job and its pods ask for next."""
 
+import random
+
 import pytest
 
 from laxity import json_tree
@@ -56,6 +58,13 @@ def test_a_failed_pod_is_counted_once_and_replaced_after_its_back_off() -> None:
 def test_back_off_doubles_with_every_failure_up_to_its_limit() -> None:
     waits = [Backoff(2.0, 10.0).delay_s(failures) for failures in range(6)]
     assert waits == [0.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_back_off_takes_none_of_the_numbers_that_a_training_has_seeded() -> None:
+    random.seed(3)
+    before = random.getstate()
+    assert 1.0 <= Backoff(2.0, 10.0, spread=0.5).delay_s(1) <= 2.0
+    assert random.getstate() == before
 
 
 def test_more_failures_than_the_limit_end_the_job_when_its_pods_are_gone() -> None:

@@ -44,6 +44,6 @@ def test_a_node_that_is_not_ready_is_lost_after_a_while_without_any_news(
         assert real_stage.live._snapshot.due_at == lost_at
         while len(real_stage.live.observe().nodes) == 3:
             assert real_stage.live.wait(20.0), "it wakes up by itself"
-        assert time.time() >= lost_at
+        assert 0.0 <= time.time() - lost_at < 3.0
     finally:
         control_plane.ask("DELETE", "/api/v1/nodes/shaky")

@@ -158,7 +158,7 @@ def test_a_second_writer_who_changes_all_jobs_all_the_time_holds_up_nobody(there
     with storm(there) as written:
         called = there.apply(20, HARD)
         there.until(lambda: there.finished(called) == 20, "all jobs to finish in the storm")
-        there.until(lambda: written[0] > 100, "five notes on each")
+    assert written[0] > 100
     assert audit.conflicts() > 0
     assert there.problems() == []
 

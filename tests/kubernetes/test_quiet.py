@@ -11,7 +11,7 @@ from tests.support.builders import bearer
 from tests.support.kubernetes.place import Place, complete
 from tests.support.kubernetes.service import Json
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 MOST_PATCHES = 5  # of a Job, in its whole life
 MOST_EVENTS = 10
@@ -61,7 +61,7 @@ def run_quietly(there: Place, jobs: int, run_s: float, asked: dict[str, str]) ->
     made = [there.job(f"many-{number}", asked, run_s=run_s) for number in range(jobs)]
     for first in range(0, jobs, BATCH):
         there.apply(*made[first : first + BATCH])
-    there.cluster.until(lambda: are_complete(there, made), 500.0, "all to finish")
+    there.cluster.until(lambda: are_complete(there, made), 280.0, "all to finish")
     assert sum(map(complete, there.jobs())) == jobs
     written = json.loads(there.kubectl("get", "events", "-o", "json"))["items"]
     ours = [one for one in written if one["source"].get("component") == "laxity"]

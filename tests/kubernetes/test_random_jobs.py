@@ -216,7 +216,7 @@ def replica(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("jobs", "limit_s"),
     [
-        pytest.param(60, 400.0, id="60", marks=pytest.mark.timeout(600)),
+        pytest.param(60, 100.0, id="60", marks=pytest.mark.timeout(240)),
         pytest.param(550, 900.0, id="550", marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
     ],
 )

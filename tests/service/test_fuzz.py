@@ -19,12 +19,7 @@ from tests.support.attacked import Attacked, attacked
 from tests.support.request_grammar import Grammar
 from tests.support.services import manifest
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    # threads that other tests have left, as those of a cluster's watches, draw their pauses meanwhile
-    pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LOG = logging.getLogger(__name__)
 MOST_MEGABYTES = 400

@@ -14,7 +14,7 @@ import pytest
 
 from laxity import names
 from laxity.worker import mlflow_tracking
-from laxity.worker.__main__ import _TRACKED_S, save_and_stop
+from laxity.worker.__main__ import save_and_stop
 from laxity.worker.mlflow_tracking import (
     EPOCHS_PER_FLUSH,
     POINTS_HANDED_OVER,
@@ -170,7 +170,7 @@ def test_a_server_that_does_not_answer_costs_one_notice_and_no_time(
     code = worker.wait(PATIENCE_S)
 
     assert code == 0
-    assert time.monotonic() - reported_at < _TRACKED_S, "as long as one that answers is waited for"
+    assert time.monotonic() - reported_at < 10.0
     assert crew.log().count("does not answer") == 1
 
 

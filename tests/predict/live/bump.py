@@ -4,7 +4,7 @@ import numpy as np
 
 from laxity import Training
 
-PRODUCTS = 20
+PRODUCTS = 2_000  # some tenths of a second: a look at the world falls into them
 
 
 def bump(training: Training) -> float:

@@ -40,9 +40,8 @@ def test_stops_and_starts_are_predicted_from_earlier_ones(tmp_path: Path) -> Non
 
     judged = overhead.judge(stops, "other")
     overhead.print_table(judged, "other")
-    mine = [one for one in judged if one.model == kind.model]  # the others end before they are seen
-    assert {one.cost for one in mine} == {"suspend", "resume"}
-    assert all(len(one.actual_s) >= overhead.TIMES // 2 - 1 for one in mine)
+    assert {one.cost for one in judged if one.model == kind.model} == {"suspend", "resume"}
+    assert all(len(one.actual_s) >= overhead.TIMES // 2 - 1 for one in judged)
 
 
 def test_sixty_live_finishes_keep_their_p90(tmp_path: Path) -> None:

@@ -1,15 +1,20 @@
 """What workers measured goes to MLflow from any replica, and says nothing of how the job stands."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from laxity.worker.mlflow_tracking import EpochMetrics
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.mlflow_sink import MlflowSink
+from laxity_scheduler.plan import Plan
 from tests.support.memory_world import MemoryWorld
-from tests.support.services import staged
+from tests.support.services import staged, wait_until
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 RUNNING: dict[str, Any] = {"uid": "u", "state": "running"}
 FINISHED: dict[str, Any] = {"uid": "u", "state": "finished"}
@@ -44,3 +49,48 @@ def test_points_that_come_late_do_not_open_a_run_again(tmp_path: Path, mlflow_ur
     assert run.info.status == "FINISHED"
     assert run.data.metrics["loss"] == 0.5
     assert run.data.tags["laxity.outcome"] == "kept"
+
+
+class HastyWorld(MemoryWorld):
+    """A world whose workers report before the cycle that started them has shown its verdict."""
+
+    report: Callable[[], None] | None = None
+
+    def carry_out(self, plan: Plan) -> None:
+        super().carry_out(plan)
+        if plan.decisions and self.report is not None:
+            assert self.row("default/a").workers == 1
+            self.report()
+            self.report = None
+
+
+@pytest.mark.slow
+def test_points_of_workers_that_are_faster_than_the_cycle_of_their_verdict_reach_mlflow(
+    tmp_path: Path, mlflow_uri: str
+) -> None:
+    from mlflow import MlflowClient
+
+    client, world = MlflowClient(mlflow_uri), HastyWorld(1)
+    verdicts, made = list[str](), list[str]()
+    sink = MlflowSink(mlflow_uri, lambda *run: made.append(run[-1]))
+    with staged(tmp_path, world, listeners=[sink]) as stage:
+
+        def report() -> None:
+            view = stage.desk.views.view_of("default/a")
+            verdicts.append(view["verdict"])
+            line = {"kind": "finished", "seq": 1, "at": POINT.at, "points": [POINT.to_json()]}
+            stage.desk.workers.ingest_reports("default/a", view["uid"], [line])
+
+        world.report = report
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
+        wait_until(lambda: not stage.service.store.load_waiting_points(), "all points delivered")
+        wait_until(lambda: tags(client, made).get("laxity.verdict") == "promised", "the verdict")
+
+    assert verdicts == ["none"]
+    (run_id,) = made
+    assert [point.value for point in client.get_metric_history(run_id, "loss")] == [0.5]
+
+
+def tags(client: "MlflowClient", run_ids: list[str]) -> dict[str, str]:
+    return dict(client.get_run(run_ids[0]).data.tags) if run_ids else {}

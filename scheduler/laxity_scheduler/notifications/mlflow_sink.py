@@ -1,6 +1,7 @@
 """Predictions and promises in MLflow, beside the epochs that the training itself logs.
 
-One run per job, found by its tag or created at the verdict. Predictions have the same steps as the
+One run per job, found by its tag or created at the verdict, or with the first points where a worker
+is faster than the cycle that started it. Predictions have the same steps as the
 training's own series, so one chart shows both. MLflow is imported in the outbox's thread only: the
 import takes two seconds, and the first use of a new SQLite file eight.
 """
@@ -78,7 +79,7 @@ class MlflowSink:
         self._runs: dict[str, TrackedRun] = {}
 
     def deliver(self, message: Message) -> None:
-        if message.view["verdict"] == "none":
+        if message.view["verdict"] == "none" and not message.points:
             return
         require_answer(self._uri)
         import_mlflow()

@@ -35,7 +35,7 @@ Slots = Annotated[
     typer.Option(
         min=1,
         max=4096,
-        help="Workers at a time on this machine, each counted as a GPU. [its cores]",
+        help="GPUs to train on, on this machine; may be shared. [its GPUs; without any, its cores]",
     ),
 ]
 InferenceSlots = Annotated[

@@ -1,6 +1,7 @@
 """A machine with four slots, on which programs run as workers of Jobs."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ class Machine:
         self.home = home
         self.open()
 
-    def open(self, nodes: dict[str, int] | None = None) -> None:
+    def open(self, nodes: dict[str, int] | None = None, gpus: Sequence[str] = ()) -> None:
         self.api = LocalCluster(
             self.home,
             nodes or {"local": 4},
+            gpus=gpus,
             given={names.ENV_URL: "http://service"},
             backoff=Backoff(first_s=0.01, longest_s=0.02),
         )

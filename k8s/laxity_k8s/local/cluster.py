@@ -33,6 +33,7 @@ from laxity_k8s.cluster_api import (
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.control_loop import Controller
+from laxity_k8s.local.gpus import find_gpus, gpus_of_nodes
 from laxity_k8s.local.job_admission import admit_job, apply_patch, with_status
 from laxity_k8s.local.kubelet import Kit
 from laxity_k8s.local.object_store import ObjectStore
@@ -62,10 +63,14 @@ class LocalCluster:
         home: Path,
         nodes: Mapping[str, int],
         *,
+        gpus: Sequence[str] = (),
         given: Mapping[str, str] | None = None,
         backoff: Backoff | None = None,
     ) -> None:
-        """`nodes` is GPUs (slots) by name; `given` is environment that every worker gets."""
+        """`nodes` is slots by name, `gpus` the GPUs of this machine that they stand for.
+
+        `given` is environment that every worker gets.
+        """
         private_folder(home)
         self._lock = lock_home(home)
         self.rows = ObjectStore(home / "cluster.db")
@@ -74,6 +79,7 @@ class LocalCluster:
             ambient=ambient_environment(os.environ),
             given=dict(given or {}),
             cwd=Path.home(),
+            gpus=gpus_of_nodes(nodes, gpus),
             backoff=backoff or Backoff(),
         )
         self.kit = kit
@@ -257,16 +263,19 @@ def open_world(
     fit_within_s: float = 60.0,
     faults: JobFaults | None = None,
 ) -> LiveCluster:
-    """The live world on this machine. `slots` (default: the cores) are the GPUs of node "local".
+    """The live world on this machine. `slots` are the GPUs of node "local".
 
-    Each of the `inference_slots` is a node of its own, since whole nodes are lent.
+    By default there is one for each GPU that inference leaves, without GPUs one for each core. Each
+    of the `inference_slots` is a node of its own, since whole nodes are lent.
     `url` is handed to the workers; `nodes` (GPUs by name) lays out several nodes.
     """
-    layout = dict(nodes) if nodes is not None else {"local": slots or os.cpu_count() or 1}
+    gpus = find_gpus(os.environ)
+    own = max(1, len(gpus) - inference_slots) if gpus else os.cpu_count() or 1
+    layout = dict(nodes) if nodes is not None else {"local": slots or own}
     layout |= dict.fromkeys(inference_nodes(inference_slots), 1)
     env = {names.ENV_URL: url, names.ENV_HOME: str(home)}
     variables = {key: value for key, value in env.items() if value}
-    cluster = LocalCluster(home, layout, given=variables)
+    cluster = LocalCluster(home, layout, gpus=gpus, given=variables)
     return LiveCluster(
         cluster,
         reports,

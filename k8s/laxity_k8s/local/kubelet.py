@@ -6,7 +6,7 @@ the job controller puts another in its place.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from laxity.job.complete_manifest import FROM_ANNOTATIONS
 from laxity.private_files import private_folder
 from laxity_k8s.act.event_writer import build_event
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.local.gpus import VISIBLE, choose_gpus
 from laxity_k8s.local.launch import ADDRESS, build_launch
 from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.local.worker_processes import Seen, WorkerProcesses
@@ -38,6 +39,7 @@ class Kit:
     ambient: Mapping[str, str]
     given: Mapping[str, str] = field(default_factory=dict)
     cwd: Path = Path("/")
+    gpus: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of each node's slots
     backoff: Backoff = field(default_factory=Backoff)
 
     def log_path(self, job_id: str, index: int) -> Path:
@@ -96,6 +98,7 @@ class Kubelet:
                 name: annotations[key] for name, key in FROM_ANNOTATIONS if key in annotations
             }
         what = build_launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
+        what.env.update(self._own_gpus(pod))
         if not what.argv:
             problem = "its container has no command, and this machine runs no images"
             self.write_event("no_command", f"command:{job_uid}", problem, pod)
@@ -108,6 +111,19 @@ class Kubelet:
         private_folder(log.parent)
         grace_s = float(json_tree.get_in(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
         self.processes.start(json_tree.uid_of(pod), what, log=log, grace_s=grace_s)
+
+    def _own_gpus(self, pod: Json) -> dict[str, str]:
+        """What shows a worker the GPUs that are its own; {} on a machine without GPUs."""
+        node = pods.node_of(pod)
+        if node not in self.kit.gpus:
+            return {}
+        taken = [
+            gpu
+            for other in self.rows.list_objects("pods").items
+            if pods.node_of(other) == node and not pods.is_finished(other)
+            for gpu in self.processes.env_of(json_tree.uid_of(other)).get(VISIBLE, "").split(",")
+        ]
+        return {VISIBLE: choose_gpus(self.kit.gpus[node], taken, pods.count_gpus(pod))}
 
     def _note_exit(self, pod: Json, seen: Seen, *, disrupted: str = "") -> None:
         """The process is gone: note it, or drop the row if it was to be deleted anyway."""

@@ -99,6 +99,11 @@ class WorkerProcesses:
             return Seen("running", guard=int(started["pid"]))
         return read_exit(folder) or Seen("lost")  # it may have ended between the two looks
 
+    def env_of(self, uid: str) -> dict[str, str]:
+        """The environment that a pod's worker was started with; {} before that."""
+        task = _read_json(self.folder / uid / "task.json")
+        return dict(task["env"]) if task else {}
+
     def disrupt(self, uid: str) -> None:
         """What ends this worker now is no failure of its own."""
         (self.folder / uid / "disrupted").touch()

@@ -60,4 +60,5 @@ def call_each_operation(address: str, token: str, examples: int, part: int, part
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     warnings.simplefilter("error")
-    sys.stdout.write(f"{call_each_operation(*sys.argv[1:3], *map(int, sys.argv[3:]))}\n")
+    address, token, *numbers = sys.argv[1:]
+    sys.stdout.write(f"{call_each_operation(address, token, *map(int, numbers))}\n")

@@ -101,9 +101,9 @@ def test_a_service_learns_from_its_journal_catches_a_bad_model_and_is_rolled_bac
     home.mkdir()
     copy_store(blank_mlflow, home)
     with serving(home, "--policy", "optimus") as client:
-        for number in range(4):
+        for number in range(6):
             function = "train_scaling" if number % 2 else "train_stalling"
-            submit(home, function, f"a-{number}", 12)
+            submit(home, function, f"a-{number}", 20)
         until(lambda: has_ended(client), "the afternoon ends")
     words = ("--journal", str(home), "--out", str(tmp_path / "mine.npz"), "--register", "widths")
     figures = json.loads(laxity(home, "train", "policy", *words, "--updates", "200", "--json"))

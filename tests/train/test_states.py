@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
-from laxity.worker.state import States
+from laxity.worker.state import States, capture_state
 
 GENERATOR = np.random.default_rng
 
@@ -121,3 +122,28 @@ def test_fewer_objects_in_the_checkpoint_than_asked_for_is_an_error(tmp_path: Pa
 def test_an_array_of_another_shape_is_an_error_that_shows_both(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"holds a ndarray of shape \(3,\) where .* \(2,\)"):
         saved_and_restored(tmp_path, np.zeros(3), np.zeros(2))
+
+
+class OnGpu:
+    """A tensor on a GPU, as far as saving it goes."""
+
+    def detach(self) -> "OnGpu":
+        return self
+
+    def cpu(self) -> str:
+        return "on the CPU"
+
+
+class Module:
+    def state_dict(self) -> OrderedDict[str, Any]:
+        state: OrderedDict[str, Any] = OrderedDict(weight=OnGpu(), inner={"steps": [OnGpu()]})
+        state.versions = "1"  # type: ignore[attr-defined]
+        return state
+
+    def load_state_dict(self, state: object) -> None: ...
+
+
+def test_tensors_of_a_module_on_a_gpu_are_saved_where_every_machine_can_read_them() -> None:
+    state = capture_state(Module())
+    assert state == {"weight": "on the CPU", "inner": {"steps": ["on the CPU"]}}
+    assert state.versions == "1"

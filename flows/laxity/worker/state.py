@@ -4,8 +4,10 @@ An object is restored in place, because the training code holds on to it: an opt
 model's tensors, a list to its arrays. How depends on what it offers, not on its library.
 """
 
+import copy
 import io
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,8 +122,10 @@ def move_to_cpu(state: Any) -> Any:
     """The same state with every tensor on the CPU, so that any machine can read it."""
     if hasattr(state, "detach") and hasattr(state, "cpu"):
         return state.detach().cpu()
-    if type(state) is dict:
-        return {key: move_to_cpu(value) for key, value in state.items()}
+    if type(state) in (dict, OrderedDict):
+        moved = copy.copy(state)  # with the versions that PyTorch writes on a module's
+        moved.update({key: move_to_cpu(value) for key, value in state.items()})
+        return moved
     if type(state) in (list, tuple):
         return type(state)(move_to_cpu(value) for value in state)
     return state

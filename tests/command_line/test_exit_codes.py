@@ -240,8 +240,16 @@ TRAIN_PY = ("submit", "train.py:train")
         pytest.param((*TRAIN_PY, "--deadline", "2027-01-01T06:00"), "no time zone", id="no zone"),
         pytest.param((*TRAIN_PY, "--deadline", "1x"), "1h30m", id="an unknown unit"),
         pytest.param((*TRAIN_PY, "--deadlin", "1h"), "--deadline", id="a misspelt option"),
-        pytest.param((*TRAIN_PY, "--estimate", "5"), "5s, 5m or 5h", id="an estimate, no unit"),
-        pytest.param((*TRAIN_PY, "--class", "gold"), "hard, soft, best_effort", id="a class"),
+        pytest.param(
+            (*TRAIN_PY, "--estimate", "5"),
+            "--estimate: 5 of what? Write the unit: 5s, 5m or 5h",
+            id="an estimate, no unit",
+        ),
+        pytest.param(
+            (*TRAIN_PY, "--class", "gold"),
+            "--class: 'gold' is none of hard, soft, best_effort",
+            id="a class",
+        ),
         pytest.param(
             (*TRAIN_PY, "--class", "best_effort", "--deadline", "1h"),
             "leave the deadline out",
@@ -251,7 +259,7 @@ TRAIN_PY = ("submit", "train.py:train")
         pytest.param((*TRAIN_PY, "--workers", "4..1"), "write 1..4", id="a backward range"),
         pytest.param((*TRAIN_PY, "--epochs", "0"), "greater than", id="no epochs"),
         pytest.param((*TRAIN_PY, "--name", "Hello World"), "a-z, 0-9", id="a name with a space"),
-        pytest.param((*TRAIN_PY, "--key", ""), "idempotency_key", id="an empty key"),
+        pytest.param((*TRAIN_PY, "--key", ""), "--key: ", id="an empty key"),
         pytest.param((*TRAIN_PY, "--pass-env", "A B"), "FOO_*", id="a variable with a space"),
         pytest.param((*TRAIN_PY, "--timeout", "5s"), "add --follow", id="a limit of nothing"),
         pytest.param((*TRAIN_PY, "-p", "alpha=nan"), "alpha is a float", id="NaN"),

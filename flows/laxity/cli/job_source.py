@@ -3,12 +3,15 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from laxity import names
 from laxity.api.job_view import Json
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.stderr import say
+
+if TYPE_CHECKING:
+    from laxity.job.qos import QoSError
 
 OPTION: Final = {
     names.DEADLINE: "deadline",
@@ -20,6 +23,11 @@ OPTION: Final = {
     names.WALL_LIMIT: "wall_limit",
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
+}
+FLAG: Final = {  # the others have their field's name
+    "service_class": "--class",
+    "epoch_estimate": "--estimate",
+    "idempotency_key": "--key",
 }
 PLAIN: Final = {"workers": 1}  # of a function without deadline_flow, whose default it is too
 MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -112,7 +120,20 @@ def check_options(source: str, options: Json) -> None:
     try:
         QoS.of(**asked)
     except QoSError as error:
-        raise CommandError(f"{source}: {error}", code=USAGE) from error
+        raise _usage_error(source, error, options) from error
+
+
+def _usage_error(source: str, error: "QoSError", options: Json) -> CommandError:
+    """The error by the option where one was given, else by the field."""
+    problems = (
+        f"{_flag_of(field) if field in options else field}: {problem}"
+        for field, problem in error.problems
+    )
+    return CommandError(f"{source}: {'; '.join(problems)}", code=USAGE)
+
+
+def _flag_of(field: str) -> str:
+    return FLAG.get(field, f"--{field.replace('_', '-')}")
 
 
 def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence[str]) -> Json:
@@ -145,5 +166,7 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
             workdir=project.workdir,
         )
         return (replace(spec, name=name) if name else spec).to_manifest()
-    except (QoSError, TypeError) as error:
+    except QoSError as error:
+        raise _usage_error(source, error, options) from error
+    except TypeError as error:
         raise CommandError(f"{source}: {error}", code=USAGE) from error

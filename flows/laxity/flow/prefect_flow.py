@@ -8,13 +8,14 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.flows import Flow
+from prefect.settings import PREFECT_SERVER_ANALYTICS_ENABLED, temporary_settings
 from prefect.states import Cancelled
 from prefect.utilities.hashing import file_hash
 from prefect.utilities.urls import url_for
@@ -49,6 +50,16 @@ FOLLOW_PATIENCE_S: Final = 5.0  # an absent service is asked again and again, th
 
 class DeadlineFlow(Flow[P, R]):
     """A flow that is a training job: `with_options`, `serve`, `deploy`, schedules and hooks work."""
+
+    if not TYPE_CHECKING:  # a caller sees Flow's own signature
+
+        def __call__(self, *args: Any, **options: Any) -> Any:
+            """As for any flow. A temporary server that Prefect starts for it sends no telemetry.
+
+            On a new database that fails, and logs 130 lines at the first run of all.
+            """
+            with temporary_settings(set_defaults={PREFECT_SERVER_ANALYTICS_ENABLED: False}):
+                return super().__call__(*args, **options)
 
     def with_options(self, **options: Any) -> "DeadlineFlow[P, R]":
         """As for any flow. The declaration stays, and so does the hook that cancels the job."""

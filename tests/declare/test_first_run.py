@@ -1,0 +1,44 @@
+"""The first flow that somebody runs, on a machine where Prefect has never been."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laxity import names
+from tests.support.attacked import attacked
+
+FLOW = """
+from laxity import Training, deadline_flow
+
+@deadline_flow(deadline="20m", epochs=2, epoch_estimate="1s")
+def train(training: Training) -> float:
+    for epoch in training.epochs():
+        training.log(loss=1.0 / epoch)
+    return training.last("loss")
+
+if __name__ == "__main__":
+    print("loss", train())
+"""
+
+
+@pytest.mark.slow
+def test_the_first_run_under_prefects_temporary_server_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(FLOW)
+    own = {name: text for name, text in os.environ.items() if not name.startswith("PREFECT_")}
+    with attacked(tmp_path / "home") as service:
+        homes = {names.ENV_HOME: str(service.home), "PREFECT_HOME": str(tmp_path / "prefect")}
+        done = subprocess.run(
+            [sys.executable, "train.py"],
+            cwd=tmp_path,
+            env=own | homes,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "loss 0.5" in done.stdout
+    assert "Starting temporary server" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr

@@ -35,7 +35,7 @@ Slots = Annotated[
     typer.Option(
         min=1,
         max=4096,
-        help="GPUs to train on, on this machine; may be shared. [its GPUs; without any, its cores]",
+        help="Workers at a time on this machine. More than it has GPUs share them. [its GPUs, else its cores]",
     ),
 ]
 InferenceSlots = Annotated[

@@ -83,10 +83,10 @@ class Shadow:
             self.store.write_rows([self._row(cycle.state.now, compared, began)])
             self.failure = ""
         except Exception as error:
-            self.totals.failed += 1
-            if not self.failure:
+            is_first, self.failure = not self.failure, f"{type(error).__name__}: {error}"
+            self.totals.failed += 1  # whoever sees the count finds the reason
+            if is_first:
                 LOG.exception("shadow %s fails; decisions go on without it", self.name)
-            self.failure = f"{type(error).__name__}: {error}"
 
     def view(self) -> Json:
         """For people and programs."""

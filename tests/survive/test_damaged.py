@@ -160,7 +160,9 @@ def test_a_stored_view_that_cannot_be_read_is_left_out(view: bytes, copy: Path) 
 def test_what_world_and_history_keep_from_other_jobs_is_counted_by_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history_in(tmp_path).ingest("u", "default/a", workload(), [epoch_line(1, 1)])
+    history = history_in(tmp_path)
+    history.ingest("u", "default/a", workload(), [epoch_line(1, 1)])
+    history.engine.dispose()
     change(tmp_path / "laxity.db", "UPDATE observed_runs SET said = '{'")
     settings = Settings(home=tmp_path, tracking_uri="none", slots=1)
     with open_service(settings, url="http://127.0.0.1:9", worker_token=str) as parts:

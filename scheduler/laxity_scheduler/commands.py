@@ -35,7 +35,7 @@ Slots = Annotated[
     typer.Option(
         min=1,
         max=4096,
-        help="Workers at a time on this machine. More than it has GPUs share them. [its GPUs, else its cores]",
+        help="Workers at a time on this machine; with fewer GPUs they share them. [its GPUs, else its cores]",
     ),
 ]
 InferenceSlots = Annotated[

@@ -10,6 +10,7 @@ import pytest
 from laxity import names
 from tests.support.attacked import attacked
 
+ANALYTICS = "PREFECT_SERVER_ANALYTICS_ENABLED"
 FLOW = """
 from laxity import Training, deadline_flow
 
@@ -42,3 +43,24 @@ def test_the_first_run_under_prefects_temporary_server_shows_no_traceback(tmp_pa
     assert "loss 0.5" in done.stdout
     assert "Starting temporary server" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+TOLD = """
+from prefect.flows import Flow
+from prefect.settings import PREFECT_SERVER_ANALYTICS_ENABLED
+from train import train
+
+Flow.__call__ = lambda *_: PREFECT_SERVER_ANALYTICS_ENABLED.value()
+print(train())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("said", "sent"), [({}, "False"), ({ANALYTICS: "true"}, "True")])
+def test_prefects_telemetry_is_off_unless_the_user_has_asked_for_it(
+    said: dict[str, str], sent: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(FLOW)
+    own = {name: text for name, text in os.environ.items() if name != ANALYTICS}
+    words = [sys.executable, "-c", TOLD]
+    assert subprocess.check_output(words, cwd=tmp_path, env=own | said, text=True).strip() == sent

@@ -1,13 +1,12 @@
-"""The Python files of the repository and the functions in them."""
+"""The files of the repository, and the functions in those of Python."""
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-FLOORS = ("flows", "profiler", "scheduler", "k8s")
-FOLDERS = (*FLOORS, "notebooks", "tests")
+FLOORS = ("flows/", "profiler/", "scheduler/", "k8s/")
+FOLDERS = (*FLOORS, "notebooks/", "tests/")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -30,25 +29,13 @@ class SourceFile:
     @cached_property
     def functions(self) -> list[Function]:
         """All functions and methods, nested ones too."""
-        return [
-            n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+        return [n for n in ast.walk(self.tree) if isinstance(n, Function)]
 
-    @property
-    def folder(self) -> str:
-        return self.path.parts[0]
+    def is_in(self, *prefixes: str) -> bool:
+        """Whether the path begins with one of these texts."""
+        return self.path.as_posix().startswith(prefixes)
 
 
-def length(function: Function) -> int:
-    """Lines of a function without its decorators."""
-    return (function.end_lineno or function.lineno) - function.lineno + 1
-
-
-def read_files(root: Path) -> list[SourceFile]:
-    return sorted(_files(root), key=lambda file: file.path)
-
-
-def _files(root: Path) -> Iterator[SourceFile]:
-    for folder in FOLDERS:
-        for path in (root / folder).rglob("*.py"):
-            yield SourceFile(path.relative_to(root), path.read_text(encoding="utf-8"))
+def read_files(root: Path, pattern: str = "*.py") -> list[SourceFile]:
+    paths = sorted(path for folder in FOLDERS for path in (root / folder).rglob(pattern))
+    return [SourceFile(path.relative_to(root), path.read_text(encoding="utf-8")) for path in paths]

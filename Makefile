@@ -61,13 +61,16 @@ format: setup ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-check: setup ## format, lint, types, import contracts and the form of the workflows
+check: setup ## format, lint, types, import contracts and the form of GitHub's files
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/{bug,feature}.yml
 
 test: unit integration ## all tests but the soak
 

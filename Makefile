@@ -102,7 +102,7 @@ bench: setup ## decisions per second, on this machine
 demo: setup ## train real jobs under deadlines on this machine, two to three minutes
 	@$(BIN)/laxity demo
 
-RESOLVE := uv pip compile pyproject.toml --extra all --extra dev --universal --python-version 3.11 \
+RESOLVE := uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
 	--no-annotate --quiet --custom-compile-command "make lock"
 
 lock: setup ## resolve constraints.txt and requirements.lock anew from pyproject.toml

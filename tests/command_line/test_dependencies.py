@@ -82,7 +82,7 @@ def test_whatever_is_declared_is_imported(extra: str) -> None:
 
 def test_every_extra_is_checked_here_or_made_of_others() -> None:
     used = {extra for extras in FLOORS.values() for extra in extras}
-    assert PROJECT["optional-dependencies"].keys() == used | {"all", "dev"}
+    assert PROJECT["optional-dependencies"].keys() == used | {"all"}
 
 
 def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_for_each() -> None:

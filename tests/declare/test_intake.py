@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from laxity import json_tree, names
+from laxity.instants import format_rfc3339
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.act.job_submission import submit_job
@@ -51,7 +53,8 @@ def failed(world: LiveCluster, job: Json) -> None:
 
 
 def ended(world: LiveCluster, job: Json, how: str) -> None:
-    conditions = [{"type": how, "status": "True", "lastTransitionTime": "2026-11-21T08:00:00Z"}]
+    now = format_rfc3339(int(time.time()))  # what ended a week ago is forgotten
+    conditions = [{"type": how, "status": "True", "lastTransitionTime": now}]
     latest = world.api.get("jobs", json_tree.object_id(job))
     world.api.rows.put("jobs", {**latest, "status": {"conditions": conditions}})  # type: ignore[attr-defined]
     while (

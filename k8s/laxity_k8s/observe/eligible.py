@@ -11,8 +11,9 @@ from laxity import json_tree
 from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
+from laxity_k8s.objects.accelerator_nodes import site_name
 from laxity_k8s.objects.node_constraints import NOTHING, Asks, adds_tolerations, shut_out
+from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_scheduler.model.cluster import NodeSet
 
 MOST_REASONS: Final = 5
@@ -28,7 +29,8 @@ class Eligible:
     for it can be taken back, and a refused Job would be wronged.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, accelerators: AcceleratorCounts) -> None:
+        self._accelerators = accelerators
         self._nodes: dict[str, Json] = {}  # all that were looked at
         self._seen: dict[str, Seen] = {}
         self._sets: dict[Asks, tuple[str, NodeSet]] = {}
@@ -38,12 +40,13 @@ class Eligible:
 
     def update_nodes(self, nodes: Mapping[str, Json]) -> bool:
         """Take in the nodes; whether anything that matters here is different."""
-        changed = [name for name, node in nodes.items() if self._nodes.get(name) is not node]
+        changed = {name for name, node in nodes.items() if self._nodes.get(name) is not node}
+        changed |= self._accelerators.changed & nodes.keys()
         gone = self._nodes.keys() - nodes.keys()
         self._nodes = dict(nodes)
         before = {name: self._seen.pop(name, None) for name in (*changed, *gone)}
         for name in changed:
-            if offered := tuple(sorted(count_offered(nodes[name]))):
+            if offered := tuple(sorted(self._accelerators.counts(name))):
                 taints = json_tree.list_at(nodes[name], "spec", "taints")
                 self._seen[name] = (json_tree.labels_of(nodes[name]), taints, offered)
         if all(self._seen.get(name) == old for name, old in before.items()):

@@ -1,5 +1,7 @@
 """What an attempt is called, from when it counts, and what has become of it."""
 
+from pathlib import Path
+
 import pytest
 
 from laxity import names
@@ -13,6 +15,8 @@ from laxity_k8s.observe.snapshot import Snapshot
 from tests.support.empty_cluster import Nothing
 from tests.support.key_walk import REFUSAL
 from tests.support.manifests import CREATED, job, pod
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import staged
 
 
 @pytest.mark.parametrize(
@@ -107,3 +111,21 @@ def test_an_attempt_waits_for_the_workers_of_the_one_that_it_replaces() -> None:
     mirror.drop_object("pods", f"default/{before['metadata']['name']}")
 
     assert (while_it_stops, leaving()) == (1, 0)
+
+
+def test_a_key_goes_on_from_its_cancelled_job_also_after_a_restart(tmp_path: Path) -> None:
+    world, known = MemoryWorld(4), []
+    with staged(tmp_path, world) as stage:
+        first = stage.submit("a", deadline="1h", key="k")
+        cancelled = stage.http.delete("/v1/jobs/default/a").json()
+        stage.until("default/a", lambda view: view["state"] == "cancelled", "cancelled")
+    with staged(tmp_path, world) as stage:
+        for name, key in (("b", "k"), ("c", "another"), ("d", "")):
+            stage.submit(name, deadline="1h", key=key)
+            known.append(world.known_cancelled)
+
+    (kept,), *others = known
+    container = kept["spec"]["template"]["spec"]["containers"][0]
+    assert (kept["metadata"]["uid"], others) == (first["uid"], [[], []])
+    assert (container["image"], "env" in container, "status" in kept) == ("train:1", False, False)
+    assert "cancelled" not in cancelled

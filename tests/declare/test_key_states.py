@@ -88,7 +88,9 @@ class Key(RuleBasedStateMachine):
         assert (attempt_number(job), notes[names.DEADLINE]) == (new.number, new.deadline)
         began = origin_of(job)
         assert (began.uid, began.epochs) == (new.origin, new.epochs)
-        self.attempts = [row for row in self.attempts if row.number < new.number] + [new]
+        if self.is_("refused"):
+            self.attempts.pop()
+        self.attempts.append(new)
         self.jobs[uid] = job
 
     def answer(self, deadline: str, declared: int, *, fresh: bool) -> Attempt | None:
@@ -151,21 +153,31 @@ class Key(RuleBasedStateMachine):
     @precondition(lambda self: self.is_("live", "refused"))
     @rule()
     def cancel(self) -> None:
-        self.walk.cancel(self.change())
-        self.attempts.pop()
+        self.walk.cancel(self.change(state="cancelled"))
+
+    @precondition(lambda self: self.is_("live", "refused"))
+    @rule()
+    def delete(self) -> None:
+        """Not by laxity, which remembers nothing of it."""
+        self.walk.delete(self.jobs[self.attempts.pop().uid])
 
     @precondition(lambda self: len(self.attempts) > 1)
     @rule()
     def collect(self) -> None:
-        """The first attempt ended long ago: its Job is removed."""
-        self.walk.cancel(self.jobs[self.attempts.pop(0).uid])
+        """The first attempt ended long ago: its Job is removed, and the service forgets it."""
+        first = self.attempts.pop(0)
+        if first.state == "cancelled":
+            self.walk.cancelled.pop(0)
+        else:
+            self.walk.delete(self.jobs[first.uid])
 
     @invariant()
     def all_attempts_are_there_and_count_from_the_first_submission(self) -> None:
         there = self.walk.jobs() if hasattr(self, "walk") else []
         if not there:
             return
-        assert sorted(map(attempt_number, there)) == [row.number for row in self.attempts]
+        numbers = [row.number for row in self.attempts if row.state != "cancelled"]
+        assert sorted(map(attempt_number, there)) == numbers
         assert {json_tree.annotations_of(job)[names.SUBMITTED_AT] for job in there} == {
             self.first_at
         }

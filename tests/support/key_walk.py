@@ -17,6 +17,7 @@ from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.service.manifest_view import declaration_of
 from tests.support.manifests import CREATED_AT
 from tests.support.waiting import Eyes
 
@@ -33,6 +34,7 @@ class KeyWalk:
         self.api, self.now, self.namespace = api, CREATED_AT, namespace
         self._eyes = eyes
         self._epochs: Counter[str] = Counter()  # that the workers of a Job reported, by its uid
+        self.cancelled: list[Json] = []  # that the service knows of
 
     def submit(
         self, *, deadline: str = "1h", epochs: int = 8, fresh: bool = False, name: str = "train"
@@ -49,8 +51,14 @@ class KeyWalk:
             env={names.ENV_CHECKPOINTS: "/ck/$(LAXITY_JOB_UID)"},
             fresh=fresh,
         )
-        jobs = self.api.list("jobs").items
-        return submit_job(self.api, jobs, spec.to_manifest(), reports=self._report_of, now=self.now)
+        return submit_job(
+            self.api,
+            self.api.list("jobs").items,
+            spec.to_manifest(),
+            reports=self._report_of,
+            now=self.now,
+            cancelled=self.cancelled,
+        )
 
     def jobs(self) -> list[Json]:
         """The Jobs that are there, the first attempt first."""
@@ -85,6 +93,11 @@ class KeyWalk:
         self._end(success_patch(self._latest(job), "all epochs are done", now=self.now))
 
     def cancel(self, job: Json) -> None:
+        self.cancelled.append(declaration_of(self._latest(job)))
+        self.delete(job)
+
+    def delete(self, job: Json) -> None:
+        """As kubectl does."""
         self.api.delete("jobs", json_tree.object_id(job), uid=json_tree.uid_of(job))
 
     def patch(self, job_id: str, body: Json) -> None:

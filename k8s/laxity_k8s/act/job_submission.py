@@ -1,6 +1,6 @@
 """A manifest from outside becomes the Job that is created: suspended, labelled, once per key."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import orjson
@@ -32,9 +32,11 @@ def submit_job(
     reports: Reports,
     now: float,
     limits: Limits | None = None,
+    cancelled: Sequence[Manifest] = (),
 ) -> Json:
     """Create the Job, or return the one that its key attaches to (laxity_k8s.act.key_answer).
 
+    `cancelled` are Jobs of its key that are gone, as they were declared.
     QoSError names what is wrong with the manifest, or not allowed in its namespace;
     DuplicateJobError if the name is taken, or if the key names a job of another declaration: in what
     they differ.
@@ -43,7 +45,7 @@ def submit_job(
     attempts = find_attempts(jobs, job)
     taken: set[str] = set()
     while True:
-        answer = answer_key(job, attempts.values(), reports, taken=taken)
+        answer = answer_key(job, attempts.values(), reports, taken=taken, cancelled=cancelled)
         if not answer.is_new:
             return answer.job
         if answer.replaced is not None:

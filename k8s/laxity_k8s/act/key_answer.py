@@ -8,19 +8,21 @@ A key names one training. What becomes of it depends on the latest attempt that 
 | LIVE: waits, runs, stops, asks  | attaches       | attaches     | error           | error            |
 | FINISHED                        | its result     | its result   | its result      | error            |
 | FAILED (attempt n)              | n+1, goes on   | n+1, anew    | n+1, goes on    | error if not fresh |
-| REFUSED (attempt n)             | n, goes on     | n, anew      | n, goes on      | error if not fresh and trained |
+| REFUSED, CANCELLED (attempt n)  | n, goes on     | n, anew      | n, goes on      | error if not fresh and trained |
 
 "Goes on" is: in the folder of the attempt that trained last, after the epochs that it reported. All
 attempts count their deadline from the first submission. The new attempt n takes the place of the
-refused one. A Job that was cancelled or deleted is no attempt any more: the one before it is the
-latest. Terms are deadline, class, widths and the like; what its user amended or accepted stays in
-force for whoever declares the terms of the first submission again.
+refused one. A cancelled Job is gone, and the service knows it for as long as it lists it. A Job that
+somebody else deleted is no attempt any more: the one before it is the latest. Terms are deadline,
+class, widths and the like; what its user amended or accepted stays in force for whoever declares the
+terms of the first submission again.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from laxity import json_tree, names
 from laxity_k8s.act.submission_differences import first_terms, of_terms, of_training
@@ -53,6 +55,28 @@ class KeyState(Enum):
     REFUSED = auto()
     FAILED = auto()
     FINISHED = auto()
+    CANCELLED = auto()
+
+
+ATTACHES: Final = frozenset({KeyState.LIVE, KeyState.FINISHED})
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A Job with this key, and what has become of it."""
+
+    job: Json
+    state: KeyState
+
+    @property
+    def number(self) -> int:
+        return attempt_number(self.job)
+
+    @property
+    def order(self) -> tuple[int, bool, float]:
+        """The latest is the greatest; of one number it is the one that is there."""
+        is_there = self.state is not KeyState.CANCELLED
+        return self.number, is_there, jobs.creation_instant(self.job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,35 +89,52 @@ class KeyAnswer:
 
 
 def answer_key(
-    job: Json, attempts: Iterable[Json], reports: Reports, *, taken: Collection[str] = ()
+    job: Json,
+    there: Iterable[Json],
+    reports: Reports,
+    *,
+    taken: Collection[str] = (),
+    cancelled: Iterable[Mapping[str, Any]] = (),
 ) -> KeyAnswer:
     """What `job` gets whose key these Jobs have; no new attempt has a `taken` name.
 
-    DuplicateJobError if the key is that of another declaration: in what they differ.
+    `cancelled` ones may be gone. DuplicateJobError if the key is that of another declaration: in what
+    they differ.
     """
-    ordered = sorted(attempts, key=_attempt_order, reverse=True)
-    if not ordered:
+    attempts = sort_attempts(there, cancelled)
+    if not attempts:
         return KeyAnswer(job)
-    latest = ordered[0]
-    state = state_of(latest)
-    if state is KeyState.LIVE:
-        _check_same(latest, of_training(latest, job), OTHER_TRAINING)
-        _check_same(latest, of_terms(latest, job), OTHER_TERMS)
-        return KeyAnswer(latest, is_new=False)
-    if state is KeyState.FINISHED:
-        _check_same(latest, of_training(latest, job), OTHER_TRAINING)
-        return KeyAnswer(latest, is_new=False)
-    number, name = attempt_number(latest), str(latest["metadata"]["name"])
-    if state is KeyState.FAILED:
+    latest = attempts[0]
+    if latest.state in ATTACHES:
+        _check_same(latest.job, of_training(latest.job, job), OTHER_TRAINING)
+        if latest.state is KeyState.LIVE:
+            _check_same(latest.job, of_terms(latest.job, job), OTHER_TERMS)
+        return KeyAnswer(latest.job, is_new=False)
+    number, name = latest.number, str(latest.job["metadata"]["name"])
+    if latest.state is KeyState.FAILED:
         number += 1
-        name = attempt_name(latest, number, taken)
-    again = repeat_job(job, latest, number=number, name=name)
-    _keep_amended_terms(again, latest)
-    trained = None if begins_anew(job) else _find_trained(ordered, reports)
+        name = attempt_name(latest.job, number, taken)
+    again = repeat_job(job, latest.job, number=number, name=name)
+    _keep_amended_terms(again, latest.job)
+    trained = None if begins_anew(job) else _find_trained(attempts, reports)
     if trained is not None:
         _check_same(trained, of_training(trained, job), OTHER_AFTER_FAILURE)
         go_on(again, trained, reports(json_tree.uid_of(trained)))
-    return KeyAnswer(again, replaced=latest if state is KeyState.REFUSED else None)
+    return KeyAnswer(again, replaced=latest.job if latest.state is KeyState.REFUSED else None)
+
+
+def sort_attempts(
+    there: Iterable[Json], cancelled: Iterable[Mapping[str, Any]]
+) -> Sequence[Attempt]:
+    """The latest first; of those of one second, the one that was named last.
+
+    A cancelled Job that is still there is as it is.
+    """
+    attempts = [Attempt(job, state_of(job)) for job in there]
+    uids = {json_tree.uid_of(attempt.job) for attempt in attempts}
+    gone = [dict(job) for job in cancelled if json_tree.uid_of(job) not in uids]
+    attempts += [Attempt(job, KeyState.CANCELLED) for job in gone]
+    return sorted(attempts, key=attrgetter("order"))[::-1]
 
 
 def state_of(job: Json) -> KeyState:
@@ -106,17 +147,14 @@ def state_of(job: Json) -> KeyState:
     return KeyState.REFUSED if refused and not jobs.current_width(job) else KeyState.LIVE
 
 
-def _attempt_order(job: Json) -> tuple[int, float]:
-    return attempt_number(job), jobs.creation_instant(job)
+def _find_trained(attempts: Iterable[Attempt], reports: Reports) -> Json | None:
+    """The latest attempt that has, or goes on with, something trained: some ran nothing."""
+    return next((row.job for row in attempts if _may_have_trained(row, reports)), None)
 
 
-def _find_trained(ordered: Iterable[Json], reports: Reports) -> Json | None:
-    """The latest attempt that has, or goes on with, something trained: refused ones may have none."""
-    return next((job for job in ordered if _may_have_trained(job, reports)), None)
-
-
-def _may_have_trained(job: Json, reports: Reports) -> bool:
-    if state_of(job) is not KeyState.REFUSED or names.TRAINING in json_tree.annotations_of(job):
+def _may_have_trained(attempt: Attempt, reports: Reports) -> bool:
+    job = attempt.job
+    if attempt.state is KeyState.FAILED or names.TRAINING in json_tree.annotations_of(job):
         return True
     report = reports(json_tree.uid_of(job))
     return read_status(job).resumed_at is not None or bool(

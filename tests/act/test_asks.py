@@ -220,6 +220,15 @@ def test_who_may_use_every_node_with_gpus_has_no_set() -> None:
     assert found.shut_out == "b: label gpu is y, x is asked"
 
 
+def test_a_node_that_lists_none_of_its_gpus_is_named_first() -> None:
+    asks = asks_of(template(nodeSelector={"gpu": "z"}))
+    bare = {"z": node("z", 0, labels={"gpu": "z"}), "other": node("other", 0)}
+    _, found = Looked({**CLUSTER, **bare}).set_of(asks)
+    assert found.nodes == frozenset()
+    assert found.shut_out.startswith("z: it lists 0 nvidia.com/gpu; ")
+    assert "other" not in found.shut_out
+
+
 def test_sets_are_worked_out_anew_when_labels_or_taints_change_and_only_then() -> None:
     nodes, asks = Looked(), asks_of(template(nodeSelector={"gpu": "x"}))
     first = nodes.set_of(asks)

@@ -93,17 +93,28 @@ class Eligible:
     def _compute_set(self, asks: Asks) -> tuple[str, NodeSet]:
         nodes_by_reason: dict[str, list[str]] = {}
         for name in sorted(self._seen):
-            gpu_taints, node = self._gpu_taints, self._nodes[name]
-            problem = self._guard(name, shut_out, asks, node, gpu_taints=gpu_taints)
-            problem = "it cannot be read" if problem is None else problem
+            problem = self._shut_out(asks, name)
             for resource in self._seen[name][2]:
                 other = f"it offers {resource}, {asks.resource} is asked"
                 shown_problem = problem if resource == asks.resource else other
                 nodes_by_reason.setdefault(shown_problem, []).append(site_name(name, resource))
         mine = frozenset(nodes_by_reason.pop("", ()))
-        return asks.text if nodes_by_reason else "", NodeSet(
-            mine, summarize_reasons(nodes_by_reason)
-        )
+        bare = [name for name in sorted(self._nodes) if self._is_bare(asks, name)]
+        parts = [f"{list_names(bare)}: it lists 0 {asks.resource}"] if bare else []
+        parts += [summarize_reasons(nodes_by_reason)] if nodes_by_reason else []
+        return asks.text if nodes_by_reason else "", NodeSet(mine, "; ".join(parts))
+
+    def _shut_out(self, asks: Asks, name: str) -> str:
+        node = self._nodes[name]
+        problem = self._guard(name, shut_out, asks, node, gpu_taints=self._gpu_taints)
+        return "it cannot be read" if problem is None else problem
+
+    def _is_bare(self, asks: Asks, name: str) -> bool:
+        """Whether these pods could go there if it did not list 0 of what they ask for."""
+        if name in self._seen:
+            return False
+        listed = json_tree.mapping_at(self._nodes[name], "status", "allocatable")
+        return asks.resource in listed and not self._shut_out(asks, name)
 
 
 def summarize_reasons(why: Mapping[str, list[str]]) -> str:

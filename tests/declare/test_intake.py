@@ -278,6 +278,18 @@ def test_an_attempt_passes_by_the_name_of_anothers_job(world: LiveCluster) -> No
     assert world.job("default/train-a2")["metadata"]["uid"] == other["metadata"]["uid"]
 
 
+def test_a_cancelled_attempt_whose_name_is_taken_goes_on_by_another(world: LiveCluster) -> None:
+    failed(world, world.submit(manifest(idempotency_key="k")))
+    second = world.submit(manifest(idempotency_key="k"))
+    world.cancel("default/train-a2")
+    world.submit(manifest("train-a2"))
+
+    again = world.submit(manifest(idempotency_key="k"), [second])
+
+    number = json_tree.annotations_of(again)[names.ATTEMPT]
+    assert (again["metadata"]["name"], number) == ("train-a2-2", "2")
+
+
 def test_an_attempt_that_begins_anew_has_a_folder_of_its_own(world: LiveCluster) -> None:
     first = world.submit(manifest(epochs=8, idempotency_key="k"))
     failed(world, first)

@@ -58,10 +58,10 @@ def submit_job(
                 raise
         there = api.get("jobs", json_tree.object_id(answer.job))
         _check_name(answer.job, there)
-        if _key_of(there) == _key_of(job):
-            attempts[json_tree.uid_of(there)] = there  # somebody was quicker
-        else:
+        if _key_of(there) != _key_of(job) or json_tree.uid_of(there) in attempts:
             taken.add(str(there["metadata"]["name"]))
+        else:
+            attempts[json_tree.uid_of(there)] = there  # somebody was quicker
 
 
 def check_manifest(

@@ -96,7 +96,7 @@ def answer_key(
     taken: Collection[str] = (),
     cancelled: Iterable[Mapping[str, Any]] = (),
 ) -> KeyAnswer:
-    """What `job` gets whose key these Jobs have; no new attempt has a `taken` name.
+    """What `job` gets whose key these Jobs have; no further attempt has a `taken` name.
 
     `cancelled` ones may be gone. DuplicateJobError if the key is that of another declaration: in what
     they differ.
@@ -111,8 +111,8 @@ def answer_key(
             _check_same(latest.job, of_terms(latest.job, job), OTHER_TERMS)
         return KeyAnswer(latest.job, is_new=False)
     number, name = latest.number, str(latest.job["metadata"]["name"])
-    if latest.state is KeyState.FAILED:
-        number += 1
+    number += latest.state is KeyState.FAILED
+    if latest.state is KeyState.FAILED or name in taken:
         name = attempt_name(latest.job, number, taken)
     again = repeat_job(job, latest.job, number=number, name=name)
     _keep_amended_terms(again, latest.job)

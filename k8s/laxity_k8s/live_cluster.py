@@ -193,10 +193,10 @@ class LiveCluster:
         for job in reseal_jobs(self.api, self._seal, knows):
             self._mirror.put_object("jobs", job)
 
-    def submit(self, manifest: Manifest) -> Json:
+    def submit(self, manifest: Manifest, cancelled: Sequence[Manifest] = ()) -> Json:
         with self._submitting:
             job = submit_job(
-                self.api, self.jobs(), manifest,
+                self.api, self.jobs(), manifest, cancelled=cancelled,
                 reports=self._reminders.report_of, now=time.time(), limits=self._limits,
             )  # fmt: skip
             self._mirror.put_object("jobs", job)

@@ -125,8 +125,11 @@ class LiveWorld(World, Protocol):
     def expect(self, plan: Plan) -> None:
         """This plan will be carried out in a moment: open connections, change nothing. Returns at once."""
 
-    def submit(self, manifest: Manifest) -> dict[str, Any]:
-        """Create the Job, suspended and labelled; the same idempotency key attaches to it."""
+    def submit(self, manifest: Manifest, cancelled: Sequence[Manifest] = ()) -> dict[str, Any]:
+        """Create the Job, suspended and labelled; the same idempotency key attaches to it.
+
+        It goes on from `cancelled` Jobs of its key that are no longer there.
+        """
 
     def preview(self, manifest: Manifest, now: float) -> Preview:
         """What `submit` at `now` would add to the snapshot. QoSError if it would not create the Job."""

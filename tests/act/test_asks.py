@@ -1,5 +1,6 @@
 """Which nodes do for a Job's pods: labels, affinity, taints, as Kubernetes' scheduler reads them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from laxity_k8s.objects.node_constraints import (
     shut_out,
 )
 from laxity_k8s.objects.status_annotation import digest_terms
+from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.eligible import Eligible
 from tests.support.manifests import job, node, pod
 
@@ -193,14 +195,24 @@ def test_sets_have_names_that_people_can_read() -> None:
 CLUSTER = {"a": machine("a", gpu="x"), "b": machine("b", gpu="y"), "cpu": node("cpu", 0)}
 
 
-def looked(nodes: dict[str, Json] = CLUSTER) -> Eligible:
-    found = Eligible()
-    assert found.update_nodes(nodes)
-    return found
+class Looked(Eligible):
+    """The nodes as they list their accelerators."""
+
+    def __init__(self, nodes: dict[str, Json] = CLUSTER) -> None:
+        self.machines: dict[str, Json] = {}
+        self.accelerators = AcceleratorCounts(self.machines)
+        super().__init__(self.accelerators)
+        assert self.update_nodes(nodes)
+
+    def update_nodes(self, nodes: Mapping[str, Json]) -> bool:
+        self.machines.clear()
+        self.machines.update(nodes)
+        self.accelerators.look(0.0)
+        return super().update_nodes(nodes)
 
 
 def test_who_may_use_every_node_with_gpus_has_no_set() -> None:
-    nodes = looked()
+    nodes = Looked()
     assert nodes.name_of(NOTHING) == ""
     assert nodes.name_of(asks_of(template(**affinity([said("gpu", "Exists")])))) == ""
     name, found = nodes.set_of(asks_of(template(nodeSelector={"gpu": "x"})))
@@ -208,8 +220,17 @@ def test_who_may_use_every_node_with_gpus_has_no_set() -> None:
     assert found.shut_out == "b: label gpu is y, x is asked"
 
 
+def test_a_node_that_lists_none_of_its_gpus_is_named_first() -> None:
+    asks = asks_of(template(nodeSelector={"gpu": "z"}))
+    bare = {"z": node("z", 0, labels={"gpu": "z"}), "other": node("other", 0)}
+    _, found = Looked({**CLUSTER, **bare}).set_of(asks)
+    assert found.nodes == frozenset()
+    assert found.shut_out.startswith("z: it lists 0 nvidia.com/gpu; ")
+    assert "other" not in found.shut_out
+
+
 def test_sets_are_worked_out_anew_when_labels_or_taints_change_and_only_then() -> None:
-    nodes, asks = looked(), asks_of(template(nodeSelector={"gpu": "x"}))
+    nodes, asks = Looked(), asks_of(template(nodeSelector={"gpu": "x"}))
     first = nodes.set_of(asks)
     beat = {name: {**one, "status": {**one["status"], "beat": 1}} for name, one in CLUSTER.items()}
     assert not nodes.update_nodes(beat)
@@ -227,7 +248,7 @@ def test_taints_of_gpus_are_tolerated_where_the_cluster_adds_that_until_a_pod_sh
     None
 ):
     """Admission plugin ExtendedResourceToleration works on pods, so no template shows it."""
-    nodes = looked({"a": machine("a", [ONGPU]), "b": machine("b")})
+    nodes = Looked({"a": machine("a", [ONGPU]), "b": machine("b")})
     assert nodes.name_of(NOTHING) == ""
     added = pod(0)
     added["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]

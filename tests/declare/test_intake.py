@@ -269,6 +269,30 @@ def test_what_the_first_attempt_has_done_is_not_predicted_again(world: LiveClust
     assert row.progress.epochs_done == 5
 
 
+def test_an_attempt_passes_by_the_name_of_anothers_job(world: LiveCluster) -> None:
+    failed(world, world.submit(manifest(idempotency_key="k")))
+    other = world.submit(manifest("train-a2"))
+
+    second = world.submit(manifest(idempotency_key="k"))
+
+    env = second["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert second["metadata"]["name"] == "train-a2-2"
+    assert {"name": names.ENV_JOB, "value": "default/train-a2-2"} in env
+    assert world.job("default/train-a2")["metadata"]["uid"] == other["metadata"]["uid"]
+
+
+def test_a_cancelled_attempt_whose_name_is_taken_goes_on_by_another(world: LiveCluster) -> None:
+    failed(world, world.submit(manifest(idempotency_key="k")))
+    second = world.submit(manifest(idempotency_key="k"))
+    world.cancel("default/train-a2")
+    world.submit(manifest("train-a2"))
+
+    again = world.submit(manifest(idempotency_key="k"), [second])
+
+    number = json_tree.annotations_of(again)[names.ATTEMPT]
+    assert (again["metadata"]["name"], number) == ("train-a2-2", "2")
+
+
 def test_an_attempt_that_begins_anew_has_a_folder_of_its_own(world: LiveCluster) -> None:
     first = world.submit(manifest(epochs=8, idempotency_key="k"))
     failed(world, first)

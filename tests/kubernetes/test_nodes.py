@@ -35,7 +35,7 @@ def test_a_node_is_lost_when_it_is_away_for_long(status: str, away_s: float, the
 
 
 def test_a_node_that_is_away_takes_no_new_workers() -> None:
-    assert node_rows(node("Unknown", NOW), {"a": 1}, now=NOW) == [Node("a", 4, 0)]
+    assert node_rows(node("Unknown", NOW), {"a": 1}, now=NOW) == [Node("a", 4, 0, away_gpus=3)]
 
 
 def test_a_node_that_is_back_is_as_before_however_long_ago_it_went() -> None:

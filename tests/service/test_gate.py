@@ -216,7 +216,7 @@ def test_a_manifest_too_deep_to_be_read_is_unprocessable(stage: Stage) -> None:
 def test_a_full_disk_is_said_and_may_be_waited_for(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: object) -> Json:
+    def full(*_: object) -> Json:
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(stage.world, "submit", full)
@@ -232,7 +232,7 @@ def test_a_full_disk_is_said_and_may_be_waited_for(
 def test_what_a_reader_of_manifests_trips_over_is_told_to_the_sender(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def trip(_: object) -> Json:
+    def trip(*_: object) -> Json:
         raise error
 
     monkeypatch.setattr(stage.world, "submit", trip)

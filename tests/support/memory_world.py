@@ -31,7 +31,8 @@ TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ES
 class MemoryWorld:
     """Nodes of so many GPUs. `carried_out` keeps every plan, `expected` those told of before;
     `rejected` every Job that was turned away, `warned` what was told of failing cycles, `broken`
-    makes observing fail, `blind` what is observed doubtful.
+    makes observing fail, `blind` what is observed doubtful; `known_cancelled` are the Jobs that the
+    last submission goes on from.
     """
 
     def __init__(self, *gpus: int) -> None:
@@ -47,6 +48,7 @@ class MemoryWorld:
         self.warned: list[tuple[str, str]] = []
         self.broken: Exception | None = None
         self.observed = 0
+        self.known_cancelled: list[Manifest] = []
         self._gpus = gpus
         self._lock = RLock()
         self._rows: dict[str, Job] = {}
@@ -110,7 +112,8 @@ class MemoryWorld:
             if plan.decisions:
                 self._news.set()
 
-    def submit(self, manifest: Manifest) -> Json:
+    def submit(self, manifest: Manifest, cancelled: Sequence[Manifest] = ()) -> Json:
+        self.known_cancelled = list(cancelled)
         with self._lock:
             spec = TrainingSpec.from_manifest(manifest)
             there = self._jobs.get(spec.id)

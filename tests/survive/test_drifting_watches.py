@@ -126,7 +126,7 @@ def test_pods_beyond_what_a_node_still_has_take_nothing_elsewhere() -> None:
     """A device broke: what is bound stays there."""
     seen = Seen(*[pod(number, of="other", node="a") for number in range(4)])
     seen.put(node("a", gpus=3))
-    assert seen.busy() == {"a": 4, "b": 0}
+    assert seen.busy() == {"a": 3, "b": 0}
 
 
 def test_a_started_job_that_makes_no_sense_any_more_keeps_the_gpus_of_workers_on_their_way() -> (

@@ -227,7 +227,10 @@ def cancel(
         list[str], typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job)
     ],
 ) -> None:
-    """Stop jobs and give up their promises. On this machine their checkpoints are kept for a week."""
+    """Stop jobs and give up their promises. On this machine their checkpoints are kept for a week.
+
+    A job that is submitted again with the same key goes on from its last finished epoch.
+    """
     from laxity.api.client import Client
 
     client = Client(patience_s=5.0)

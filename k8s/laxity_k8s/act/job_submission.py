@@ -1,9 +1,4 @@
-"""A manifest from outside becomes the Job that is created: suspended, labelled, once per key.
-
-An idempotency key names one piece of work. It attaches to the Job that has it, alive or finished;
-after a failure it begins attempt n + 1 under a new name, with the deadline of the first; after a
-refusal it asks again, and the refused Job, which has run nothing, gives way to the new one.
-"""
+"""A manifest from outside becomes the Job that is created: suspended, labelled, once per key."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -17,24 +12,16 @@ from laxity.job.complete_manifest import complete_manifest
 from laxity.job.pod_template import DEFAULT_IMAGE
 from laxity.job.qos import QoSError, raise_all
 from laxity.job.spec import TrainingSpec
+from laxity_k8s.act.key_answer import answer_key
 from laxity_k8s.act.namespace_limits import Limits
-from laxity_k8s.act.submission_differences import of_terms, of_training
-from laxity_k8s.cluster_api import CONFLICT, ApiError, ClusterApi, Json
+from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.attempts import attempt_number, begins_anew, next_attempt, rename_job
-from laxity_k8s.objects.conditions import read_condition
+from laxity_k8s.objects.attempts import attempt_number
 from laxity_k8s.objects.job_schema import JOB, type_errors
-from laxity_k8s.objects.jobs import is_managed
-from laxity_k8s.objects.status_annotation import read_status, read_verdict
+from laxity_k8s.objects.jobs import is_being_deleted, is_managed
 from laxity_scheduler.live import DuplicateJobError, Manifest, Reports
-from laxity_scheduler.model.verdict import Refusal
 
 NOT_SAID: Final = frozenset((*names.OUTPUTS, names.PIN, names.TRAINING, names.FIRST_TERMS))
-OTHER_TRAINING: Final = "Use another key"
-OTHER_AFTER_FAILURE: Final = "Use another key, or begin anew (--fresh, or fresh=True)"
-OTHER_TERMS: Final = (
-    "Change a running job with: laxity amend {job} --deadline ..., or use another key"
-)
 
 
 def submit_job(
@@ -45,30 +32,36 @@ def submit_job(
     reports: Reports,
     now: float,
     limits: Limits | None = None,
+    cancelled: Sequence[Manifest] = (),
 ) -> Json:
-    """Create the Job, or return the one that its key attaches to.
+    """Create the Job, or return the one that its key attaches to (laxity_k8s.act.key_answer).
 
+    `cancelled` are Jobs of its key that are gone, as they were declared.
     QoSError names what is wrong with the manifest, or not allowed in its namespace;
     DuplicateJobError if the name is taken, or if the key names a job of another declaration: in what
     they differ.
     """
     job = check_manifest(manifest, now=now, is_local=api.is_local, limits=limits)
-    key = json_tree.annotations_of(job).get(names.IDEMPOTENCY_KEY)
-    before = latest_attempt(jobs, str(job["metadata"]["namespace"]), key)
-    if before is not None:
-        return _of_key(api, job, before, reports)
-    try:
-        return api.create("jobs", job)
-    except ApiError as error:
-        if error.status != CONFLICT:
-            raise
-    there = api.get("jobs", json_tree.object_id(job))
-    if key is None or json_tree.annotations_of(there).get(names.IDEMPOTENCY_KEY) != key:
-        raise DuplicateJobError(
-            f"job {json_tree.object_id(job)} exists already and is another one: choose another name (in a file, generateName makes one), "
-            "or give both the same idempotency key"
-        )
-    return _of_key(api, job, there, reports)  # somebody was quicker
+    attempts = find_attempts(jobs, job)
+    taken: set[str] = set()
+    while True:
+        answer = answer_key(job, attempts.values(), reports, taken=taken, cancelled=cancelled)
+        if not answer.is_new:
+            return answer.job
+        if answer.replaced is not None:
+            _remove_refused(api, answer.replaced)
+            attempts.pop(json_tree.uid_of(answer.replaced))
+        try:
+            return api.create("jobs", answer.job)
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+        there = api.get("jobs", json_tree.object_id(answer.job))
+        _check_name(answer.job, there)
+        if _key_of(there) != _key_of(job) or json_tree.uid_of(there) in attempts:
+            taken.add(str(there["metadata"]["name"]))
+        else:
+            attempts[json_tree.uid_of(there)] = there  # somebody was quicker
 
 
 def check_manifest(
@@ -126,45 +119,42 @@ def copy_json(manifest: object) -> Json:
     return job
 
 
-def latest_attempt(jobs: Iterable[Json], namespace: str, key: str | None) -> Json | None:
-    """The Job of the highest attempt with this key in this namespace."""
-    if key is None:
-        return None
-    attempts = [
-        job
-        for job in jobs
-        if is_managed(job)
-        and json_tree.get_in(job, "metadata", "namespace") == namespace
-        and json_tree.annotations_of(job).get(names.IDEMPOTENCY_KEY) == key
-    ]
-    return max(attempts, key=attempt_number, default=None)
+def find_attempts(jobs: Iterable[Json], job: Json) -> dict[str, Json]:
+    """The Jobs with the key of this one, in its namespace, by uid."""
+    key, namespace = _key_of(job), job["metadata"]["namespace"]
+    return {
+        json_tree.uid_of(other): other
+        for other in jobs
+        if key is not None
+        and is_managed(other)
+        and not is_being_deleted(other)
+        and json_tree.get_in(other, "metadata", "namespace") == namespace
+        and _key_of(other) == key
+    }
 
 
-def _of_key(api: ClusterApi, job: Json, before: Json, reports: Reports) -> Json:
-    """The Job of this key: the one before, or another one after its failure or refusal."""
-    if read_condition(before, "Failed") == "True":
-        if not begins_anew(job):
-            _check_same(before, of_training(before, job), OTHER_AFTER_FAILURE)
-        return api.create("jobs", next_attempt(job, before, reports(before["metadata"]["uid"])))
-    if read_condition(before, "Complete") == "True":
-        _check_same(before, of_training(before, job), OTHER_TRAINING)
-        return before
-    if isinstance(read_verdict(before), Refusal) and read_status(before).resumed_at is None:
-        api.delete("jobs", json_tree.object_id(before), uid=before["metadata"]["uid"])
-        rename_job(job, before["metadata"]["name"])
-        return api.create("jobs", job)
-    _check_same(before, of_training(before, job), OTHER_TRAINING)
-    _check_same(before, of_terms(before, job), OTHER_TERMS)
-    return before
+def _key_of(job: Json) -> str | None:
+    return json_tree.annotations_of(job).get(names.IDEMPOTENCY_KEY)
 
 
-def _check_same(before: Json, differences: Sequence[str], remedy: str) -> None:
-    if differences:
-        job_id = json_tree.object_id(before)
-        key = json_tree.annotations_of(before).get(names.IDEMPOTENCY_KEY)
+def _remove_refused(api: ClusterApi, refused: Json) -> None:
+    try:
+        api.delete("jobs", json_tree.object_id(refused), uid=json_tree.uid_of(refused))
+    except ApiError as error:
+        if error.status not in {NOT_FOUND, CONFLICT}:  # gone, or another one by its name
+            raise
+
+
+def _check_name(job: Json, there: Json) -> None:
+    """DuplicateJobError unless the Job that has this name can be passed by, or is the key's own."""
+    job_id, key = json_tree.object_id(job), _key_of(job)
+    if key is not None and _key_of(there) == key:
+        if is_being_deleted(there):
+            raise DuplicateJobError(f"job {job_id} is being deleted: submit again when it is gone")
+    elif attempt_number(job) == 1:
         raise DuplicateJobError(
-            f"idempotency key {key!r} is that of {job_id}, which is another declaration: "
-            f"{'; '.join(differences)}. {remedy.format(job=job_id)}"
+            f"job {job_id} exists already and is another one: choose another name (in a file, generateName makes one), "
+            "or give both the same idempotency key"
         )
 
 

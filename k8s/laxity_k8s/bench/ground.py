@@ -129,7 +129,7 @@ class Ground:
         running = self.call_api("GET", collection_path("pods")).get("items") or []
         busy = objects.pods_busy(running)
         nodes = self.call_api("GET", collection_path("nodes")).get("items") or []
-        return sum(row.free_gpus for node in nodes for row in node_rows(node, busy))
+        return sum(max(0, row.free_gpus) for node in nodes for row in node_rows(node, busy))
 
     def create_jobs(self, namespace: str, jobs: int, *, within_s: float = 120.0) -> list[str]:
         """So many waiting Jobs; their names, once the job controller has seen them all."""

@@ -4,7 +4,8 @@ Accelerators of different names do not stand in for one another. So a machine wi
 node by its own name, and what it has of other kinds is a node `MACHINE/RESOURCE`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from laxity import json_tree
 from laxity.job.accelerators import GPU, is_accelerator
@@ -31,10 +32,19 @@ def machine_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def count_offered(node: Json) -> dict[str, int]:
-    """How many of each accelerator a machine has for pods; none where it has 0 of them."""
-    there = {
-        **json_tree.mapping_at(node, "status", "capacity"),
-        **json_tree.mapping_at(node, "status", "allocatable"),
-    }
-    counts = {name: pods.count_of(there[name]) for name in there if is_accelerator(name)}
+    """How many of each accelerator a machine has for pods; none where it has 0 of them.
+
+    Kubernetes takes the capacity where a machine lists nothing as allocatable.
+    """
+    listed = json_tree.mapping_at(node, "status", "allocatable")
+    return _count_accelerators(listed) if listed else count_capacity(node)
+
+
+def count_capacity(node: Json) -> dict[str, int]:
+    """How many of each accelerator the kubelet knows of, healthy or not."""
+    return _count_accelerators(json_tree.mapping_at(node, "status", "capacity"))
+
+
+def _count_accelerators(listed: Mapping[str, Any]) -> dict[str, int]:
+    counts = {name: pods.count_of(listed[name]) for name in listed if is_accelerator(name)}
     return {name: count for name, count in counts.items() if count}

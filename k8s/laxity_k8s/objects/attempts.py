@@ -8,12 +8,16 @@ reported by each Job for itself, and no epoch twice (laxity.worker.reports).
 import copy
 import json
 import re
+from collections.abc import Container
 from dataclasses import asdict, dataclass
+from itertools import chain, count
 from typing import Final
 
 from laxity import json_tree, names
+from laxity.instants import format_rfc3339, instant_at
 from laxity.job.pod_template import escape_literal
 from laxity.job.spec import LONGEST_NAME
+from laxity.job.submission import counts_from
 from laxity.parsing import whole_number
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.status_annotation import parse_mapping
@@ -61,26 +65,36 @@ def begins_anew(job: Json) -> bool:
     return json_tree.annotations_of(job).get(names.FRESH) == "true"
 
 
-def next_attempt(job: Json, before: Json, report: Report) -> Json:
-    """The Job once more: another name, the first submission's time, and so the first deadline.
+def repeat_job(job: Json, before: Json, *, number: int, name: str) -> Json:
+    """The Job as attempt `number` at what `before` is an attempt at, under this name.
 
-    It goes on in the training's folder unless it begins anew; `report` is that of the Job before.
+    It has the time of the first submission, and so the first deadline, and begins at epoch 0.
     """
-    number = attempt_number(before) + 1
-    base = str(before["metadata"]["name"]).removesuffix(f"-a{number - 1}")
-    suffix = f"-a{number}"
-    name = f"{base[: LONGEST_NAME - len(suffix)].rstrip('-')}{suffix}"
-    annotations = {**json_tree.annotations_of(job), names.ATTEMPT: str(number)}
-    first = json_tree.annotations_of(before).get(names.SUBMITTED_AT)
-    if first is not None:
-        annotations[names.SUBMITTED_AT] = first
     again: Json = copy.deepcopy(job)
-    again["metadata"]["annotations"] = annotations
+    annotations = again["metadata"].setdefault("annotations", {})
+    annotations[names.SUBMITTED_AT] = first_submission(before)
+    if number > 1:
+        annotations[names.ATTEMPT] = str(number)
     rename_job(again, name)
-    if not begins_anew(job):
-        began = origin_of(before)
-        _go_on(again, Origin(began.name, began.uid, epochs_done(before, report)))
     return again
+
+
+def first_submission(job: Json) -> str:
+    """When the first attempt was submitted, RFC 3339."""
+    said = json_tree.annotations_of(job).get(names.SUBMITTED_AT)
+    created_at = instant_at(json_tree.get_in(job, "metadata", "creationTimestamp")) or 0.0
+    claimed_at = instant_at(said)
+    since = counts_from(claimed_at, created_at)
+    return str(said) if claimed_at == since else format_rfc3339(since, "milliseconds")
+
+
+def attempt_name(before: Json, number: int, taken: Container[str]) -> str:
+    """The name of attempt `number`, made of the name before: none of `taken` in that namespace."""
+    name, last = str(before["metadata"]["name"]), attempt_number(before)
+    base = name.removesuffix(f"-a{last}") if last > 1 else name
+    ends = (f"-a{number}{more}" for more in chain([""], (f"-{spare}" for spare in count(2))))
+    fitting = (f"{base[: LONGEST_NAME - len(end)].rstrip('-')}{end}" for end in ends)
+    return next(name for name in fitting if name not in taken)
 
 
 def rename_job(job: Json, name: str) -> None:
@@ -91,14 +105,16 @@ def rename_job(job: Json, name: str) -> None:
             row["value"] = f"{job['metadata']['namespace']}/{name}"
 
 
-def _go_on(job: Json, began: Origin) -> None:
-    """Let the Job's workers use the folder of this training."""
+def go_on(job: Json, trained: Json, report: Report) -> None:
+    """Let the Job go on with the training of an earlier attempt, whose report this is, in its folder."""
+    first = origin_of(trained)
+    began = Origin(first.name, first.uid, epochs_done(trained, report))
     job["metadata"]["annotations"][names.TRAINING] = json.dumps(asdict(began))
     for container in json_tree.list_at(job, "spec", "template", "spec", "containers")[:1]:
         rows = json_tree.list_at(container, "env")
         for row in rows:
             if row.get("name") == names.ENV_CHECKPOINTS and isinstance(row.get("value"), str):
-                own, first = f"$({names.ENV_JOB_UID})", f"$({names.ENV_TRAINING})"
-                row["value"] = row["value"].replace(own, first)
+                own_uid, first_uid = f"$({names.ENV_JOB_UID})", f"$({names.ENV_TRAINING})"
+                row["value"] = row["value"].replace(own_uid, first_uid)
         env = {"name": names.ENV_TRAINING, "value": escape_literal(began.uid)}
         container["env"] = [env, *rows]  # in front: later ones refer to it

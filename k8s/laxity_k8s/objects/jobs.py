@@ -78,10 +78,13 @@ def is_managed(job: Json) -> bool:
     return labels.get(names.MANAGED) == "true" and names.KUEUE_QUEUE not in labels
 
 
+def is_being_deleted(job: Json) -> bool:
+    return bool(json_tree.get_in(job, "metadata", "deletionTimestamp"))
+
+
 def is_live(job: Json) -> bool:
     """Ours, neither finished nor being deleted."""
-    deleted = json_tree.get_in(job, "metadata", "deletionTimestamp")
-    return is_managed(job) and not deleted and not is_finished(job)
+    return is_managed(job) and not is_being_deleted(job) and not is_finished(job)
 
 
 def job_row(

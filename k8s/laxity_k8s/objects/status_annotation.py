@@ -113,6 +113,11 @@ def digest_terms(job: Json) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def asks_again(job: Json) -> bool:
+    """Whether what was judged has been changed since, by amending it or accepting an offer."""
+    return read_status(job).terms not in ("", digest_terms(job))
+
+
 def own_limit_s(job: Json) -> int | None:
     """The Job's activeDeadlineSeconds; None where it has none, or laxity wrote it."""
     limit_s = whole_number(json_tree.get_in(job, "spec", "activeDeadlineSeconds"))

@@ -42,6 +42,7 @@ class Mirror:
         self.pods: dict[str, Json] = {}
         self.nodes: dict[str, Json] = {}
         self.pods_of: defaultdict[str, dict[str, Json]] = defaultdict(dict)
+        self._group_of: dict[str, str] = {}  # of each pod: the only one that it is counted in
         self._gone: dict[tuple[str, str], int] = {}
         self._touched: set[str] = set()
         self._nodes_touched = True
@@ -104,9 +105,12 @@ class Mirror:
                 return
             if kind == "jobs":
                 thing = self._check_seal(key, thing)
+                self.job_ids.pop(json_tree.uid_of(table.get(key, {})), None)
                 self.job_ids[json_tree.uid_of(thing)] = key
+            if kind == "pods":
+                self._move_pod(key, thing)
             table[key] = thing
-            self._mark_dirty(kind, key, thing)
+            self._mark_dirty(kind, key)
 
     def drop_object(self, kind: Kind, key: str, revision: int = 0) -> None:
         """It is gone, since this revision if one is named: a later one by its name stays."""
@@ -118,10 +122,12 @@ class Mirror:
             if kind == "jobs":
                 self.forged.discard(key)
                 self.job_ids.pop(json_tree.uid_of(thing), None)
+            if kind == "pods":
+                self._move_pod(key, None)
             self._gone[kind, key] = max(revision, json_tree.revision_of(thing))
             if len(self._gone) > 10_000:
                 self._gone.pop(next(iter(self._gone)))
-            self._mark_dirty(kind, key, thing, gone=True)
+            self._mark_dirty(kind, key)
 
     def resync(self, api: ClusterApi) -> None:
         """See all objects of all kinds as they are now. ApiError if one kind cannot be listed."""
@@ -183,17 +189,21 @@ class Mirror:
     def _table_of(self, kind: Kind) -> dict[str, Json]:
         return {"jobs": self.jobs, "pods": self.pods, "nodes": self.nodes}[kind]
 
-    def _mark_dirty(self, kind: Kind, key: str, thing: Json, *, gone: bool = False) -> None:
+    def _mark_dirty(self, kind: Kind, key: str) -> None:
         if kind == "nodes":
             self._nodes_touched = True
         elif kind == "jobs":
             self._touched.add(key)
-        else:
-            group = pods.owner_of(thing)[0] or f"pod:{key}"
-            self._touched.add(group)
-            if gone:
-                self.pods_of[group].pop(key, None)
-                if not self.pods_of[group]:
-                    del self.pods_of[group]
-            else:
-                self.pods_of[group][key] = thing
+
+    def _move_pod(self, key: str, pod: Json | None) -> None:
+        """Count a pod where its controller reference says now, and nowhere else; None: it is gone."""
+        old = self._group_of.pop(key, "")
+        new = "" if pod is None else pods.owner_of(pod)[0] or f"pod:{key}"
+        self._touched |= {old, new} - {""}
+        if old and old != new:
+            del self.pods_of[old][key]
+            if not self.pods_of[old]:
+                del self.pods_of[old]
+        if pod is not None:
+            self._group_of[key] = new
+            self.pods_of[new][key] = pod

@@ -11,8 +11,9 @@ from laxity import json_tree
 from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
+from laxity_k8s.objects.accelerator_nodes import site_name
 from laxity_k8s.objects.node_constraints import NOTHING, Asks, adds_tolerations, shut_out
+from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_scheduler.model.cluster import NodeSet
 
 MOST_REASONS: Final = 5
@@ -28,7 +29,8 @@ class Eligible:
     for it can be taken back, and a refused Job would be wronged.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, accelerators: AcceleratorCounts) -> None:
+        self._accelerators = accelerators
         self._nodes: dict[str, Json] = {}  # all that were looked at
         self._seen: dict[str, Seen] = {}
         self._sets: dict[Asks, tuple[str, NodeSet]] = {}
@@ -38,12 +40,13 @@ class Eligible:
 
     def update_nodes(self, nodes: Mapping[str, Json]) -> bool:
         """Take in the nodes; whether anything that matters here is different."""
-        changed = [name for name, node in nodes.items() if self._nodes.get(name) is not node]
+        changed = {name for name, node in nodes.items() if self._nodes.get(name) is not node}
+        changed |= self._accelerators.changed & nodes.keys()
         gone = self._nodes.keys() - nodes.keys()
         self._nodes = dict(nodes)
         before = {name: self._seen.pop(name, None) for name in (*changed, *gone)}
         for name in changed:
-            if offered := tuple(sorted(count_offered(nodes[name]))):
+            if offered := tuple(sorted(self._accelerators.counts(name))):
                 taints = json_tree.list_at(nodes[name], "spec", "taints")
                 self._seen[name] = (json_tree.labels_of(nodes[name]), taints, offered)
         if all(self._seen.get(name) == old for name, old in before.items()):
@@ -90,17 +93,28 @@ class Eligible:
     def _compute_set(self, asks: Asks) -> tuple[str, NodeSet]:
         nodes_by_reason: dict[str, list[str]] = {}
         for name in sorted(self._seen):
-            gpu_taints, node = self._gpu_taints, self._nodes[name]
-            problem = self._guard(name, shut_out, asks, node, gpu_taints=gpu_taints)
-            problem = "it cannot be read" if problem is None else problem
+            problem = self._shut_out(asks, name)
             for resource in self._seen[name][2]:
                 other = f"it offers {resource}, {asks.resource} is asked"
                 shown_problem = problem if resource == asks.resource else other
                 nodes_by_reason.setdefault(shown_problem, []).append(site_name(name, resource))
         mine = frozenset(nodes_by_reason.pop("", ()))
-        return asks.text if nodes_by_reason else "", NodeSet(
-            mine, summarize_reasons(nodes_by_reason)
-        )
+        bare = [name for name in sorted(self._nodes) if self._is_bare(asks, name)]
+        parts = [f"{list_names(bare)}: it lists 0 {asks.resource}"] if bare else []
+        parts += [summarize_reasons(nodes_by_reason)] if nodes_by_reason else []
+        return asks.text if nodes_by_reason else "", NodeSet(mine, "; ".join(parts))
+
+    def _shut_out(self, asks: Asks, name: str) -> str:
+        node = self._nodes[name]
+        problem = self._guard(name, shut_out, asks, node, gpu_taints=self._gpu_taints)
+        return "it cannot be read" if problem is None else problem
+
+    def _is_bare(self, asks: Asks, name: str) -> bool:
+        """Whether these pods could go there if it did not list 0 of what they ask for."""
+        if name in self._seen:
+            return False
+        listed = json_tree.mapping_at(self._nodes[name], "status", "allocatable")
+        return asks.resource in listed and not self._shut_out(asks, name)
 
 
 def summarize_reasons(why: Mapping[str, list[str]]) -> str:

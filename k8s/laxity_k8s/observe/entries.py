@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from laxity import json_tree
+from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
@@ -39,6 +39,14 @@ def own_pods(job: Json, all_pods: list[Json]) -> list[Json]:
     """Those of this Job, not of one that had its name before."""
     uid = str(job["metadata"].get("uid"))
     return [pod for pod in all_pods if pods.owner_of(pod)[1] == uid]
+
+
+def count_earlier(job: Json, all_pods: list[Json]) -> int:
+    """Workers of an earlier attempt by this Job's name that may still write into its folder."""
+    if names.TRAINING not in json_tree.annotations_of(job):
+        return 0
+    uid = str(job["metadata"].get("uid"))
+    return sum(pods.owner_of(pod)[1] != uid and not pods.is_finished(pod) for pod in all_pods)
 
 
 def count_missing(

@@ -26,6 +26,7 @@ from laxity_k8s.observe.displaced import (
 from laxity_k8s.observe.eligible import Eligible
 from laxity_k8s.observe.entries import (
     GroupEntry,
+    count_earlier,
     count_missing,
     count_sent,
     look_for_unseen,
@@ -141,6 +142,9 @@ class GroupReader:
         if entry.row is None:
             count_sent(entry, job, own)
             return entry
+        if earlier := count_earlier(job, all_pods):
+            leaving = entry.row.terminating_workers + earlier
+            entry.row = replace(entry.row, terminating_workers=leaving)
         entry.busy = jobs.pods_busy(all_pods, gpus_per_worker=entry.row.gpus_per_worker)
         count_missing(entry, job, entry.row.nodes, entry.row.gpus_per_worker, own)
         return entry

@@ -3,14 +3,15 @@
 GPUs that are busy nobody knows where are set aside at the end.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.accelerator_nodes import count_offered, machine_name
+from laxity_k8s.objects.accelerator_nodes import machine_name, resource_of, site_name
 from laxity_k8s.objects.nodes import is_cordoned, loss_instant, node_rows
+from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.entries import GroupEntry, find_unplaced
 from laxity_k8s.observe.unplaced import Unplaced, set_aside
 from laxity_scheduler.model.cluster import Node
@@ -20,15 +21,22 @@ from laxity_scheduler.model.job import FOREVER
 class NodeTable:
     """Rows of `machines`, by name, with what the entries of all groups take of them.
 
-    A machine is a site for each kind of its accelerators; `rows` has a row for each site. `gpus`
-    counts all of the cluster by resource.
+    A machine is a site for each kind of its `accelerators`, and for those that workers hold, whatever
+    it lists; `rows` has a row for each site. `gpus` counts all of the cluster by resource.
     """
 
-    def __init__(self, machines: Mapping[str, Json], entries: Mapping[str, GroupEntry]) -> None:
-        self._machines, self._entries = machines, entries
+    def __init__(
+        self,
+        machines: Mapping[str, Json],
+        entries: Mapping[str, GroupEntry],
+        accelerators: AcceleratorCounts,
+    ) -> None:
+        self._machines, self._entries, self._accelerators = machines, entries, accelerators
         self._guard = Guard("observation")
         self._busy: Counter[str] = Counter()
-        self._sent: Counter[str] = Counter()  # of these, for workers that are not there yet
+        self._others: Counter[str] = Counter()  # of these, of groups without a row
+        self._held: defaultdict[str, set[str]] = defaultdict(set)  # resources, by machine
+        self._sent: Counter[str] = Counter()  # of the busy ones, for workers that are not there yet
         self._unseen: set[str] = set()  # groups with workers that were not seen on any node
         self._over: dict[str, int] = {}  # GPUs more than a node has, for workers not there yet
         self._unplaced: tuple[Unplaced, ...] = ()
@@ -49,6 +57,11 @@ class NodeTable:
         self._busy.update(entry.busy)
         self._sent.update(entry.sent)
         self._moved |= entry.busy.keys()
+        if entry.row is None:
+            self._others.update(entry.busy)
+        else:
+            for site in entry.busy:
+                self._held[machine_name(site)].add(resource_of(site))
         if entry.unseen_gpus:
             self._unseen.add(group)
 
@@ -56,6 +69,8 @@ class NodeTable:
         self._busy.subtract(entry.busy)
         self._sent.subtract(entry.sent)
         self._moved |= entry.busy.keys()
+        if entry.row is None:
+            self._others.subtract(entry.busy)
         self._unseen.discard(group)
 
     def on_its_way(self, own: Counter[str]) -> set[str]:
@@ -72,8 +87,8 @@ class NodeTable:
         Jobs without widths depend on the cluster's size.
         """
         gpus: Counter[str] = Counter()
-        for node in self._machines.values():
-            gpus.update(count_offered(node))
+        for name in self._machines:
+            gpus.update(self._accelerators.counts(name))
         self._moved |= self._machines.keys() | self._nodes.keys()
         cordoned = self._look_at_cordoned()
         if gpus == self.gpus:
@@ -115,7 +130,7 @@ class NodeTable:
                 table.pop(mine, None)
         self._sites.pop(name, None)
         node = self._machines.get(name)
-        rows = [] if node is None else node_rows(node, self._busy, now=now)
+        rows = [] if node is None else self._read_rows(name, node, now)
         if not rows or node is None:
             return
         self._sites[name] = [row.id for row in rows]
@@ -126,3 +141,13 @@ class NodeTable:
             self._nodes[row.id] = replace(row, free_gpus=row.free_gpus + over) if over else row
         if loss_instant(node) < FOREVER:
             self._gone_at[name] = loss_instant(node)
+
+    def _read_rows(self, name: str, node: Json, now: float) -> list[Node]:
+        """With a row for what workers hold of it, listed or not."""
+        held = [
+            resource
+            for resource in self._held.get(name, ())
+            if self._busy[site := site_name(name, resource)] > self._others[site]
+        ]
+        counts = {**dict.fromkeys(held, 0), **self._accelerators.counts(name)}
+        return node_rows(node, self._busy, now=now, counts=counts, others=self._others)

@@ -17,6 +17,7 @@ from laxity_k8s.objects import jobs, preempted_for
 from laxity_k8s.objects.jobs import BadJob
 from laxity_k8s.objects.node_constraints import Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
+from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.eligible import Eligible
 from laxity_k8s.observe.entries import GroupEntry, foreign_busy
@@ -51,8 +52,9 @@ class Snapshot:
         self._lacking: set[str] = set()  # groups whose Job was refused for want of nodes
         self._stale: set[str] = set()  # groups whose entry has to be made anew
         self._guard = Guard("observation", faults)
-        self._nodes = NodeTable(mirror.nodes, self._entries)
-        self._eligible = Eligible()
+        self._accelerators = AcceleratorCounts(mirror.nodes)
+        self._nodes = NodeTable(mirror.nodes, self._entries, self._accelerators)
+        self._eligible = Eligible(self._accelerators)
         self.inference = InferencePods(mirror)
         self.bounds = Bounds(mirror, quotas)
         self._reader = GroupReader(
@@ -79,13 +81,15 @@ class Snapshot:
     @property
     def due_at(self) -> float:
         """When a row changes by itself."""
-        return min((*self._due.values(), self._nodes.due_at, self.inference.due_at))
+        machines_at = min(self._nodes.due_at, self._accelerators.due_at)
+        return min((*self._due.values(), machines_at, self.inference.due_at))
 
     def take_state(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
         with self._mirror.lock:
             self._stale |= touched | self._recompute_bounds(touched)
-            if nodes:
+            if nodes or self._accelerators.due_at <= now:
+                self._accelerators.look(now)
                 self._stale |= self._nodes.look() | self._recompute_eligible()
             self._stale |= {group for group, instant in self._due.items() if instant <= now}
             self._stale |= self._reader.refused.last_taken()

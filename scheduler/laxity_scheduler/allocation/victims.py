@@ -94,8 +94,8 @@ class Need:
         size, more = self.gpus_per_worker, 0
         for node, gpus in freed.items():
             if (not self.nodes or node in self.nodes) and self.ledger.knows(node):
-                free = self.ledger.free_on(node) + before.get(node, 0)
-                more += (free + gpus) // size - free // size
+                free = self.ledger.balance_on(node) + before.get(node, 0)
+                more += max(0, free + gpus) // size - max(0, free) // size
         return more
 
 

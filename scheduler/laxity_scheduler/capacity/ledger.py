@@ -43,15 +43,17 @@ class Ledger:
     ) -> None:
         """`free[i]` GPUs are free on the node named `names[i]`; numbers order the choice.
 
+        Less than 0: workers hold more than the node has, and give these back to nobody.
         `sets` of nodes are those that jobs name which may not use all of them.
         """
         self.names = tuple(names)
         self._number = dict(zip(self.names, range(len(self.names)), strict=True))
         self._held: dict[str, list[tuple[int, int]]] = {}
+        self._owed = {number: -gpus for number, gpus in enumerate(free) if gpus < 0}
         self._masks: dict[Among, int | None] = {}
         cell = placement.cells_of(self.names, dict.fromkeys(sets))
         self._sizes = Counter(cell)
-        self.nodes = placement.count_nodes(list(free), cell)
+        self.nodes = placement.count_nodes([max(0, gpus) for gpus in free], cell)
 
     @property
     def free(self) -> list[int]:
@@ -66,7 +68,7 @@ class Ledger:
         """The snapshot's free GPUs; GPUs held for a job count as free for that `job` alone."""
         nodes = [node for node in state.nodes if node.pool in pools]
         sets = [node_set.nodes for node_set in (state.sets or {}).values()]
-        ledger = cls([node.id for node in nodes], [max(0, node.free_gpus) for node in nodes], sets)
+        ledger = cls([node.id for node in nodes], [node.free_gpus for node in nodes], sets)
         for hold in state.holds:
             number = ledger._number.get(hold.node)
             if number is not None and hold.until_at > state.now:
@@ -82,6 +84,7 @@ class Ledger:
         other = copy(self)
         other.nodes = placement.count_nodes(list(self.free), self.nodes.cell)
         other._held = {job: list(held) for job, held in self._held.items()}  # noqa: SLF001
+        other._owed = dict(self._owed)  # noqa: SLF001
         return other
 
     def open_holds(self, job: str) -> None:
@@ -102,6 +105,10 @@ class Ledger:
         """Free GPUs of one node; 0 if it is not in the cluster."""
         number = self._number.get(node)
         return 0 if number is None else self.free[number]
+
+    def balance_on(self, node: str) -> int:
+        """The same, negative by what has to be given back before any is free."""
+        return self.free_on(node) - self._owed.get(self._number.get(node, -1), 0)
 
     def cells(self, among: Among) -> int:
         """These nodes as a mask of cells. LedgerError if they cut one."""
@@ -248,7 +255,10 @@ class Ledger:
         for name, workers in _by_node(nodes):
             number = self._number.get(name)
             if number is not None:
-                self._change_free(number, workers * gpus_per_worker)
+                gpus, owed = workers * gpus_per_worker, self._owed.get(number, 0)
+                self._change_free(number, max(0, gpus - owed))
+                if owed:
+                    self._owed[number] = max(0, owed - gpus)
 
     def set_aside(self, node: str, gpus: int) -> None:
         """Make up to `gpus` free GPUs of a node unavailable (somebody else will need them)."""

@@ -106,5 +106,5 @@ def is_training_short(state: ClusterState, lent: Nodes) -> bool:
     waiting = [job for job in state.queued if job.eligible in restricted]
     if not waiting:
         return False
-    free = sum(node.free_gpus for node in state.nodes if node.pool == "training")
+    free = sum(max(0, node.free_gpus) for node in state.nodes if node.pool == "training")
     return sum(job.widths[0] * job.gpus_per_worker for job in waiting) > free

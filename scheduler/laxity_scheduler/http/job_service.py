@@ -30,7 +30,7 @@ from laxity_scheduler.model.reasons import format_duration
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.manifest_view import project_view
+from laxity_scheduler.service.manifest_view import declaration_of, project_view
 from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
 from laxity_scheduler.service.verdict_view import verdict_view
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, job_id_of
@@ -63,7 +63,7 @@ class JobService:
         A refused Job asks again with what is declared now, so its view says nothing of attaching.
         """
         TrainingSpec.from_manifest(manifest)
-        job = self._world.submit(manifest)
+        job = self._world.submit(manifest, self._cancelled_attempts(manifest))
         before = self._service.view_cache.view_by_uid(json_tree.uid_of(job))
         if before is not None and before["state"] not in TERMINAL_STATES:
             job = self._update_follower(job, manifest)
@@ -83,9 +83,19 @@ class JobService:
         """Delete the Job; one that has ended stays as it is."""
         view = self.views.view_of(job_id)
         if view["state"] not in TERMINAL_STATES:
+            job = self._world.job(job_id)
+            if names.IDEMPOTENCY_KEY in json_tree.annotations_of(job):
+                kept = declaration_of(job)
+                self._service.view_cache.remember_fields(view["uid"], cancelled=kept)
             self._world.cancel(job_id)
             self._world.wake()
         return view
+
+    def _cancelled_attempts(self, manifest: Mapping[str, Any]) -> list[Json]:
+        """Jobs of its key that were cancelled, as they were declared."""
+        key = json_tree.annotations_of(manifest).get(names.IDEMPOTENCY_KEY)
+        namespace = job_id_of(manifest).partition("/")[0]
+        return self._service.view_cache.cancelled_attempts(namespace, key) if key else []
 
     def amend_deadline(self, job_id: str, deadline: str) -> Json | None:
         """Ask for another deadline. None: the Job now asks, and the next cycles answer.

@@ -22,6 +22,9 @@ NO_NODES: frozenset[str] = frozenset()
 class Node:
     """A machine. `free_gpus` counts GPUs of terminating pods and of other people's pods as busy.
 
+    It is negative by the GPUs that workers hold beyond those that the machine lists: what they give
+    back first is no longer there. `away_gpus` are idle and take no worker for a moment: plans count on
+    them.
     A node in pool cordoned is about to be drained: it takes no new workers, and its own leave. A lent
     node (pool loaned) may be wanted back from `reclaim_at` on.
     """
@@ -32,6 +35,7 @@ class Node:
     gpu_type: str = ""
     pool: Pool = "training"
     reclaim_at: float = FOREVER
+    away_gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +171,7 @@ class ClusterState:
             nodes = nodes if may is None else [node for node in nodes if node.id in may]
             usable = Counter([node.gpus for node in nodes])
             training = Counter([node.gpus for node in nodes if node.pool == "training"])
-            free_gpus = sum([node.free_gpus for node in nodes])
+            free_gpus = sum([max(0, node.free_gpus) for node in nodes])
             self._capacities[name] = SetCapacity(usable, training, free_gpus)
         return self._capacities[name]
 
@@ -210,4 +214,5 @@ class ClusterState:
     @cached_property
     def free_gpus(self) -> int:
         """Free GPUs for trainings in all; what fits is counted per node: `Ledger.slots`."""
-        return sum(node.free_gpus for node in self.nodes if node.pool not in CLOSED_POOLS)
+        open_nodes = [node for node in self.nodes if node.pool not in CLOSED_POOLS]
+        return sum([max(0, node.free_gpus) for node in open_nodes])

@@ -22,8 +22,9 @@ class Webhook:
     def deliver(self, message: Message) -> None:
         if not message.events:
             return
+        view = {name: value for name, value in message.view.items() if name != "cancelled"}
         body = json.dumps(
-            {"events": list(message.events), "at": time.time(), "job": message.view}, default=str
+            {"events": list(message.events), "at": time.time(), "job": view}, default=str
         ).encode()
         request = urllib.request.Request(  # noqa: S310 - the operator's own address
             self._url, data=body, headers={"Content-Type": "application/json"}, method="POST"

@@ -51,6 +51,11 @@ class ClaimRows:
         ends_s, _, freed_s = self._times_s
         return np.where(stays, np.where(pinned, FOREVER, ends_s), freed_s)
 
+    @cached_property
+    def holds_s(self) -> Floats:
+        """The same if claims are kept as they run."""
+        return np.where(self._claimed, self._times_s[0], self.until_s)
+
     def busy(self) -> tuple[Floats, Floats]:
         """Until when how many GPUs are busy if all claims were dropped."""
         of, runs, ends = self._frame.column, self.runs, self._ends

@@ -30,7 +30,7 @@ class ConcurrentFit:
         state = room.state
         nodes = [node for node in state.nodes if node.pool == "training"]
         self.left = room.capacity - sum(job.gpus for job in room.unmoving)
-        self._free = sum(node.free_gpus for node in nodes)
+        self._free = sum(max(0, node.free_gpus) for node in nodes)
         self._ledger: Ledger | None = None
         if len(nodes) > 1 and (room.forecasts.frame.column(SIZE) > 1.0).any():
             names, gpus = [node.id for node in nodes], [node.gpus for node in nodes]
@@ -47,7 +47,7 @@ class ConcurrentFit:
         That of the `amended` job has another deadline than the snapshot says.
         """
         shares = ShareTable()
-        if claims.jobs and self._ledger is None and self._free >= 0:
+        if claims.jobs and self._ledger is None:
             self._add_plain(shares, amended)
             if self.left < 0 or any(part.left < 0 for part in self._parts):
                 return None

@@ -70,7 +70,8 @@ class Room:
         workers = frame.column(WORKERS) + frame.column(TERMINATING)
         ours = int((workers * frame.column(SIZE)).sum())
         leave, stay = self._on_closed_nodes
-        foreign = max(0, sum(node.gpus - node.free_gpus for node in nodes) - ours + leave + stay)
+        busy = sum(node.gpus - node.free_gpus - node.away_gpus for node in nodes)
+        foreign = max(0, busy - ours + leave + stay)
         gpus = sum(node.gpus for node in nodes if node.pool == "training")
         return gpus + stay - foreign
 
@@ -123,7 +124,21 @@ class Room:
         profile.occupy(until_s, gpus)
         for part, region in enumerate(self.regions, 1):
             profile.occupy(*self._busy_on(region), part)
+        self._add_unlisted(profile)
         return profile
+
+    def _add_unlisted(self, profile: Profile) -> None:
+        """What workers hold beyond what their nodes list is there as long as they hold it."""
+        usable = (node for node in self.state.nodes if node.pool in USABLE)
+        unlisted = {node.id: -node.free_gpus for node in usable if node.free_gpus < 0}
+        until_s = dict.fromkeys(unlisted, 0.0)
+        for row in np.flatnonzero(self.rows.runs).tolist() if unlisted else ():
+            for name in unlisted.keys() & set(self.state.jobs[row].nodes):
+                until_s[name] = max(until_s[name], float(self.rows.holds_s[row]))
+        for name, gpus in unlisted.items():
+            profile.occupy([until_s[name]], [-gpus])
+            for part, region in enumerate(self.regions, 1):
+                profile.occupy([until_s[name]], [-gpus * (name in region.nodes)], part)
 
     def _busy_on(self, region: Region) -> tuple[list[float], list[float]]:
         """The same on one region: until when how many GPUs are busy."""
@@ -159,8 +174,9 @@ class Room:
         A row says how many pods terminate, not where; the rest is other people's.
         """
         nodes, frame, occupancy = self.state.nodes, self.forecasts.frame, self.occupancy
-        gpus, free = (
-            np.array([getattr(node, name) for node in nodes]) for name in ("gpus", "free_gpus")
+        gpus, free, away = (
+            np.array([getattr(node, name) for node in nodes])
+            for name in ("gpus", "free_gpus", "away_gpus")
         )
         usable = np.array([node.pool in USABLE for node in nodes], dtype=np.bool_)
         training = np.array([node.pool == "training" for node in nodes], dtype=np.bool_)
@@ -174,11 +190,11 @@ class Room:
                 yield self._of_quota(region, terminated_s)
                 continue
             mine = occupancy.member[:-1, place]
-            busy = int((gpus - free)[mine & usable].sum())
+            busy = int((gpus - free - away)[mine & usable].sum())
             unexplained = max(0, busy - int(ours[place]))
             yield OnRegion(
                 capacity=int(gpus[mine & training].sum()) - max(0, unexplained - going),
-                free=int(free[mine & training].sum()),
+                free=int(np.maximum(0, free)[mine & training].sum()),
                 terminating=min(unexplained, going),
                 terminated_s=terminated_s,
             )

@@ -1,5 +1,7 @@
 """GPUs that are on their way: of jobs that stop or shrink, of pods that terminate, held for a job.
 
+So are those of nodes that take no worker for a moment.
+
 Nobody is stopped for what is coming anyway. Who was stopped for a job frees GPUs for that job; what
 it does not need of them, and all that comes for nobody in particular, counts for all who wait, most
 urgent first, each GPU once.
@@ -29,6 +31,8 @@ class PendingReleases:
         for job in forecasts.frame.where(forecasts.frame.column(CHANGING) > 0.0):
             self._leaves(job)
         self.shared.update(_terminating(state, forecasts))
+        away = [node for node in state.nodes if node.away_gpus and node.id in self._usable]
+        self.shared.update({node.id: node.away_gpus for node in away})
 
     def _leaves(self, job: Job) -> None:
         if job.pinned:
@@ -132,7 +136,7 @@ def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
             terminating[job.quota] += job.terminating_workers * job.gpus_per_worker
     for node in state.nodes:
         awaited = max(0, held[node.id] - max(0, node.free_gpus))  # the others held are free
-        gpus = min(left, node.gpus - node.free_gpus - ours[node.id] - awaited)
+        gpus = min(left, node.gpus - node.free_gpus - node.away_gpus - ours[node.id] - awaited)
         if gpus > 0:
             terminating[node.id] += gpus
             left -= gpus

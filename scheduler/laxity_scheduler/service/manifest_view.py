@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from laxity import json_tree, names
 from laxity.instants import instant_at
 from laxity.job.submission import queue_instant
@@ -71,6 +73,17 @@ def project_view(manifest: Mapping[str, Any]) -> Json:
     variables = {str(json_tree.get_in(row, "name")) for row in rows}
     workdir = json_tree.get_in(containers, 0, "workingDir")
     return {"workdir": str(workdir or ""), "environment": sorted(variables)}
+
+
+def declaration_of(manifest: Mapping[str, Any]) -> Json:
+    """The Job without its status, who wrote which field, and what its workers are told."""
+    kept: Json = orjson.loads(orjson.dumps(manifest))
+    kept.pop("status", None)
+    kept["metadata"].pop("managedFields", None)
+    for container in json_tree.list_at(kept, "spec", "template", "spec", "containers"):
+        for name in ("env", "envFrom"):
+            container.pop(name, None)
+    return kept
 
 
 def _queue_entry_at(claimed: Any, created: Any) -> float | None:

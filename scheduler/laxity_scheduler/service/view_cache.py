@@ -44,7 +44,9 @@ from laxity_scheduler.service.views import (
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import JobRow, storable_text
 
-INTERNAL_FIELDS = ("first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released")
+INTERNAL_FIELDS = (
+    "first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released", "cancelled",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,16 @@ class ViewCache:
     def view_by_uid(self, uid: str) -> Json | None:
         with self._lock:
             return self._views.get(uid)
+
+    def cancelled_attempts(self, namespace: str, key: str) -> list[Json]:
+        """The declarations of Jobs with this idempotency key that were cancelled."""
+        return [
+            view["cancelled"]
+            for view in self.views_in_any_order()
+            if view.get("cancelled")
+            and view["idempotency_key"] == key
+            and view["id"].partition("/")[0] == namespace
+        ]
 
     def shows_verdict(self, manifest: Mapping[str, Any]) -> bool:
         """Whether the last view of this Job shows the verdict that is written on it."""
@@ -347,7 +359,7 @@ def _with_first_prediction(view: Json, now: float) -> Json:
 
 def readable_view(view: Json, now: float) -> Json:
     """The view as readers get it, with figures as of now and without internal fields."""
-    hidden = ("told", "released", "borrowed_gpu_s", "borrowed_at")
+    hidden = ("told", "released", "cancelled", "borrowed_gpu_s", "borrowed_at")
     answer = {name: value for name, value in view.items() if name not in hidden}
     return answer | {
         "laxity_s": laxity_s(view, now),

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from laxity import json_tree, names
@@ -18,12 +17,18 @@ from laxity.job.signal import Signal
 from laxity_k8s.act.adoption import Tending, find_correction, write_refusal
 from laxity_k8s.act.event_writer import MOST_WORDS, EventWriter, own_pod
 from laxity_k8s.act.failing import find_failure
-from laxity_k8s.act.finishing import find_completion
+from laxity_k8s.act.finishing import Finisher
 from laxity_k8s.act.job_submission import check_manifest, submit_job
 from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.act.node_loans import NodeLoans
 from laxity_k8s.act.patches import Turn
-from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, plan_patches
+from laxity_k8s.act.plan_patches import (
+    WaitFilter,
+    WorkerToken,
+    explain_missing_pods,
+    no_token,
+    plan_patches,
+)
 from laxity_k8s.act.pod_signals import Reminders
 from laxity_k8s.act.release import release_jobs
 from laxity_k8s.act.resealing import reseal_jobs
@@ -44,9 +49,9 @@ from laxity_k8s.steady_clock import is_clock_steady
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Manifest, Preview, Released, Reports, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Decision, Loan, Preempt, Reclaim, Resize, Wait
+from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
 
 LOG = logging.getLogger(__name__)
@@ -68,18 +73,20 @@ class LiveCluster:
         fit_within_s: float = 60.0,
         seal: Seal | None = None,
         limits: Limits | None = None,
+        find_pod_refusal: Callable[[Json], str] = lambda _: "",
         quotas: bool = False,
         worker_token: WorkerToken = no_token,
         faults: JobFaults | None = None,
     ) -> None:
         """`worker_token` makes the token that a Job's workers are given, of the Job's uid.
 
+        `find_pod_refusal` says why the API server refuses pods of a Job, "" if it does not.
         `quotas`: the cluster has such, and limit ranges, that bound Jobs.
         """
         self.api = api
         self.cycle = 0
         self._keep_s = keep_s
-        self._worker_token = worker_token
+        self._worker_token, self._find_pod_refusal = worker_token, find_pod_refusal
         self._news = threading.Event()
         self._collected_at = 0.0
         self._submitting = threading.Lock()
@@ -87,7 +94,7 @@ class LiveCluster:
         self._seal, self._limits = seal, limits
         believed = [] if seal is None else [seal.believe_job]
         self._mirror = Mirror(api, self._news.set, *believed, faults=faults)
-        self._signals = Signals()
+        self._signals, self._finisher = Signals(), Finisher(self._mirror.put_back)
         self._reminders = Reminders(
             api, self._mirror, self._signals, reports, on_news=self._news.set, faults=faults
         )
@@ -148,7 +155,7 @@ class LiveCluster:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
             now, later = plan_patches(
-                [self._explain_decision(decision) for decision in plan.decisions],
+                explain_missing_pods(plan.decisions, self._snapshot.shown, self._find_pod_refusal),
                 state,
                 self._snapshot,
                 self._waits,
@@ -164,19 +171,6 @@ class LiveCluster:
             )
         self._sender.send_all(self._reminders.build_patches(state, time.time(), guard=self._guard))
         self._loans.move_nodes(plan.decisions)
-
-    def _explain_decision(self, decision: Decision) -> Decision:
-        """With what forbids the pods of a Job that has none, where nobody else says why."""
-        if not isinstance(decision, Preempt | Resize) or self._limits is None:
-            return decision
-        its_reason, job = decision.reason, self._snapshot.shown.get(decision.job)
-        if its_reason.code != "pods_do_not_fit" or its_reason.fact("why") or job is None:
-            return decision
-        forbidden = self._limits.forbids_pods(job)
-        facts = dict(its_reason.facts) | {
-            "why": f": the pod template {forbidden}" if forbidden else ""
-        }
-        return replace(decision, reason=reason(its_reason.code, **facts))
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
         """Let no earlier decision on these Jobs land (without rights none does); see what has landed."""
@@ -276,7 +270,8 @@ class LiveCluster:
             self._collected_at = now
             with suppress(*SHARED):  # what cannot be removed now is removed the next time
                 self._aside("what ended long ago", self.collect)
-        due_s = min(self._snapshot.due_at, self._reminders.due_at, self._sender.again_at) - now
+        due_ats = (self._snapshot.due_at, self._reminders.due_at, self._finisher.due_at)
+        due_s = min(*due_ats, self._sender.again_at) - now
         if self.stale_reason and not self._mirror.cut:
             due_s = min(due_s, MEND_EVERY_S)
         news = self._news.wait(max(0.0, min(timeout_s, due_s)))
@@ -331,6 +326,7 @@ class LiveCluster:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
         self.stale_reason = self._resync_mirror()
+        self._finisher.wake_due(time.time())
         with self._mirror.take_dirty() as (touched, nodes):
             now = time.time()
             self._drop_forged(touched)
@@ -381,11 +377,11 @@ class LiveCluster:
         """
         with self._mirror.lock:
             there = list(self._mirror.pods_of.get(json_tree.object_id(job), {}).values())
-        report_of = self._reminders.report_of
+        report_of, own = self._reminders.report_of, own_pods(job, there)
         return (
             find_correction(job, now=now)
-            or find_completion(job, report_of(str(job["metadata"].get("uid"))), now=now)
-            or find_failure(job, own_pods(job, there), report_of, now=now)
+            or self._finisher.find(job, report_of(str(job["metadata"]["uid"])), own, now=now)
+            or find_failure(job, own, report_of, now=now)
         )
 
     def _write_corrections(

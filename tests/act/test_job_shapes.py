@@ -7,6 +7,7 @@ import pytest
 from laxity import names
 from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
+from laxity_k8s.act.adoption import find_correction
 from laxity_k8s.act.patches import job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
@@ -76,6 +77,53 @@ def test_a_job_of_another_controller_is_refused() -> None:
     with pytest.raises(QoSError, match=r"managedBy: .*laxity cannot start or stop"):
         TrainingSpec.from_manifest(made)
     assert row(job(spec={"managedBy": "kubernetes.io/job-controller"})).widths == (1,)
+
+
+def owned(kind: str, api: str, *, controller: bool = True, **spec: object) -> Json:
+    made = job(spec=dict(spec))
+    owner = {"kind": kind, "apiVersion": api, "name": "mine", "uid": "u", "controller": controller}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "api"),
+    [
+        ("JobSet", "jobset.x-k8s.io/v1alpha2"),
+        ("PyTorchJob", "kubeflow.org/v1"),
+        ("RayJob", "ray.io/v1"),
+        ("Workflow", "argoproj.io/v1alpha1"),
+        ("CronJob", "example.com/v1"),
+    ],
+)
+def test_part_of_a_larger_whole_is_refused_and_left_alone(kind: str, api: str) -> None:
+    bad = jobs.job_row(owned(kind, api, suspend=False))
+
+    assert isinstance(bad, BadJob)
+    assert f"{kind} mine starts and stops this Job" in bad.problems[0]
+    assert find_correction(owned(kind, api, suspend=False), now=0.0) is None
+
+
+def test_run_of_a_cron_job_and_one_that_is_only_owned_are_taken() -> None:
+    assert row(owned("CronJob", "batch/v1")).widths == (1,)
+    assert row(owned("ConfigMap", "v1", controller=False)).widths == (1,)
+
+
+def test_job_that_gets_an_owner_later_is_refused() -> None:
+    assert row(job()).widths == (1,)
+    assert isinstance(jobs.job_row(owned("JobSet", "jobset.x-k8s.io/v1alpha2")), BadJob)
+
+
+def test_gpus_by_resource_claims_are_named() -> None:
+    made = job()
+    pod = made["spec"]["template"]["spec"]
+    pod["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    pod["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+
+    bad = jobs.job_row(made)
+
+    assert isinstance(bad, BadJob)
+    assert "by resource claims (gpu), which laxity does not count" in bad.problems[0]
 
 
 @pytest.mark.parametrize(

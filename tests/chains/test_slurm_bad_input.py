@@ -55,6 +55,8 @@ def chain_error(*words: str) -> CommandError:
         pytest.param("a.sbatch", b"\x1f\x8b\x00\xff", [], "not a text file", id="no text"),
         pytest.param("a.sbatch", b"echo\n", [], "name an interpreter", id="no interpreter"),
         pytest.param("a.sbatch", b"#!/bin/sh\n#SBATCH -a 1-3\n", [], "no array", id="an array"),
+        pytest.param("a.sbatch", b"#!/bin/sh\r\necho\r\n", [], "CRLF", id="of Windows"),
+        pytest.param("a.sbatch", b"\xef\xbb\xbf#!/bin/sh\n", [], "byte order mark", id="a mark"),
         pytest.param("a.yaml", b"kind: Pod", [], "one batch/v1 Job is wanted", id="no Job"),
         pytest.param("a.yaml", MANIFEST.encode(), [], "how long a link may run", id="no limit"),
         pytest.param("a.yaml", MANIFEST.encode(), ["--wall-limit", "1h"], "/nowhere", id="no API"),
@@ -73,6 +75,20 @@ def test_what_cannot_be_a_chain_leaves_no_folder(
     assert words in str(error)
     assert (error.code, len(str(error).splitlines())) == (USAGE, 1)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("programs")
+def test_variable_that_makes_arrays_of_links_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "a.sbatch"
+    script.write_text(SCRIPT)
+    monkeypatch.setenv("SBATCH_ARRAY_INX", "1-3")
+
+    error = chain_error(str(script))
+
+    assert "SBATCH_ARRAY_INX=1-3" in str(error)
+    assert (error.code, list(tmp_path.iterdir())) == (USAGE, [script])
 
 
 @pytest.mark.usefixtures("programs")

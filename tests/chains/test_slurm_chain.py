@@ -225,3 +225,64 @@ def test_links_end_at_their_cap_and_a_second_follower_is_turned_away(
     assert chain.jobs() == {"1": 1, "2": 1}
     assert exit_code_of(chain.start("--status")) == 0
     assert "link 2: job 2 ended with exit code 7" in chain.words
+
+
+NEVER_STARTS: Final = """#!/bin/bash
+#SBATCH --time=30
+#SBATCH --partition={partition}
+#SBATCH --output=/dev/null
+"""
+
+
+@pytest.mark.parametrize(
+    ("partition", "words"),
+    [
+        ("MaxTime=2", "waits: its time limit is above the partition's; lower --time"),
+        ("State=DOWN", "waits: its partition is down (PartitionDown)"),
+    ],
+)
+def test_reason_of_a_link_that_waits_is_said_and_shown(
+    slurm: SlurmCluster, begin: Callable[[str], Chain], partition: str, words: str
+) -> None:
+    slurm.ask("scontrol", "create", "PartitionName=odd", "Nodes=ALL", partition)
+    chain = begin(NEVER_STARTS.replace("{partition}", "odd"))
+
+    chain.start()
+    until(lambda: f"link 1: job 1 {words}" in chain.words, "the reason")
+    assert chain.words.count(words) == 1
+    assert exit_code_of(chain.start("--status")) == 0
+
+    assert chain.words.splitlines()[-1].startswith(f"link 1: job 1 {words}")
+
+
+def test_held_link_names_what_releases_it(
+    slurm: SlurmCluster, begin: Callable[[str], Chain]
+) -> None:
+    chain = begin(EPOCHS.replace("#SBATCH --time=1", "#SBATCH --time=1 --hold"))
+    process = chain.start("--links", "1")
+    until(lambda: "let it start with: scontrol release 1" in chain.words, "the reason")
+
+    slurm.ask("scontrol", "release", "1")
+
+    assert exit_code_of(process) == 7
+
+
+def test_missing_folder_of_the_output_is_named(begin: Callable[[str], Chain]) -> None:
+    chain = begin(EPOCHS.replace("{folder}/", "{folder}/missing/"))
+
+    assert exit_code_of(chain.start()) == 1
+
+    path = chain.folder.parent / "missing" / "output-1.txt"
+    assert f"did not begin: Slurm could not open {path}; make its folder" in chain.words
+
+
+def test_strangers_job_names_do_not_disturb_a_chain(
+    slurm: SlurmCluster, begin: Callable[[str], Chain]
+) -> None:
+    name = "\u2028|\x85\x0b\x0c\x1c\x1d\x1e"
+    slurm.ask("sbatch", "--hold", f"--job-name={name}", "--output=/dev/null", "--wrap=true")
+    chain = begin(EPOCHS)
+
+    assert exit_code_of(chain.start("--method", "average_now")) == 0
+
+    assert chain.epochs == ALL_EPOCHS

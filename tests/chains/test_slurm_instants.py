@@ -53,7 +53,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 def test_a_time_of_day_is_an_error_that_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = "1|RUNNING|2027-10-31T02:30:00|2027-10-31T02:30:00|N/A|1:00|1|n1|train"
+    line = "1|RUNNING|2027-10-31T02:30:00|2027-10-31T02:30:00|N/A|1:00|1|n1"
     (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{line}'\n")
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")

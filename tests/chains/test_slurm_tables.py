@@ -19,6 +19,8 @@ from laxity_scheduler.slurm.slurm_tables import (
     parse_job_exit_code,
     parse_job_id,
     parse_limit_s,
+    parse_output_path,
+    parse_own_jobs,
     parse_planned_start,
     parse_sacct,
     parse_squeue,
@@ -27,16 +29,17 @@ from laxity_scheduler.slurm.slurm_tables import (
 )
 
 SQUEUE_22_05 = """\
-3|CANCELLED|1795659398|1795659398|1795659398|1:00|1||a.sh
-1|TIMEOUT|1795659392|1795659394|1795659457|1:00|1|n1|laxity-chain:x:1
-4|PENDING|1795659398|1795669398|1795669458|2-00:00:00|4-8||odd|name
-5|RUNNING|1795659398|1795659400|N/A|UNLIMITED|2|n[1-2]|train
+3|CANCELLED|1795659398|1795659398|1795659398|1:00|1|
+1|TIMEOUT|1795659392|1795659394|1795659457|1:00|1|n1
+4|PENDING|1795659398|1795669398|1795669458|2-00:00:00|4-8|
+5|RUNNING|1795659398|1795659400|N/A|UNLIMITED|2|n[1-2]
 """
 SACCT = """\
-7|CANCELLED by 1000|1795659392|None|1795659457|2880|1|None assigned|0:0|a
-8|FAILED|1795659392|1795659394|1795659457|UNLIMITED|2|n[1-2]|7:0|b
-9|OUT_OF_MEMORY|1795659392|1795659394|1795659457|Partition_Limit|1|n1|0:9|c
+7|CANCELLED by 1000|1795659392|None|1795659457|2880|1|None assigned|0:0
+8|FAILED|1795659392|1795659394|1795659457|UNLIMITED|2|n[1-2]|7:0
+9|OUT_OF_MEMORY|1795659392|1795659394|1795659457|Partition_Limit|1|n1|0:9
 """
+UNICODE_BREAKS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
 
 
 def test_squeue_is_read_and_a_planned_start_is_no_start() -> None:
@@ -44,7 +47,7 @@ def test_squeue_is_read_and_a_planned_start_is_no_start() -> None:
 
     assert (cancelled.has_ended, cancelled.has_started) == (True, False)
     assert (ended.started_at, ended.ended_at, ended.time_limit_s) == (1795659394, 1795659457, 60)
-    assert (waits.has_started, waits.nodes, waits.name) == (False, 4, "odd|name")
+    assert (waits.has_started, waits.nodes) == (False, 4)
     assert waits.time_limit_s == 2 * 86_400
     assert (runs.started_at, runs.ended_at, runs.time_limit_s) == (1795659400, None, math.inf)
 
@@ -54,16 +57,70 @@ def test_sacct_is_read_with_states_that_it_adorns() -> None:
 
     assert (cancelled.state, cancelled.has_started) == ("CANCELLED", False)
     assert cancelled.time_limit_s == 2880 * 60
-    assert (failed.exit_code, failed.name, failed.has_started) == (7, "b", True)
+    assert (failed.exit_code, failed.has_started) == (7, True)
     assert (killed.exit_code, killed.has_ended) == (137, True)
 
 
 @pytest.mark.parametrize("line", ["1|RUNNING|x", "slurm_load_jobs error"])
-def test_lines_of_another_form_are_errors_that_quote_them(line: str) -> None:
-    with pytest.raises(ValueError, match=r"squeue printed .*not the 9 columns"):
-        parse_squeue(line)
-    with pytest.raises(ValueError, match=r"sacct printed .*not the 10 columns"):
+def test_output_of_another_form_is_an_error_that_quotes_it(line: str) -> None:
+    for parse in (parse_squeue, parse_own_jobs):
+        with pytest.raises(ValueError, match=r"squeue printed .*not the columns"):
+            parse(line)
+    with pytest.raises(ValueError, match=r"sacct printed .*not the columns"):
         parse_sacct(line)
+
+
+@pytest.mark.parametrize("line", ["9|RUNNING|x", "of a name", "9|PENDING|1:00|N/A|N/A|1|1||"])
+def test_line_that_does_not_fit_leaves_the_other_jobs(line: str) -> None:
+    rows = parse_squeue(f"{line}\n{SQUEUE_22_05}")
+
+    assert [row.job_id for row in rows] == ["3", "1", "4", "5"]
+
+
+def test_slurm_ends_lines_with_newlines_only() -> None:
+    name = f"a{UNICODE_BREAKS}b"
+    line = f"4|PENDING|1795659398|N/A|N/A|1:00|1||{name}|Priority\n"
+
+    (row,) = parse_own_jobs(line)
+
+    assert (row.name, row.waits_for) == (name, "Priority")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("PartitionTimeLimit", "lower --time"),
+        ("PartitionConfig", "does not allow what it asks for"),
+        ("PartitionDown", "its partition is down"),
+        ("JobHeldUser", "scontrol release 4 (--hold in a script holds each link)"),
+        ("JobHeldAdmin", "an administrator holds it"),
+        ("launch_failed_requeued_held", "Slurm holds it since"),
+        ("Reservation", "its reservation has not begun"),
+        ("ReqNodeNotAvail, UnavailableNodes:n1", "(ReqNodeNotAvail, UnavailableNodes:n1)"),
+        ("QOSMaxJobsPerUserLimit", "a limit of your account or QOS"),
+        ("A reason of tomorrow | with a bar", "A reason of tomorrow | with a bar"),
+    ],
+)
+def test_reason_to_wait_says_what_helps(reason: str, words: str) -> None:
+    line = f"4|PENDING|1795659398|N/A|N/A|1:00|1||a|{reason}"
+
+    (row,) = parse_own_jobs(line)
+
+    assert words in row.waits_for
+
+
+def test_job_without_a_reason_or_one_that_runs_waits_for_nothing() -> None:
+    pending = parse_own_jobs("4|PENDING|1795659398|N/A|N/A|1:00|1||a|None")
+    running = parse_own_jobs("4|RUNNING|1795659398|1795659398|N/A|1:00|1|n1|a|Priority")
+
+    assert [row.waits_for for row in pending + running] == ["", ""]
+
+
+def test_output_of_a_job_is_read_with_spaces() -> None:
+    text = "JobId=15 JobName=abc d\n   StdErr=/e\n   StdIn=/dev/null\n   StdOut=/a b/c-15.out\n"
+
+    assert parse_output_path(text) == "/a b/c-15.out"
+    assert parse_output_path("JobId=15") == ""
 
 
 @pytest.mark.parametrize(
@@ -189,12 +246,38 @@ def test_only_directives_before_the_first_command_count() -> None:
     assert read_directives(script) == ["#SBATCH --time=2", "#SBATCH -N 4"]
 
 
-@pytest.mark.parametrize("line", ["--array=1-3", "-N 2 -a 1-3", "hetjob"])
-def test_arrays_and_heterogeneous_jobs_are_no_links(line: str) -> None:
+@pytest.mark.parametrize(
+    "line", ["--array=1-3", "--arr 1-3", "-N 2 -a 1-3", "-a1-3", "-Ha 1", "  --array=1"]
+)
+def test_array_is_no_link(line: str) -> None:
     with pytest.raises(ValueError, match="one job, no array"):
         read_directives(f"#!/bin/bash\n#SBATCH {line}\n")
-    with pytest.raises(ValueError, match="interpreter"):
-        read_directives("echo\n")
+
+
+@pytest.mark.parametrize("line", ["-A team", "--account=array", "-N 2 # no --array", "-J a-a"])
+def test_options_that_look_like_an_array_are_kept(line: str) -> None:
+    assert read_directives(f"#!/bin/bash\n#SBATCH {line}\n") == [f"#SBATCH {line}"]
+
+
+@pytest.mark.parametrize("word", ["hetjob", "packjob"])
+def test_heterogeneous_job_is_no_link(word: str) -> None:
+    with pytest.raises(ValueError, match="one job, not a heterogeneous one"):
+        read_directives(f"#!/bin/bash\n#SBATCH {word}\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo\n", "interpreter"),
+        ("#!/bin/bash\r\necho\r\n", "CRLF"),
+        ("#!/bin/bash\necho\r\n", "CRLF"),
+        ("#!/bin/bash\r", "CRLF"),
+        ("\ufeff#!/bin/bash\n", "byte order mark"),
+    ],
+)
+def test_script_that_no_node_can_run_is_refused(script: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_directives(script)
 
 
 def facts(mean_wait_s: float | None, planned_at: float | None = None) -> QueueFacts:

@@ -167,36 +167,15 @@ def test_values_of_any_type_are_refused_or_passed_and_raise_nothing(value: Any) 
         assert isinstance(find_violations(pod, "restricted"), list)
 
 
-@pytest.mark.parametrize(
-    ("labels", "status", "words"),
-    [
-        pytest.param({ENFORCED: "baseline"}, 0, "level 'baseline'", id="forbidden"),
-        pytest.param({ENFORCED: "privileged"}, 0, "", id="allowed"),
-        pytest.param({}, 0, "", id="no level: the API server holds nobody to one"),
-        pytest.param({ENFORCED: "baseline"}, 403, "", id="laxity may not read it"),
-    ],
-)
-def test_what_forbids_the_pods_of_a_job_is_told(
-    labels: dict[str, str], status: int, words: str
-) -> None:
-    told = namespaced(labels, status=status).forbids_pods(job(BASELINE["privileged"]))
-    assert bool(words) == bool(told)
-    assert words in told
-
-
-def test_a_start_that_pod_security_forbids_says_so_where_no_pod_can(tmp_path: Path) -> None:
+def test_start_whose_pods_are_refused_says_so_in_the_servers_words(tmp_path: Path) -> None:
     running = making.job("mine", suspend=False, nodes='["a"]', status=EVER_SUSPENDED)
     running["metadata"]["annotations"][names.STATUS] = RUNNING.to_text()
-    running["spec"]["template"]["spec"]["hostNetwork"] = True
     told = reason("pods_do_not_fit", running=0, workers=1, why="", then="")
     with opened(tmp_path) as world:
         put(world, running)
         seen(world, "default/mine")
-        world._limits = namespaced({ENFORCED: "baseline"})
+        world._find_pod_refusal = lambda job: f"{job['kind']} lacks a label team"
         world.observe()
         world.carry_out(Plan((Preempt("default/mine", "now", "", told),)))
         why = json_tree.annotations_of(world.api.get("jobs", "default/mine"))[names.REASON]
-    assert why.endswith(
-        "the pod template breaks pod security level 'baseline' of its namespace: "
-        "hostNetwork must be false"
-    )
+    assert why.endswith("ran in the time that they have for it: Job lacks a label team")

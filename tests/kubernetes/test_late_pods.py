@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.ground import GPUS, HARD, WHENEVER, Ground, elapse, ground
 from tests.support.kubernetes.history import kept, width
-from tests.support.kubernetes.kubectl import apply, kubectl
+from tests.support.kubernetes.kubectl import apply, kubectl, tried
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import training_job
@@ -55,8 +56,7 @@ def test_a_job_whose_pods_find_no_node_is_told_why_and_holds_nobody_up(there: Gr
     assert there.problems() == []
 
 
-def test_a_job_whose_pods_pod_security_forbids_is_told_what_of_them(there: Ground) -> None:
-    """Its controller's own Events are not the service's to read; the namespace's label is."""
+def test_job_whose_pods_pod_security_refuses_is_told_in_the_servers_words(there: Ground) -> None:
     level = "pod-security.kubernetes.io/enforce=baseline"
     kubectl(there.cluster, "label", "namespace", there.namespace, level)
     job = training_job(there.namespace, "mounts", HARD)
@@ -65,9 +65,85 @@ def test_a_job_whose_pods_pod_security_forbids_is_told_what_of_them(there: Groun
     apply(there.cluster, job)
     there.until(lambda: bool(events(there, "PodsDoNotFit")), "that is told")
     assert events(there, "PodsDoNotFit")[0] == (
-        "only 0 of 1 pod ran in the time that they have for it: the pod template breaks pod "
-        "security level 'baseline' of its namespace: volumes: data must be no hostPath"
+        "only 0 of 1 pod ran in the time that they have for it: violates PodSecurity "
+        '"baseline:latest": hostPath volumes (volume "data")'
     )
+
+
+DENIES: Final = [
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "needs-team"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"],
+                     "resources": ["pods"]}
+                ]
+            },
+            "matchConditions": [
+                {"name": "by-name", "expression": "object.metadata.generateName.startsWith('teamless')"}
+            ],
+            "validations": [{"expression": "false", "message": "every pod needs label team"}],
+        },
+    },
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "needs-team"},
+        "spec": {"policyName": "needs-team", "validationActions": ["Deny"]},
+    },
+]  # fmt: skip
+
+
+def test_job_whose_pods_a_policy_refuses_is_told_the_policys_words(there: Ground) -> None:
+    apply(there.cluster, *DENIES)
+    try:
+        there.cluster.until(lambda: is_denied(there), 60.0, "the policy to be enforced")
+        apply(there.cluster, training_job(there.namespace, "teamless", HARD))
+        there.until(lambda: bool(events(there, "PodsDoNotFit")), "that is told")
+    finally:
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            kubectl(there.cluster, "delete", kind, "needs-team")
+    assert events(there, "PodsDoNotFit")[0].endswith("every pod needs label team")
+
+
+def is_denied(there: Ground) -> bool:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "teamless"}}
+    pod["spec"] = {"containers": [{"name": "main", "image": "none"}]}
+    where = ("-n", there.namespace, "create", "--dry-run=server", "-f", "-")
+    return "label team" in tried(there.cluster, *where, text=json.dumps(pod))[1]
+
+
+def test_job_whose_pods_a_scoped_quota_refuses_is_told_which(there: Ground) -> None:
+    scope = {"operator": "In", "scopeName": "PriorityClass", "values": ["scarce"]}
+    spec = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [scope]}}
+    scarce = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 0}
+    place = {"name": "few", "namespace": there.namespace}
+    job = training_job(there.namespace, "scoped", HARD)
+    job["spec"]["template"]["spec"]["priorityClassName"] = "scarce"
+
+    apply(there.cluster, scarce | {"metadata": {"name": "scarce"}})
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": place, "spec": spec}
+    apply(there.cluster, quota)
+    ready = "jsonpath={.status.hard.pods}=0"
+    kubectl(there.cluster, "-n", there.namespace, "wait", f"--for={ready}", "resourcequota/few")
+    apply(there.cluster, job)
+    there.until(lambda: bool(events(there, "PodsDoNotFit")), "that is told")
+
+    assert "exceeded quota: few" in events(there, "PodsDoNotFit")[0]
+
+
+def test_scheduler_that_does_not_answer_is_named(there: Ground) -> None:
+    job = training_job(there.namespace, "unscheduled", HARD)
+    job["spec"]["template"]["spec"]["schedulerName"] = "volcano"
+
+    apply(there.cluster, job)
+    there.until(lambda: bool(events(there, "PodsDoNotFit")), "that is told")
+
+    words = "worker 0 has no node: scheduler volcano has not answered"
+    assert events(there, "PodsDoNotFit")[0].endswith(words)
 
 
 def test_a_job_that_its_controller_has_not_seen_started_is_waited_for(there: Ground) -> None:

@@ -145,6 +145,11 @@ def live(there: Ground, audit: Audit) -> None:
         there.apply(12, HARD)
         there.until(lambda: looked in audit.used(), "a conflict to be looked into")
     there.until(lambda: width(there.named("by-http")) == 1, "the job that came by HTTP to run")
+    podless = training_job(there.namespace, "podless", URGENT)
+    podless["spec"]["template"]["spec"]["serviceAccountName"] = "nobody"
+    apply(there.cluster, podless)
+    read: Right = ("", "events", "list")
+    there.until(lambda: read in audit.used(), "why a Job has no pod to be looked up")
 
 
 def asked_to_stop(there: Ground) -> int:

@@ -210,3 +210,23 @@ def test_a_training_that_waits_for_the_service_to_hand_in_its_result_runs_no_lon
     (view,) = again.all()
     assert view["width_history"] == [[-1.0, 1], [over_at, 0]]
     assert view["finished_at"] == 165.0
+
+
+def waiting_look(row: Job, start_at: float, holder: str, now: float) -> CycleInput:
+    """A queued job that waits for this holder until then."""
+    last = LastReason("no_room", "it waits", (holder,), start_at)
+    return CycleInput(
+        [job_json("a")], cluster(jobs=[row], now=now), expected_ends={}, last_reasons={row.id: last}
+    )
+
+
+def test_whom_a_job_waits_for_is_shown_at_once_and_is_news_if_its_start_moved_by_a_hundredth() -> (
+    None
+):
+    board, row = ViewCache(), job("a", due_at=DUE_AT)
+    board.update_views(waiting_look(row, 1000.0, "team/b", 0.0), lambda _: QUIET)
+    assert board.update_views(waiting_look(row, 1005.0, "team/c", 1.0), lambda _: QUIET) == []
+    (shown,) = board.all()
+    assert (shown["held_by"], shown["expected_start_at"]) == (["team/c"], 1005.0)
+    (change,) = board.update_views(waiting_look(row, 1030.0, "team/c", 2.0), lambda _: QUIET)
+    assert change.after["expected_start_at"] == 1030.0

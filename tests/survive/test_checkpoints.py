@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.tables import CycleRow, JobRow
+from laxity_scheduler.store.tables import CycleRow, SavedView
 
 MEGABYTE = 2**20
 
@@ -16,8 +16,8 @@ def cycle(number: int) -> CycleRow:
     )  # fmt: skip
 
 
-def view() -> JobRow:
-    return JobRow(uid="u", job="n/a", namespace="n", state="running", submitted_at=0.0, view=b"{}")
+def view() -> SavedView:
+    return SavedView("u", "n/a", "n", "running", "", 0.0, None, b"{}")
 
 
 def test_a_cycle_leaves_the_checkpoint_to_what_is_written_when_it_has_acted(tmp_path: Path) -> None:

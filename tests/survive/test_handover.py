@@ -18,7 +18,7 @@ from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.tables import JobRow, NewRow, PendingRow, ServiceTable
+from laxity_scheduler.store.tables import NewRow, PendingRow, SavedView, ServiceTable
 from tests.support.journal import verdicts_of
 from tests.support.memory_world import MemoryWorld
 from tests.support.runs import epoch_line, line
@@ -133,7 +133,7 @@ def killed_before_it_tells(store: Store) -> None:
     """The service of this store ends when it would write down what it said to whom."""
     record = store.write_rows
 
-    def dies(rows: Iterable[ServiceTable | PendingRow], jobs: Iterable[JobRow] = ()) -> None:
+    def dies(rows: Iterable[ServiceTable | PendingRow], jobs: Iterable[SavedView] = ()) -> None:
         given = list(rows)
         if any(isinstance(row, NewRow) for row in given):
             raise Killed

@@ -161,7 +161,7 @@ def test_news_of_a_look_that_failed_is_told_after_the_next(
     [
         ("lesson", Feedback, "_track_steady_run", lambda job, *_: job.id),
         ("observed stop", TransitionWatcher, "_transitions_of", lambda job, *_: job.id),
-        ("explanation", AuditRows, "_is_new", lambda decision: decision.job),
+        ("explanation", AuditRows, "_is_new", lambda decision, *_: decision.job),
     ],
 )
 def test_what_raises_about_one_job_is_counted_and_logged_once_and_others_are_served(

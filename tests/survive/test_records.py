@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, verdict_after
+from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Wait, verdict_after
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
@@ -68,6 +68,34 @@ def test_what_was_said_before_is_no_row_again() -> None:
     again = owed(records, state, plan)
     assert first
     assert again == list[NewRow]()
+
+
+def test_a_wait_is_a_row_again_for_another_reason_not_for_another_start() -> None:
+    state, records = cluster(jobs=[job("a")], now=40.0), AuditRows()
+    aged = reason("aged", waited_s=9.0, limit_s=8.0)
+    waits = [
+        Wait("team/a", FITS, held_by=("team/b",), expected_start_at=60.0),
+        Wait("team/a", FITS, held_by=("team/c",), expected_start_at=900.0),
+        Wait("team/a", aged, held_by=("team/c",), expected_start_at=900.0),
+    ]
+    rows = []
+    for wait in waits:
+        rows.append(len(owed(records, state, Plan((wait,)))))
+        records.mark_flushed()
+    assert rows == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("finish_at", "rows"), [(240.0, 0), (259.0, 0), (262.0, 2), (218.0, 2), (float("inf"), 2)]
+)
+def test_a_forecast_is_a_row_again_where_it_moved_by_a_tenth_of_what_is_left(
+    finish_at: float, rows: int
+) -> None:
+    state, records = cluster(jobs=[job("a")], now=40.0), AuditRows()
+    for at, written in ((240.0, 2), (finish_at, rows)):
+        said = Forecasted("team/a", Forecast(at - 10.0, at, 0.0, FITS), FITS)
+        assert len(owed(records, state, Plan((said,)))) == written
+        records.mark_flushed()
 
 
 def test_what_the_store_did_not_take_is_owed_with_what_comes_after_it() -> None:

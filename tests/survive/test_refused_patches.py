@@ -98,6 +98,37 @@ def test_a_job_whose_patch_is_refused_is_told_and_tried_again_later_and_later(
     assert ids(world.observe()) == [BAD, GOOD], "at once when its user changes it"
 
 
+def test_start_that_a_policy_puts_back_is_told_and_tried_later(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(world, job("bad"))
+    seen(world, BAD)
+    world.observe()
+    patch_many = world.api.patch_many
+
+    def keep_suspended(patches: Iterable[Patch]) -> Iterator[PatchResult]:
+        for patch in patches:
+            if patch.id == BAD and "spec" in patch.body:
+                spec = {**patch.body["spec"], "suspend": True}
+                (answer,) = patch_many([Patch("jobs", BAD, {**patch.body, "spec": spec})])
+                yield PatchResult(patch, answer.status, answer.object)
+            else:
+                yield from patch_many([patch])
+
+    monkeypatch.setattr(world.api, "patch_many", keep_suspended)
+    at = time.time()
+    monkeypatch.setattr(time, "time", lambda: at)
+
+    admit(world, BAD, GOOD)
+    for _ in range(3):
+        state = world.observe()
+
+    assert ids(state) == [GOOD]
+    assert "a policy or webhook of the cluster puts back spec.suspend" in told(world)
+    assert names.PIN not in world.job(BAD)["metadata"]["annotations"]
+    assert world._snapshot.due_at == pytest.approx(at + 60.0)
+
+
 def test_a_namespace_without_rights_is_told_once_with_what_to_do(
     world: LiveCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

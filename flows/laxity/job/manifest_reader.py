@@ -43,6 +43,7 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     fields |= {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default"}
     fields |= {"image": container.get("image"), "env": _plain_env(container, problems)}
     _check_manager(spec, problems)
+    _check_controller(metadata, problems)
     _check_shape(spec, annotations, problems)
     _check_neighbours(spec, problems)
     fields["plain"] = _is_plain(spec, annotations)
@@ -100,6 +101,32 @@ def _check_manager(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
     if manager not in (None, _JOB_CONTROLLER):
         what = f"{manager!r:.80} runs the pods of this Job, and laxity cannot start or stop them"
         problems.append(QoSError("managedBy", f"{what}; leave the field out"))
+
+
+def controller_of(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    """Kind and name of what controls the Job with others of its own; two empty texts for nothing.
+
+    A CronJob is nothing of that sort: each of its Jobs stands for itself.
+    """
+    for owner in json_tree.list_at(metadata, "ownerReferences"):
+        if json_tree.get_in(owner, "controller") is True:
+            kind, group = str(owner.get("kind")), str(owner.get("apiVersion")).partition("/")[0]
+            return (
+                ("", "")
+                if (kind, group) == ("CronJob", "batch")
+                else (kind, str(owner.get("name")))
+            )
+    return "", ""
+
+
+def _check_controller(metadata: Mapping[str, Any], problems: list[QoSError]) -> None:
+    kind, name = controller_of(metadata)
+    if kind:
+        what = (
+            f"{kind:.40} {name:.80} starts and stops this Job, and laxity promises no parts of one"
+        )
+        what = f"{what}; take label {names.MANAGED} out of its template"
+        problems.append(QoSError("metadata.ownerReferences", what))
 
 
 def _check_shape(

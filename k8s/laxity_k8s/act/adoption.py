@@ -6,16 +6,19 @@ from typing import Final
 
 from laxity import json_tree, names
 from laxity.instants import format_rfc3339
+from laxity.job.manifest_reader import controller_of
 from laxity_k8s.act.patches import LONGEST_REASON
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import jobs
 from laxity_k8s.objects.status_annotation import (
+    JobStatusRecord,
     digest_terms,
     read_status,
     read_verdict,
     verdict_text,
 )
-from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.reasons import format_utc, reason
+from laxity_scheduler.model.start_backoff import backoff_s
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
 TARGET: Final = "FailureTarget"  # condition of a Job that has to fail
@@ -37,6 +40,13 @@ APPLIERS: Final = frozenset(
 )
 
 
+SILENT_S: Final = 300.0  # a Job that ran for so long was left alone by its applier
+APPLY_ADVICE: Final = (
+    ". Leave spec.suspend, parallelism and completions out of the file; in Argo CD, list "
+    "/spec/suspend, /spec/parallelism and /spec/completions under ignoreDifferences"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Tending:
     """One patch, and the news about it."""
@@ -52,7 +62,7 @@ def find_correction(job: Json, *, now: float) -> Tending | None:
     None if nothing is to do. The pin takes the Job's present width as what was wanted, so that it ends with its annotation. A
     file that was applied again is no change by hand: laxity decides about the Job as it is now.
     """
-    if not jobs.is_live(job):
+    if not jobs.is_live(job) or any(controller_of(json_tree.mapping_at(job, "metadata"))):
         return None
     state = read_status(job)
     if jobs.is_unadopted(job):
@@ -107,17 +117,24 @@ def is_applied(job: Json) -> bool:
 
 
 def _take_back(job: Json, now: float) -> Tending:
-    """The Job as it is after the file was applied, for the next decision."""
-    width, state = jobs.current_width(job), read_status(job)
+    """The Job as it is after the file was applied, for the next decision.
+
+    The first time that is soon. An applier that does it again, before the Job could run for a while,
+    would stop the next start as well: that waits for 1, 2, 4, ... minutes.
+    """
+    width, state = jobs.current_width(job), _count_applied(read_status(job), now)
     body: Json = {}
+    again = state.applied > 1
+    when = f"not before {format_utc(state.not_before)}" if again else "as soon as it can"
     if state.wanted == 0:
         body, width = {"spec": {"suspend": True}}, 0
         message = "a file was applied and started it before its turn: suspended until it comes"
     elif width:
-        message = f"a file was applied again: it runs on {width} until the next decision"
+        message = f"a file was applied again: it runs on {width}; it is resized {when}"
     else:
         state = replace(state, queued_at=now)
-        message = "a file was applied again and stopped it: it starts again as soon as it can"
+        message = f"a file was applied again and stopped it: it starts again {when}"
+    message += APPLY_ADVICE if again else ""
     notes: dict[str, str | None] = {names.STATUS: replace(state, wanted=width).to_text()}
     if width == 0:
         here = json_tree.annotations_of(job)
@@ -125,6 +142,18 @@ def _take_back(job: Json, now: float) -> Tending:
     return Tending(
         patch_of(job, {"metadata": {"annotations": notes}, **body}), "applied_again", message
     )
+
+
+def _count_applied(state: JobStatusRecord, now: float) -> JobStatusRecord:
+    """The state after another time. The applier was silent if the Job could run for a while.
+
+    A Job that waits for its turn is not put off: once it runs, such a file changes nothing.
+    """
+    since = max(state.applied_at, state.resumed_at or 0.0)
+    applied = state.applied + 1 if now < since + SILENT_S else 1
+    later_at = max(state.not_before, now + backoff_s(applied))
+    not_before = later_at if state.wanted else state.not_before
+    return replace(state, applied=applied, applied_at=now, not_before=not_before)
 
 
 def _end_refused(job: Json, now: float) -> Tending | None:

@@ -36,6 +36,7 @@ CLOSE_S = 10.0
 # What somebody may have to act on.
 WARNINGS: Final = frozenset(
     {
+        "backoff_limit_too_low",
         "capacity_budget_spent",
         "active_deadline_too_short",
         "capacity_promised_to_others",

@@ -47,18 +47,6 @@ class Limits:
         ]
         raise_all([*problems, *_find_class_errors(json_tree.annotations_of(job), labels)])
 
-    def forbids_pods(self, job: Json) -> str:
-        """What of the Job's pods the API server refuses in this namespace; "" for nothing known.
-
-        A namespace without the label holds a Job of its own people to nothing.
-        """
-        try:
-            level = self._read_labels(job).get(ENFORCED, LEVELS[0])
-        except (ApiError, QoSError):
-            return ""
-        errors = _find_security_errors(json_tree.mapping_at(job, "spec", "template"), level)
-        return errors[0].problems[0][1] if errors else ""
-
     def check_class(self, job: Json, notes: Json) -> None:
         """QoSError if the Job with these annotations is of a class above its namespace's."""
         raise_all(

@@ -20,16 +20,29 @@ from laxity import json_tree, names
 from laxity_k8s.act.growth_guard import jobs_to_postpone
 from laxity_k8s.act.neighbours import blame_neighbours
 from laxity_k8s.act.patches import JobPatch, job_patch
+from laxity_k8s.act.promise_events import BACKOFF_CODE, MoveFilter, describe_backoff_limit
 from laxity_k8s.act.sender import Wish
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import preempted_for
 from laxity_k8s.objects.accelerator_nodes import machine_name, machine_names
 from laxity_k8s.objects.affinity import find_roomy
+from laxity_k8s.objects.status_annotation import read_status
+from laxity_k8s.observe.moved_promises import CODE as MOVED
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import FLEET_POOLS, ClusterState
-from laxity_scheduler.model.decision import Admit, Decision, Loan, Promised, Reclaim, Resize, Wait
+from laxity_scheduler.model.decision import (
+    Admit,
+    Decision,
+    Loan,
+    Preempt,
+    Promised,
+    Reclaim,
+    Resize,
+    Wait,
+)
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 
 WAITS_AGAIN_S: Final = 300.0
 WorkerToken = Callable[[str], str]
@@ -42,9 +55,10 @@ def no_token(uid: str) -> str:
 
 
 class WaitFilter:
-    """Which waits are news; forgetting costs one patch and one Event for each Job, no more."""
+    """Which waits are news, and which `moves`; forgetting costs one patch and Event for each Job."""
 
     def __init__(self) -> None:
+        self.moves = MoveFilter()
         self._written: dict[str, tuple[str, float]] = {}
 
     def is_news(
@@ -70,6 +84,7 @@ class WaitFilter:
     def keep_only(self, job_ids: Container[str]) -> None:
         """Forget all other Jobs."""
         self._written = {key: last for key, last in self._written.items() if key in job_ids}
+        self.moves.keep_only(job_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,7 @@ class JobUpdate:
     row: Job
     decisions: Sequence[Decision]
     repeats_wait: bool
+    tells_move: bool
     held_back: Promised | None
 
 
@@ -102,7 +118,7 @@ class PatchFactory:
         may = state.eligible_nodes(row)
         open_to = (node for node in self._freest if may is None or node.id in may)
         shown = self._snapshot.shown
-        return job_patch(
+        made = job_patch(
             job,
             row,
             [preempted_for.note_beneficiary(on_machines(decision), shown) for decision in mine],
@@ -115,6 +131,12 @@ class PatchFactory:
             taken=blame_neighbours(state, row, mine, self._snapshot.foreign_gpus),
             held_back=update.held_back,
         )
+        if made is None:
+            return None
+        told = [event for event in made.reasons if event[0] != MOVED or update.tells_move]
+        if words := describe_backoff_limit(job, row, mine):
+            told.append((BACKOFF_CODE, lambda: words))
+        return replace(made, reasons=tuple(told))
 
 
 def plan_patches(
@@ -151,6 +173,25 @@ def plan_patches(
     return now, later
 
 
+def explain_missing_pods(
+    decisions: Iterable[Decision], shown: Mapping[str, Json], find_refusal: Callable[[Json], str]
+) -> Iterator[Decision]:
+    """The decisions, with the API server's words where it refuses the pods of a Job."""
+    for decision in decisions:
+        job = shown.get(getattr(decision, "job", ""))
+        if isinstance(decision, Preempt | Resize) and job is not None:
+            why = decision.reason
+            if (
+                why.code == "pods_do_not_fit"
+                and not why.fact("why")
+                and (words := find_refusal(job))
+            ):
+                facts = dict(why.facts) | {"why": f": {words}"}
+                yield replace(decision, reason=reason(why.code, **facts))
+                continue
+        yield decision
+
+
 def _select_possible(
     by_job: Mapping[str, Sequence[Decision]], state: ClusterState, snapshot: Snapshot, guard: Guard
 ) -> Iterator[tuple[str, list[Decision]]]:
@@ -166,9 +207,19 @@ def _select_possible(
                 decision
                 for decision in mine
                 if not (job_id in late and isinstance(decision, Resize))
+                and not (isinstance(decision, Resize) and _would_be_undone(decision, state, shown))
                 and not (job_id in full and isinstance(decision, Admit | Resize))
             ],
         )
+
+
+def _would_be_undone(growth: Resize, state: ClusterState, shown: Mapping[str, Json]) -> bool:
+    """Whether a file that is applied again and again would soon undo that its Job grows."""
+    row, job = state.by_id.get(growth.job), shown.get(growth.job)
+    if row is None or job is None or growth.workers <= row.workers:
+        return False
+    kept = read_status(job)
+    return kept.applied > 1 and kept.not_before > state.now
 
 
 def _build_update(
@@ -190,7 +241,9 @@ def _build_update(
     held_back, mine = moved.take_held(job, mine)
     if is_due and held_back is not None and not is_news and len(mine) == 1:
         mine, held_back = [held_back, *mine], None  # nothing else is said: the move is the news
-    return JobUpdate(job, row, mine, not is_news, held_back)
+    return JobUpdate(
+        job, row, mine, not is_news, waits.moves.is_news(job_id, mine), held_back=held_back
+    )
 
 
 def on_machines(decision: Decision) -> Decision:

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
+from laxity import json_tree
 from laxity_k8s.act.adoption import Tending
 from laxity_k8s.act.event_writer import EventWriter
 from laxity_k8s.act.patches import JobPatch, in_batches
+from laxity_k8s.act.put_back import accept_width, describe_put_back
 from laxity_k8s.act.resend import at_revision, is_alike, onto_revision, reset_patch
 from laxity_k8s.act.rights import TRY_AGAIN_S, Rights, refusal_text
 from laxity_k8s.cluster_api import (
@@ -158,9 +160,20 @@ class Sender:
             self._rights.note_outcome(outcome)
         if outcome.ok and outcome.object is not None:
             self._mirror.put_object(outcome.patch.kind, outcome.object)
+            if why := describe_put_back(outcome):
+                self._leave_out(outcome.object, why)
         else:
             self.unsure |= outcome.may_have_landed
         return outcome
+
+    def _leave_out(self, job: Json, why: str) -> None:
+        """A policy of the cluster keeps this Job from being as it was decided: tell it, try later."""
+        job_id = json_tree.object_id(job)
+        self.undone[job_id] = why
+        for answer in self._api.patch_many([self._seal_one(accept_width(job))]):
+            if answer.ok and answer.object is not None:
+                self._mirror.put_object("jobs", answer.object)
+        self._put_off(job_id, why, time.time())
 
     def _once_more(self, lost: PatchResult) -> PatchResult:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""

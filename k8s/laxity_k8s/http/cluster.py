@@ -32,6 +32,7 @@ from laxity_k8s.cluster_api import (
     ignore_cut,
 )
 from laxity_k8s.http.paths import collection_path, object_path, whole_items
+from laxity_k8s.http.pod_refusals import read_pod_refusal
 from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.http.watch_thread import WatchThread
@@ -331,7 +332,7 @@ def open_world(
         raise
     return LiveCluster(
         api, reports, fit_within_s=fit_within_s, seal=seal, limits=limits, quotas=True,
-        worker_token=worker_token, faults=faults,
+        find_pod_refusal=partial(read_pod_refusal, api.run_call), worker_token=worker_token, faults=faults,
     )  # fmt: skip
 
 

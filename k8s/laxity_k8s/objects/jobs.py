@@ -50,6 +50,10 @@ NO_GPU = (
     "no container asks for a GPU, and laxity plans GPUs alone: add resources with "
     f"limits of {GPU} (or another accelerator), or take label {names.MANAGED} off"
 )
+CLAIMS = (
+    "its pods ask for devices by resource claims ({claims}), which laxity does not count: ask by "
+    f"limits of {GPU} (or another accelerator), or take label {names.MANAGED} off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +141,17 @@ def spec_of(job: Json) -> TrainingSpec:
         problems = error.problems
         if asks or any(where == "resources" for where, _ in problems):
             raise
-        raise QoSError(*problems[0], *problems[1:], ("resources", NO_GPU)) from None
+        raise QoSError(*problems[0], *problems[1:], ("resources", _no_gpu(job))) from None
     if not asks:
-        raise QoSError("resources", NO_GPU)
+        raise QoSError("resources", _no_gpu(job))
     return spec
+
+
+def _no_gpu(job: Json) -> str:
+    """Why nothing is counted for this Job: it asks for none, or by claims."""
+    claims = json_tree.list_at(job, "spec", "template", "spec", "resourceClaims")
+    named = ", ".join(sorted(str(json_tree.get_in(claim, "name")) for claim in claims))
+    return CLAIMS.format(claims=named[:200]) if claims else NO_GPU
 
 
 def build_row(

@@ -45,10 +45,10 @@ def bound_at(pod: Json) -> float | None:
         return None
     scheduled = find_condition(pod, "PodScheduled")
     since = scheduled.get("lastTransitionTime") if scheduled.get("status") == "True" else None
-    return instant_at(since) or _created_at(pod)
+    return instant_at(since) or created_at(pod)
 
 
-def _created_at(pod: Json) -> float:
+def created_at(pod: Json) -> float:
     return instant_at(json_tree.get_in(pod, "metadata", "creationTimestamp")) or 0.0
 
 
@@ -144,7 +144,9 @@ def pending_reason(own: Iterable[Json], workers: int) -> str:
     """Why the first of these workers that has not started has not; "" if no pod says."""
     for pod in sorted(own, key=lambda pod: index_of(pod) or 0):
         number = index_of(pod) or 0
-        if number < workers and phase_of(pod) == "Pending" and (cause := waits_for(pod)):
+        if number >= workers or phase_of(pod) != "Pending":
+            continue
+        if cause := waits_for(pod) or unanswered(pod):
             return f"worker {number} {cause}"[:LONGEST_WORD]
     return ""
 
@@ -161,6 +163,14 @@ def waits_for(pod: Json) -> str:
                 detail = f": {waiting['message']}" if waiting.get("message") else ""
                 return f"waits on {node_of(pod)}: {waiting['reason']}{detail}"
     return ""
+
+
+def unanswered(pod: Json) -> str:
+    """That its scheduler has not looked at it; "" if it has."""
+    name = json_tree.get_in(pod, "spec", "schedulerName")
+    if not name or node_of(pod) or find_condition(pod, "PodScheduled"):
+        return ""
+    return f"has no node: scheduler {name} has not answered"
 
 
 def kill_reason(end: Json) -> str:

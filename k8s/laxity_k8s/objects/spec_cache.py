@@ -14,7 +14,7 @@ import orjson
 from cachetools import LRUCache
 
 from laxity import json_tree, names
-from laxity.job.manifest_reader import SHAPE, neighbour_rules
+from laxity.job.manifest_reader import SHAPE, controller_of, neighbour_rules
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.cluster_api import Json
 
@@ -66,6 +66,7 @@ def _digest_of(job: Json) -> bytes:
         json_tree.get_in(metadata, "name"),
         json_tree.get_in(metadata, "namespace"),
         json_tree.get_in(metadata, "labels"),
+        controller_of(json_tree.mapping_at(metadata)),
         [pair for pair in json_tree.annotations_of(job).items() if pair[0] not in names.OUTPUTS],
         [json_tree.get_in(spec, field) for field in SHAPE],
         neighbour_rules(json_tree.mapping_at(spec)),

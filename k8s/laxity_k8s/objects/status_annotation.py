@@ -28,7 +28,15 @@ from laxity_scheduler.store.codec import CodecError, load_verdict, verdict_json
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
 KINDS = ("Promise", "Refusal", "Forecast")
 WHOLE: Final = frozenset(
-    {"preemptions", "wanted", "failed_starts", "cut_epoch", "cut_links", "written_limit_s"}
+    {
+        "preemptions",
+        "wanted",
+        "failed_starts",
+        "cut_epoch",
+        "cut_links",
+        "written_limit_s",
+        "applied",
+    }
 )
 # Read once each, as a Job is looked at several times between two changes: of some 16,000 Jobs.
 MOST_BYTES: Final = 64 * 1024 * 1024  # of each kind
@@ -41,7 +49,8 @@ class JobStatusRecord:
     `wanted` is the width that laxity asked for last (0: suspended), None before its first word;
     `terms` is the digest of what was judged; after `failed_starts` in a row it is not tried again
     before `not_before`. `cut_links` links in a row were cut off with `cut_epoch` epochs done.
-    `written_limit_s` is the activeDeadlineSeconds that laxity wrote for a wall limit.
+    `written_limit_s` is the activeDeadlineSeconds that laxity wrote for a wall limit. `applied` is how
+    often in a row a file was applied that changed its size, the last time at `applied_at`.
     """
 
     queued_at: float | None = None
@@ -60,6 +69,8 @@ class JobStatusRecord:
     cut_epoch: int = 0
     cut_links: int = 0
     written_limit_s: int | None = None
+    applied: int = 0
+    applied_at: float = 0.0
 
     def count_cut(self, epochs_done: int) -> dict[str, int]:
         """The fields after another link was cut off with so many epochs done."""

@@ -6,6 +6,7 @@ Durations are counted by a monotonic clock; instants are the queue's.
 """
 
 import math
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,7 @@ from laxity_scheduler.following.successor_timing import (
 POLL_S: Final = 30.0  # at most, between two looks at the links
 MOST_JOBS: Final = 2  # for one link: the first, and one more if it was cancelled in the queue
 MOST_REFUSALS: Final = 5  # with the predecessor gone
+COUNTS: Final = re.compile(r"\d+")  # in a reason: nodes by number, pods by name
 DEFERRED: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -93,6 +95,7 @@ class ChainLoop:
         self._backoff = Backoff(self._poll_s, longest_s=600.0)
         self._decides_at = self._submits_at = -1.0
         self._last_trouble = ""
+        self._told_reasons: set[tuple[str, str]] = set()  # a job's id, and why it waits
 
     def run(self) -> None:
         """Until the chain has ended. QueueError if the first link is refused."""
@@ -265,9 +268,11 @@ class ChainLoop:
         self._note_reason(link, row.waits_for)
 
     def _note_reason(self, link: LinkRecord, words: str) -> None:
-        """Why it waits is told once, and then kept up to date for --status."""
+        """Tell each reason to wait once, whatever it counts; keep the latest one for --status."""
         before, link.waits_for = link.waits_for, words
-        if words and not before:
+        reason = (link.job_id, COUNTS.sub("", words))
+        if words and reason not in self._told_reasons:
+            self._told_reasons.add(reason)
             self._tell(link, f"job {link.job_id} waits: {words}")
         elif words != before:
             save_chain(self.state, self._folder)

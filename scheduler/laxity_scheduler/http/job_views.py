@@ -16,8 +16,8 @@ from laxity_scheduler.service.loan_metrics import loan_view
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.manifest_view import project_view
 from laxity_scheduler.service.promise_outcome import promise_counts
-from laxity_scheduler.service.view_cache import readable_view
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, finite_or_none
+from laxity_scheduler.service.views import readable_view
 
 MAX_CHAIN: Final = 200
 MAX_FOLDED_ROWS: Final = 2_000  # rows that are read to be folded into an answer

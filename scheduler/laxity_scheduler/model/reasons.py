@@ -204,11 +204,7 @@ class Reason:
 
     @property
     def text(self) -> str:
-        values = {_placeholder_name(name): _format_fact(name, value) for name, value in self.facts}
-        template = TEMPLATES[self.code]
-        if float("inf") in (self.fact("late_s"), self.fact("p90_at")):
-            template = ENDLESS.get(self.code, template)
-        return template.format_map(_UnknownFacts(values))
+        return _format_text(self)
 
     def within(self, namespace: str) -> "Reason":
         """The reason for readers of this namespace: jobs of others are counted, not named."""
@@ -227,6 +223,15 @@ def reason(code: str, /, **facts: Fact) -> Reason:
 
 
 @lru_cache(maxsize=4096)  # many waiting jobs share one reason
+def _format_text(cause: Reason) -> str:
+    values = {_placeholder_name(name): _format_fact(name, value) for name, value in cause.facts}
+    template = TEMPLATES[cause.code]
+    if float("inf") in (cause.fact("late_s"), cause.fact("p90_at")):
+        template = ENDLESS.get(cause.code, template)
+    return template.format_map(_UnknownFacts(values))
+
+
+@lru_cache(maxsize=4096)
 def _hide_foreign_jobs(cause: Reason, namespace: str) -> Reason:
     may = partial(may_be_named, namespace=namespace)
     facts = tuple(

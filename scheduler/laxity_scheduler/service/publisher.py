@@ -30,7 +30,7 @@ from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
 from laxity_scheduler.store.audit_rows import AuditRows
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
-from laxity_scheduler.store.tables import JobRow, PendingRow
+from laxity_scheduler.store.tables import PendingRow, SavedView
 
 LOG: Final = logging.getLogger(__name__)
 VERDICT_FIELDS: Final = ("verdict", "promised_p90_at")  # where these differ it is another one
@@ -253,7 +253,7 @@ class Publisher:
         if rows and self._write_to_store((), rows):
             self._view_cache.mark_saved(rows)
 
-    def _write_to_store(self, rows: Sequence[PendingRow], views: Sequence[JobRow]) -> bool:
+    def _write_to_store(self, rows: Sequence[PendingRow], views: Sequence[SavedView]) -> bool:
         """Whether the store has the rows now; if not, the next cycle writes them."""
         try:
             self._store.write_rows(rows, views)

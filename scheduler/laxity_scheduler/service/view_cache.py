@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -23,7 +23,7 @@ from laxity_scheduler.job_faults import JobFaults, error_text
 from laxity_scheduler.live import Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.borrowing import count_borrowed, count_borrowed_gpu_h
+from laxity_scheduler.service.borrowing import count_borrowed
 from laxity_scheduler.service.promise_outcome import (
     is_over,
     is_promise_broken,
@@ -38,12 +38,15 @@ from laxity_scheduler.service.views import (
     LastReason,
     end_fields,
     looks_same,
+    shows_wait,
     view_of,
     view_of_missing,
+    wait_fields,
 )
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.tables import JobRow, storable_text
+from laxity_scheduler.store.tables import JobRow, SavedView, storable_text
 
+WAIT_SHARE: Final = 0.01
 INTERNAL_FIELDS = (
     "first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released", "cancelled",
 )  # fmt: skip
@@ -73,7 +76,7 @@ class ViewCache:
 
     def __init__(
         self,
-        rows: Iterable[JobRow] = (),
+        rows: Iterable[JobRow | SavedView] = (),
         faults: JobFaults | None = None,
         absence: Absence | None = None,
     ) -> None:
@@ -83,8 +86,9 @@ class ViewCache:
         self._views: dict[str, Json] = {}
         self._latest: dict[str, str] = {}
         self._inputs: dict[str, tuple[object, Job | None, LastReason | None, int]] = {}
+        self._waits: dict[str, LastReason] = {}  # the last that was looked at
         self._ends: dict[str, ExpectedEnd] = {}  # the last that was looked at, of running jobs
-        self._unsaved: dict[str, JobRow] = {}
+        self._unsaved: dict[str, SavedView] = {}
         self._news: list[ViewChange] = []  # of a look that did not come to its end, too
         self._noted: dict[str, float] = {}
         self._stale: set[str] = set()
@@ -141,6 +145,7 @@ class ViewCache:
         try:
             if self._is_unchanged(uid, manifest, cycle_input):
                 self._update_expected_end(uid, cycle_input)
+                self._update_wait(uid, cycle_input)
             else:
                 self._keep_view(self._make_view(uid, manifest, cycle_input, report_of(uid)))
         except HistoryError:
@@ -240,12 +245,12 @@ class ViewCache:
                 self._views[uid] = view | lasting
                 self._unsaved[uid] = _row_of_view(self._views[uid])
 
-    def rows_to_save(self) -> list[JobRow]:
+    def rows_to_save(self) -> list[SavedView]:
         """Rows for the store; they stay in this list until `mark_saved` is called with them."""
         with self._lock:
             return list(self._unsaved.values())
 
-    def mark_saved(self, rows: Iterable[JobRow]) -> None:
+    def mark_saved(self, rows: Iterable[SavedView]) -> None:
         """These are in the store; a row that is newer than the one that was written is not."""
         with self._lock:
             for row in rows:
@@ -262,6 +267,7 @@ class ViewCache:
             ]
             for uid in old:
                 self._ends.pop(uid, None)
+                self._waits.pop(uid, None)
                 view = self._views.pop(uid)
                 if self._latest.get(view["id"]) == uid:
                     del self._latest[view["id"]]
@@ -280,7 +286,8 @@ class ViewCache:
             return False
         if not view["broken"] and is_promise_broken(view, cycle_input.state.now):
             return False
-        return (before[0], *before[2:]) == (key[0], *key[2:]) and before[1] is row
+        same = before[0] == key[0] and before[1] is row and before[3] == borrowed
+        return same and _says_the_same(before[2], reason)
 
     def _update_expected_end(self, uid: str, cycle_input: CycleInput) -> None:
         """Update the expected end, if a reader would see the difference or is to be warned."""
@@ -292,6 +299,31 @@ class ViewCache:
         view = _with_first_prediction(before | end_fields(finish), cycle_input.state.now)
         if not looks_same(before, view):
             self._keep_view(view | {"laxity_s": laxity_s(view, cycle_input.state.now)})
+
+    def _update_wait(self, uid: str, cycle_input: CycleInput) -> None:
+        """Update what a job waits for, and until when: in a crowd both move in every cycle.
+
+        A reader is told of another start only if it moved by a hundredth of the wait.
+        """
+        before, now = self._views[uid], cycle_input.state.now
+        reason = cycle_input.last_reasons.get(before["id"])
+        if reason is None or reason is self._waits.get(uid):
+            return
+        self._waits[uid] = reason
+        row = cycle_input.state.by_id.get(before["id"])
+        if not shows_wait(before, row, now):
+            return
+        view = before | wait_fields(reason)
+        old_at, new_at = before["expected_start_at"], view["expected_start_at"]
+        if old_at is None or new_at is None:
+            is_news = old_at is not new_at
+        else:
+            is_news = abs(new_at - old_at) > WAIT_SHARE * max(0.0, new_at - now)
+        if is_news:
+            self._keep_view(view)
+        else:
+            with self._lock:
+                self._store_view(view)
 
     def _make_view(
         self,
@@ -342,6 +374,13 @@ class ViewCache:
         return view["state"] == "refused" and is_over(view) and not is_latest
 
 
+def _says_the_same(one: LastReason | None, other: LastReason | None) -> bool:
+    """Whether two reasons differ at most in whom a job waits for, and until when."""
+    if one is None or other is None:
+        return one is other
+    return (one.reason_code, one.reason) == (other.reason_code, other.reason)
+
+
 def _submission_key(view: Json) -> tuple[float, float]:
     """Orders Jobs of one name. A job that asks again has the time of its first submission."""
     ended_at = view["finished_at"]
@@ -357,18 +396,8 @@ def _with_first_prediction(view: Json, now: float) -> Json:
     return view | {"danger": is_promise_in_danger(view)}
 
 
-def readable_view(view: Json, now: float) -> Json:
-    """The view as readers get it, with figures as of now and without internal fields."""
-    hidden = ("told", "released", "cancelled", "borrowed_gpu_s", "borrowed_at")
-    answer = {name: value for name, value in view.items() if name not in hidden}
-    return answer | {
-        "laxity_s": laxity_s(view, now),
-        "borrowed_gpu_h": count_borrowed_gpu_h(view, now),
-    }
-
-
-def _row_of_view(view: Json) -> JobRow:
-    return JobRow(
+def _row_of_view(view: Json) -> SavedView:
+    return SavedView(
         uid=view["uid"],
         job=storable_text(view["id"]),
         namespace=storable_text(view["id"].partition("/")[0]),

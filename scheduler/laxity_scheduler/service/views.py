@@ -15,7 +15,11 @@ from laxity.instants import instant_at
 from laxity_profiler.model_key import model_of
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.borrowing import NOTHING_BORROWED, borrowing_fields
+from laxity_scheduler.service.borrowing import (
+    NOTHING_BORROWED,
+    borrowing_fields,
+    count_borrowed_gpu_h,
+)
 from laxity_scheduler.service.manifest_view import fields_from_manifest
 from laxity_scheduler.service.promise_outcome import is_over, laxity_s, outcome_of
 from laxity_scheduler.service.verdict_view import verdict_fields
@@ -24,6 +28,7 @@ from laxity_scheduler.service.view_fields import Json, finite_or_none
 CONTINUOUS_FIELDS: Final = ("p50_at", "p90_at", "laxity_s", "expected_start_at")  # move with time
 NOTHING_EXPECTED: Final[Mapping[str, None]] = {"p50_at": None, "p90_at": None}
 JITTER_S: Final = 1.0
+WAITING: Final = ("queued", "suspended")
 MAX_HISTORY: Final = 500
 
 
@@ -82,15 +87,12 @@ def view_of(
         view |= borrowing_fields(view, borrowed_gpus, now)
     if absence is not None:
         view["width_history"] = _without_stop_unseen(view["width_history"], report, absence)
-    if view["state"] not in ("queued", "suspended"):
+    if view["state"] not in WAITING:
         view |= {"held_by": [], "expected_start_at": None}
     elif row is not None and row.not_before > now:
         view |= {"held_by": [], "expected_start_at": row.not_before, **NOTHING_EXPECTED}
     elif last_reason is not None:
-        view |= {
-            "held_by": list(last_reason.held_by),
-            "expected_start_at": finite_or_none(last_reason.expected_start_at),
-        }
+        view |= wait_fields(last_reason)
     view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
     died = "" if row is None else row.died  # the cluster's error of a worker that reports no more
     view |= {"result": report.result, "error": report.failed or died or view["error"]}
@@ -100,9 +102,32 @@ def view_of(
     return view | {"outcome": outcome_of(view), "laxity_s": laxity_s(view, now)}
 
 
+def shows_wait(view: Mapping[str, Any], row: Job | None, now: float) -> bool:
+    """Whether the view shows what the last decision lets the job wait for."""
+    return view["state"] in WAITING and not (row is not None and row.not_before > now)
+
+
+def wait_fields(last_reason: LastReason) -> Json:
+    """The fields of a view for what a job waits for."""
+    return {
+        "held_by": list(last_reason.held_by),
+        "expected_start_at": finite_or_none(last_reason.expected_start_at),
+    }
+
+
 def end_fields(finish: ExpectedEnd) -> Json:
     """The fields of a view for an expected end."""
     return {"p50_at": finite_or_none(finish.p50_at), "p90_at": finite_or_none(finish.p90_at)}
+
+
+def readable_view(view: Json, now: float) -> Json:
+    """The view as readers get it, with figures as of now and without internal fields."""
+    hidden = ("told", "released", "cancelled", "borrowed_gpu_s", "borrowed_at")
+    answer = {name: value for name, value in view.items() if name not in hidden}
+    return answer | {
+        "laxity_s": laxity_s(view, now),
+        "borrowed_gpu_h": count_borrowed_gpu_h(view, now),
+    }
 
 
 def view_of_missing(before: Mapping[str, Any], now: float) -> Json:

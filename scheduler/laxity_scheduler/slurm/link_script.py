@@ -3,6 +3,7 @@
 import fcntl
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,8 +11,11 @@ from laxity import names
 from laxity.durable_files import replace_file
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_wrapper import link_body
+from laxity_scheduler.slurm.script_shape import DIRECTIVE, split_directive
 
-_ARRAY: Final = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--array\b|-a\b|hetjob\b|packjob\b)")
+ENV_ARRAY: Final = "SBATCH_ARRAY_INX"  # makes an array of every job that this shell submits
+_ARRAY: Final = re.compile(r"-[HIkOQsvW]*a|--ar(?:r|ra|ray)?(?:=|$)")  # as sbatch abbreviates
+_HETEROGENEOUS: Final = ("hetjob", "packjob")
 
 _SETUP: Final = """
 folder={folder}
@@ -31,19 +35,39 @@ def read_directives(script: str) -> list[str]:
 
     ValueError for a script that sbatch would refuse, and for arrays and heterogeneous jobs.
     """
-    lines = script.splitlines()
-    if not lines or not lines[0].startswith("#!"):
+    lines = script.split("\n")
+    if script.startswith("\ufeff"):
+        raise ValueError("it begins with a byte order mark; save it as UTF-8 without one")
+    if lines[0].endswith("\r") or "\r\n" in script:
+        raise ValueError("its lines end with CRLF, as on Windows; run: sed -i 's/\\r$//' on it")
+    if not lines[0].startswith("#!"):
         raise ValueError("the first line must name an interpreter, such as #!/bin/bash")
     directives = []
     for line in lines:
         if line.strip() and not line.startswith("#"):
             break
-        if line.startswith("#SBATCH"):
+        if line.startswith(DIRECTIVE):
             directives.append(line)
-    refused = [line for line in directives if _ARRAY.match(line)]
-    if refused:
-        raise ValueError(f"{refused[0]!r}: a link of a chain is one job, no array")
+    for line in directives:
+        _refuse_several_jobs(line)
     return directives
+
+
+def _refuse_several_jobs(directive: str) -> None:
+    for word in split_directive(directive):
+        if word in _HETEROGENEOUS:
+            raise ValueError(
+                f"{directive!r}: a link of a chain is one job, not a heterogeneous one"
+            )
+        if _ARRAY.match(word):
+            raise ValueError(f"{directive!r}: a link of a chain is one job, no array")
+
+
+def refuse_array_variables(environ: Mapping[str, str]) -> None:
+    """ValueError where a variable would make an array of each link."""
+    if environ.get(ENV_ARRAY):
+        message = "it makes an array of each job; a link of a chain is one job: unset it"
+        raise ValueError(f"{ENV_ARRAY}={environ[ENV_ARRAY]}: {message}")
 
 
 def write_link_script(state: ChainState, link: LinkRecord, folder: Path) -> Path:

@@ -28,7 +28,7 @@ def read_shape(directives: Iterable[str], environ: Mapping[str, str]) -> ScriptS
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-N", "--nodes", default="")
     parser.add_argument("-t", "--time", default="")
-    tokens = [word for line in directives for word in _words_of(line)]
+    tokens = [word for line in directives for word in split_directive(line)]
     try:
         options, _ = parser.parse_known_args(tokens)
     except argparse.ArgumentError:  # an option without its value: sbatch says so itself
@@ -37,7 +37,8 @@ def read_shape(directives: Iterable[str], environ: Mapping[str, str]) -> ScriptS
     return ScriptShape(int(options.nodes) if options.nodes.isdecimal() else None, _limit_s(limit))
 
 
-def _words_of(line: str) -> list[str]:
+def split_directive(line: str) -> list[str]:
+    """The options in one `#SBATCH` line; none where sbatch cannot read it either."""
     try:
         return shlex.split(line.removeprefix(DIRECTIVE), comments=True)
     except ValueError:  # an open quote

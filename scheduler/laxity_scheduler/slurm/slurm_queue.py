@@ -6,10 +6,10 @@ jobs that have ended. Where it has an accounting database, that one is asked for
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from laxity_scheduler.following.chain_folder import hold_chain, open_chain, read_script
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
@@ -26,15 +26,19 @@ from laxity_scheduler.slurm.link_script import (
     read_directives,
     read_exit_code,
     read_started_job,
+    refuse_array_variables,
     write_link_script,
 )
 from laxity_scheduler.slurm.slurm_call import ask_slurm, require_slurm, run_slurm
 from laxity_scheduler.slurm.slurm_tables import (
+    OWN_FORMAT,
     SACCT_FIELDS,
     SQUEUE_FORMAT,
     parse_controller_time,
     parse_job_exit_code,
     parse_job_id,
+    parse_output_path,
+    parse_own_jobs,
     parse_planned_start,
     parse_sacct,
     parse_squeue,
@@ -42,6 +46,8 @@ from laxity_scheduler.slurm.slurm_tables import (
 
 ACTIVE: Final = "PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING"
 LONG_AGO: Final = "now-365days"
+NO_OUTPUT: Final = 128 + 53  # Slurm's signal where it cannot open a job's files
+T = TypeVar("T")
 
 
 def whole_minutes(limit_s: float) -> int:
@@ -68,7 +74,7 @@ class SlurmQueue:
         return ask_slurm(parse_controller_time, "scontrol", "show", "config")
 
     def rows(self) -> list[QueueRow]:
-        return _ask_squeue("-t", ACTIVE)
+        return ask_slurm(parse_squeue, "squeue", "-h", "-o", SQUEUE_FORMAT, "-t", ACTIVE)
 
     def past_rows(self) -> tuple[list[QueueRow], str]:
         try:
@@ -78,7 +84,8 @@ class SlurmQueue:
 
     def jobs_of(self, link: LinkRecord) -> list[QueueRow]:
         name = self._state.job_name(link)
-        rows = _ask_squeue("-t", "all", "-u", str(os.getuid()), "--name", name)
+        of_name = ("-t", "all", "-u", str(os.getuid()), "--name", name)
+        rows = ask_slurm(parse_own_jobs, "squeue", "-h", "-o", OWN_FORMAT, *of_name)
         rows = sorted((row for row in rows if row.name == name), key=lambda row: int(row.job_id))
         if any(link.job_id in ("", row.job_id) for row in rows):
             return rows
@@ -95,8 +102,9 @@ class SlurmQueue:
         if row is not None:
             slurm_code = row.exit_code
             if slurm_code is None and row.state == "FAILED":
-                slurm_code = self._ask_exit_code(row.job_id)
-            return outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
+                slurm_code = self._ask_job(parse_job_exit_code, row.job_id)
+            outcome = outcome_of_row(row, exit_code if slurm_code is None else slurm_code)
+            return self._name_output(link, slurm_code, outcome)
         if exit_code is not None:
             return outcome_of_code(exit_code)
         if link.started_at is None and self.find_started_job(link) != link.job_id:
@@ -144,17 +152,20 @@ class SlurmQueue:
             return []
         return [row for row in rows if row.has_started or row.has_ended]
 
-    def _ask_exit_code(self, job_id: str) -> int | None:
+    def _name_output(self, link: LinkRecord, code: int | None, outcome: LinkOutcome) -> LinkOutcome:
+        """Of a link that Slurm could not begin, since it could not open the job's output file."""
+        if code != NO_OUTPUT or self.find_started_job(link) == link.job_id:
+            return outcome
+        path = self._ask_job(parse_output_path, link.job_id) or "its output file"
+        words = f"did not begin: Slurm could not open {path}; make its folder on the nodes"
+        return LinkOutcome("failed", f"{words}, or change --output")
+
+    def _ask_job(self, parse: Callable[[str], T], job_id: str) -> T | None:
         """None where Slurm has forgotten the job meanwhile."""
         try:
-            return ask_slurm(parse_job_exit_code, "scontrol", "show", "job", "-o", job_id)
+            return ask_slurm(parse, "scontrol", "show", "job", job_id)
         except QueueRefusalError:
             return None
-
-
-def _ask_squeue(*options: str) -> list[QueueRow]:
-    """As far as this user may see them."""
-    return ask_slurm(parse_squeue, "squeue", "-h", "-o", SQUEUE_FORMAT, *options)
 
 
 def _ask_sacct(*options: str) -> list[QueueRow]:
@@ -168,6 +179,7 @@ def open_slurm_queue(
 ) -> Iterator[tuple[ChainState, SlurmQueue]]:
     """The chain of a batch script, and its queue. ValueError if the script cannot be a link."""
     text, _ = read_script(script, read_directives)
+    refuse_array_variables(os.environ)
     require_slurm()
     with hold_chain(folder) as lock:
         state = open_chain(text, folder)

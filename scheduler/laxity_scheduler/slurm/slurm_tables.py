@@ -11,12 +11,13 @@ from typing import Final
 
 from laxity_scheduler.chains.time_limits import parse_time_limit_s
 from laxity_scheduler.following.link_queue import ENDED, QueueRow
+from laxity_scheduler.slurm.slurm_reasons import describe_wait
 
-SQUEUE_FORMAT: Final = "%i|%T|%V|%S|%e|%l|%D|%N|%j"
-SACCT_FIELDS: Final = (
-    "JobIDRaw,State,Submit,Start,End,TimelimitRaw,NNodes,NodeList,ExitCode,JobName"
-)
-COLUMNS: Final = 9
+# Names and reasons are free text, so they are asked for of the user's own jobs only.
+SQUEUE_FORMAT: Final = "%i|%T|%V|%S|%e|%l|%D|%N"
+OWN_FORMAT: Final = f"{SQUEUE_FORMAT}|%j|%r"
+SACCT_FIELDS: Final = "JobIDRaw,State,Submit,Start,End,TimelimitRaw,NNodes,NodeList,ExitCode"
+COLUMNS: Final = 8
 NOWHERE: Final = ("", "(null)", "None assigned", "None", "N/A")
 _TEST_ONLY: Final = re.compile(r"Job \S+ to start at (\S+)")
 _AWAY: Final = re.compile(
@@ -32,32 +33,58 @@ _UNCONFIGURED: Final = re.compile(
 
 
 def parse_squeue(text: str) -> list[QueueRow]:
-    """Rows of `squeue -h -o SQUEUE_FORMAT`. ValueError for a line of another form."""
-    return [_row(line.split("|", COLUMNS - 1)) for line in text.splitlines() if line.strip()]
+    """Rows of `squeue -h -o SQUEUE_FORMAT`, of anybody's jobs. A line of another form is left out.
+
+    ValueError if no line has the form.
+    """
+    rows, errors = [], []
+    for line in _lines(text):
+        try:
+            rows.append(_row("squeue", line.split("|")))
+        except ValueError as error:
+            errors.append(error)
+    if errors and not rows:
+        raise errors[0]
+    return rows
+
+
+def parse_own_jobs(text: str) -> list[QueueRow]:
+    """Rows of `squeue -h -o OWN_FORMAT`. ValueError for a line of another form."""
+    rows = []
+    for line in _lines(text):
+        cells = line.split("|", COLUMNS + 1)
+        row = _row("squeue", cells[:COLUMNS])
+        name, reason = (*cells[COLUMNS:], "", "")[:2]
+        words = describe_wait(reason, row.job_id) if row.state == "PENDING" else ""
+        rows.append(replace(row, name=name, waits_for=words))
+    return rows
 
 
 def parse_sacct(text: str) -> list[QueueRow]:
     """Rows of `sacct -n -P -X --format SACCT_FIELDS`. ValueError for a line of another form."""
     rows = []
-    for line in text.splitlines():
-        cells = line.split("|", COLUMNS)
-        if len(cells) != COLUMNS + 1:
-            raise ValueError(f"sacct printed {line!r}: not the {COLUMNS + 1} columns asked for")
-        exit_code = parse_exit_code(cells.pop(8))
-        rows.append(replace(_row(cells), exit_code=exit_code))
+    for line in _lines(text):
+        cells = line.split("|")
+        row = _row("sacct", cells[:COLUMNS])
+        rows.append(replace(row, exit_code=parse_exit_code("".join(cells[COLUMNS:]))))
     return rows
 
 
-def _row(cells: list[str]) -> QueueRow:
+def _lines(text: str) -> list[str]:
+    """Slurm ends lines with a newline; other separators of Unicode are part of a text."""
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _row(program: str, cells: list[str]) -> QueueRow:
     if len(cells) != COLUMNS:
-        raise ValueError(f"squeue printed {'|'.join(cells)!r}: not the {COLUMNS} columns asked for")
-    job_id, state, submit, start, end, limit, nodes, where, name = cells
+        raise ValueError(f"{program} printed {'|'.join(cells)!r}: not the columns asked for")
+    job_id, state, submit, start, end, limit, nodes, where = cells
     state = state.split(" ")[0]  # CANCELLED by 1000
     placed = where not in NOWHERE
     return QueueRow(
         job_id=job_id,
         state=state,
-        name=name,
+        name="",
         submitted_at=parse_time(submit),
         started_at=parse_time(start) if placed else None,
         ended_at=parse_time(end) if placed or state in ENDED else None,
@@ -96,6 +123,12 @@ def parse_job_exit_code(text: str) -> int | None:
     """The exit code in a line of `scontrol show job -o`; None without one."""
     match = re.search(r"(?:^|\s)ExitCode=(\S+)", text)
     return parse_exit_code(match[1]) if match else None
+
+
+def parse_output_path(text: str) -> str:
+    """Where a job's output goes, of `scontrol show job`; empty without one."""
+    match = re.search(r"^\s+StdOut=(.+)$", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def parse_job_id(text: str) -> str:

@@ -45,6 +45,7 @@ from laxity_scheduler.store.tables import (
 
 LOG: Final = logging.getLogger(__name__)
 NOT_DONE: Final = "what was decided could not be written on the Job, it is tried again: {why}"
+MOVED_SHARE: Final = 0.1
 STANDS: Final = "the promise that was given stands"
 Family = Literal["verdict", "act", "wait", "nodes", "undone"]
 Json = dict[str, Any]
@@ -123,7 +124,7 @@ class AuditRows:
             with self._faults.isolate("explanation", subject):
                 if subject in undone:
                     new_rows += self._rows_of_undone(journalled.state, subject, undone[subject])
-                elif self._is_new(decision):
+                elif self._is_new(decision, journalled.state.now):
                     new_rows += list(
                         _rows_of_decision(journalled.state, decision, document, body, uids)
                     )
@@ -152,9 +153,11 @@ class AuditRows:
         if _family_of(decision) == "act":
             families.pop("wait", None)
 
-    def _is_new(self, decision: Decision) -> bool:
-        families = self._last.get(subject_of(decision), {})
-        return families.get(_family_of(decision)) != _identity_of(decision)
+    def _is_new(self, decision: Decision, now: float) -> bool:
+        last = self._last.get(subject_of(decision), {}).get(_family_of(decision))
+        if isinstance(decision, Forecasted) and isinstance(last, Forecasted):
+            return _has_moved(last, decision, now)
+        return last != _identity_of(decision)
 
 
 def subject_of(decision: Decision) -> str:
@@ -171,8 +174,16 @@ def _family_of(decision: Decision) -> Family:
 
 
 def _identity_of(decision: Decision) -> object:
-    """What makes a decision new. A wait is not new when only its expected start changed."""
-    return (decision.reason.code, decision.held_by) if isinstance(decision, Wait) else decision
+    """What makes a decision new. A wait is new for another reason, not for another expected start."""
+    return decision.reason.code if isinstance(decision, Wait) else decision
+
+
+def _has_moved(last: Forecasted, new: Forecasted, now: float) -> bool:
+    """Whether a forecast differs in its reason, or by more than a tenth of the time to its finish."""
+    before_at, after_at = last.forecast.p90_at, new.forecast.p90_at
+    if last.reason.code != new.reason.code or before_at == after_at:
+        return last.reason.code != new.reason.code
+    return abs(after_at - before_at) > MOVED_SHARE * max(0.0, min(before_at, after_at) - now)
 
 
 def _rows_of_decision(

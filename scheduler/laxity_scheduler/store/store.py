@@ -42,6 +42,7 @@ from laxity_scheduler.store.tables import (
     NewRow,
     PendingRow,
     PredictorRow,
+    SavedView,
     ServiceTable,
     ShadowRow,
     VerdictRow,
@@ -176,7 +177,7 @@ class Store:
             return session.exec(select(func.max(DecisionRow.cycle))).one() or 0
 
     def write_rows(
-        self, rows: Iterable[ServiceTable | PendingRow], jobs: Iterable[JobRow] = ()
+        self, rows: Iterable[ServiceTable | PendingRow], jobs: Iterable[SavedView] = ()
     ) -> None:
         """Write new rows, and jobs as they are now, all or nothing."""
         all_rows = list(rows)
@@ -194,7 +195,7 @@ class Store:
                 for row in all_rows:
                     if isinstance(row, EndedLoans):
                         session.exec(_end_loans(row))
-                _upsert_jobs(session.connection(), [job.model_dump() for job in jobs])
+                _upsert_jobs(session.connection(), [job._asdict() for job in jobs])
                 session.commit()
             except IntegrityError as error:
                 if not cycles:

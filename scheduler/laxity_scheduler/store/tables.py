@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import BigInteger, MetaData
 from sqlalchemy.orm import registry
@@ -115,6 +115,19 @@ class JobRow(ServiceTable, table=True):
     outcome: str = Field(default="", index=True)
     submitted_at: float
     finished_at: float | None = None
+    view: bytes
+
+
+class SavedView(NamedTuple):
+    """A JobRow to write: an ORM object costs as much as the rest of a cycle."""
+
+    uid: str
+    job: str
+    namespace: str
+    state: str
+    outcome: str
+    submitted_at: float
+    finished_at: float | None
     view: bytes
 
 

@@ -63,7 +63,7 @@ def remove_namespace(cluster: Cluster, name: str) -> None:
 @pytest.fixture(scope="session")
 def account(cluster: Cluster) -> None:
     """Laxity's own account, with the rights of the manifests in every namespace."""
-    for name in ("base/namespace", "base/rbac", "cluster-wide/binding"):
+    for name in ("base/namespace", "base/rbac", "base/account", "cluster-wide/binding"):
         kubectl(cluster, "apply", "-f", str(MANIFESTS / f"{name}.yaml"))
 
 

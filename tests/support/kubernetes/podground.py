@@ -57,7 +57,7 @@ class PodGround:
     def up(self) -> None:
         self._mlflow = self._start_mlflow()  # it needs longest, so it is waited for last
         self.cluster.up(api_flags=MUTATES)
-        for name in ("base/namespace", "base/rbac", "cluster-wide/binding"):
+        for name in ("base/namespace", "base/rbac", "base/account", "cluster-wide/binding"):
             kubectl(self.cluster, "apply", "-f", str(MANIFESTS / f"{name}.yaml"))
         self.node.up()
         self.cluster.until(self._mlflow_answers, 240.0, "MLflow")

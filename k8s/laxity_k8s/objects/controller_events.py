@@ -1,0 +1,28 @@
+"""What a Job's controller says in its Events: why the API server refuses pods of it."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from laxity import json_tree
+from laxity.instants import instant_at
+from laxity_k8s.cluster_api import Json
+
+# The pod has another name each time, and so has who refuses it where that is no policy of the server.
+_PREFIX: Final = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
+
+
+def pod_refusal(events: Iterable[Json], since: float = 0.0) -> str:
+    """The last refusal of a pod since an instant, in the API server's words; "" without any."""
+    warnings = [
+        event
+        for event in events
+        if json_tree.get_in(event, "type") == "Warning" and _instant_of(event) >= since
+    ]
+    last = max(warnings, key=_instant_of, default={})
+    return _PREFIX.sub("", str(json_tree.get_in(last, "message") or ""))
+
+
+def _instant_of(event: Json) -> float:
+    created_at = json_tree.get_in(event, "metadata", "creationTimestamp")
+    return instant_at(event.get("lastTimestamp") or event.get("eventTime") or created_at) or 0.0

@@ -1,0 +1,35 @@
+"""Why a job waits on Slurm, and what to do where waiting alone does not help."""
+
+import re
+from typing import Final
+
+ADVICE: Final = (
+    (
+        "PartitionTimeLimit",
+        "its time limit is above the partition's; lower --time: it cannot start",
+    ),
+    ("PartitionNodeLimit|PartitionConfig", "the partition does not allow what it asks for"),
+    ("PartitionDown|PartitionInactive", "its partition is down"),
+    (
+        "JobHeldUser",
+        "it is held; let it start with: scontrol release {job_id} (--hold in a script holds each link)",
+    ),
+    ("JobHeldAdmin", "an administrator holds it"),
+    ("launch failed requeued held", "its launch failed, and Slurm holds it since"),
+    ("ReservationDeleted", "its reservation was deleted: it cannot start"),
+    ("Reservation", "its reservation has not begun"),
+    ("ReqNodeNotAvail", "nodes that it needs are down, drained or reserved"),
+    ("BadConstraints", "no node has what it asks for"),
+    ("DependencyNeverSatisfied", "what it depends on has failed: it cannot start"),
+    ("InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed", "it may not run there"),
+    ("Assoc|QOS|Max", "a limit of your account or QOS is reached"),
+)
+
+
+def describe_wait(reason: str, job_id: str) -> str:
+    """What Slurm's reason means for this job, with the reason; empty where Slurm gives none."""
+    reason = reason.strip().replace("_", " ")
+    if reason in ("", "None", "(null)"):
+        return ""
+    advice = next((words for codes, words in ADVICE if re.match(codes, reason)), "")
+    return f"{advice.format(job_id=job_id)} ({reason})" if advice else reason

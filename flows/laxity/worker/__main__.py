@@ -144,8 +144,15 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
         say(NOT_KEPT.format(what=odd))
     if training.folder is not None:
         replace_file(training.folder / RESULT, json.dumps(json_result))
+    fields = {"result": json_result, **_finishing_time(training)}
     with suppress(TrainingStopped), termination.defer():  # the result must get out
-        _report_end(training, "finished", at_most_s=_FINISHED_S, result=json_result)
+        _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
+
+
+def _finishing_time(training: Training) -> dict[str, float]:
+    """Field of the last report: seconds since the last epoch, where this process trained it."""
+    ended = training.outbox.epoch_ended if training.outbox is not None else None
+    return {} if ended is None else {"finishing_s": time.monotonic() - ended}
 
 
 def _report_end(training: Training, kind: ReportKind, *, at_most_s: float, **fields: Any) -> None:

@@ -24,6 +24,7 @@ from sqlalchemy import (
     func,
     inspect,
     make_url,
+    or_,
     select,
     text,
     update,
@@ -283,10 +284,15 @@ def epochs_of(connection: Connection, model: str, most: int) -> Sequence[Any]:
     return connection.execute(newest).all()
 
 
-def stops_of(connection: Connection, most: int) -> Sequence[Any]:
-    """(model, kind, workers, seconds, bytes, at), the latest `most`, newest first."""
+def stops_of(connection: Connection, most: int, *, longest_s: float) -> Sequence[Any]:
+    """(model, kind, workers, seconds, bytes, at), the latest `most`, newest first.
+
+    Without what an earlier laxity took from two clocks: "finish", and stops longer than this.
+    """
     row = STOPS
-    statement = select(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
+    statement = select(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at).where(
+        row.kind != "finish", or_(row.kind == "finishing", row.seconds <= longest_s)
+    )
     return connection.execute(statement.order_by(row.id.desc()).limit(most)).all()
 
 

@@ -188,6 +188,7 @@ ENDLESS: Final = {  # of these, where no end can be foreseen
         "no end can be foreseen"
     ),
 }
+FINISHING: Final = "; from its last epoch to its finish it takes {finishing} (P90)"
 UNKNOWN_TIME: Final = "an unknown time"
 
 
@@ -208,6 +209,8 @@ class Reason:
         template = TEMPLATES[self.code]
         if float("inf") in (self.fact("late_s"), self.fact("p90_at")):
             template = ENDLESS.get(self.code, template)
+        if self.fact("finishing_s"):
+            template += FINISHING
         return template.format_map(_UnknownFacts(values))
 
     def within(self, namespace: str) -> "Reason":

@@ -14,12 +14,19 @@ _UNPRINTABLE: Final = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+# Up to the last @ of the authority; a password may hold / ? # where a database's driver takes it.
+_USERINFO: Final = re.compile(r"(?<=://)(?:[^/?#\s'\"]*|[^:/?#\s'\"]*:(?!\d+[/?#])[^@\s'\"]*)@")
 _MARKUP: Final = re.compile(r"[\\`*_~#|\[\]]")
 
 
 def printable(text: str) -> str:
     """The text without terminal escapes and other control characters; lines and tabs stay."""
     return _UNPRINTABLE.sub("", text)
+
+
+def without_secrets(text: str) -> str:
+    """The text with every address in it as it may be shown: without who logs in there, and how."""
+    return _USERINFO.sub("", text)
 
 
 def markdown(text: str) -> str:

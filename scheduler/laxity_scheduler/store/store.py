@@ -41,6 +41,7 @@ from laxity_scheduler.store.tables import (
     LoanRow,
     NewRow,
     PendingRow,
+    PolicyModelRow,
     PredictorRow,
     ServiceTable,
     ShadowRow,
@@ -251,6 +252,13 @@ class Store:
         """The row of a table with this key, if there is one."""
         with self._open_session() as session:
             return session.get(table, key)
+
+    def load_policy_models(self, version: str) -> list[bytes]:
+        """The files of `models:/NAME/VERSION`, whichever MLflow they were fetched from."""
+        key = col(PolicyModelRow.version)
+        same = (key == version) | key.endswith(f" {version}", autoescape=True)
+        with self._open_session() as session:
+            return list(session.exec(select(PolicyModelRow.body).where(same)))
 
     def replace_rows(self, rows: Iterable[ServiceTable]) -> None:
         """Write rows in place of those with the same keys, all or nothing; any replica may."""

@@ -14,8 +14,8 @@ import yaml
 from laxity_profiler.registry.registered_files import list_versions
 from laxity_scheduler.learned.weights_file import SHIPPED
 from tests.learn.test_journal_training import decided_by
-from tests.learn.test_registered_policy import add, make_registry, store_of
 from tests.predict.test_own_epochs import learned
+from tests.support.policy_registry import add, make_registry, store_of
 
 pytestmark = [pytest.mark.slow]
 CRONJOB = Path(__file__).parents[2] / "k8s" / "manifests" / "learning" / "cronjob.yaml"

@@ -3,11 +3,8 @@
 import json
 import logging
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -21,7 +18,7 @@ from laxity.cli.exit_codes import AWAY, NOT_FOUND, CommandError
 from laxity.cli.render.top import policy_lines
 from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.registry.mlflow_registry import Registry
-from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
+from laxity_profiler.registry.registered_files import move_alias
 from laxity_scheduler.chains.train_command import register
 from laxity_scheduler.kept_models import origin_of
 from laxity_scheduler.learned.weights_file import load_policy
@@ -33,7 +30,7 @@ from laxity_scheduler.policy_training.registry_texts import describe_version
 from laxity_scheduler.policy_training.train_policy_command import register_policy
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
-from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.service.settings import SettingsError
 from laxity_scheduler.store.database import MIGRATIONS
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels
@@ -41,48 +38,23 @@ from laxity_scheduler.store.tables import FallbackRow
 from laxity_scheduler.width_comparison import DecidedCycle
 from tests.learn.test_policy_in_force import save
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
-from tests.support.mlflow_store import copy_store
+from tests.support.policy_registry import (
+    ADDRESS,
+    AWAY_TEXT,
+    REGISTRY,
+    add,
+    make_registry,
+    mlflow_away,
+    settings_of,
+    store_of,
+)
 
 pytestmark = pytest.mark.slow
-ADDRESS = "models:/widths@champion"
-AWAY_TEXT = "cannot be: there is no folder"
-
-
-REGISTRY = "registry"  # the folder of the test's MLflow
-
-
-def make_registry(home: Path, blank_mlflow: Path) -> None:
-    (home / REGISTRY).mkdir()
-    copy_store(blank_mlflow, home / REGISTRY)
 
 
 @pytest.fixture(autouse=True)
 def registry(tmp_path: Path, blank_mlflow: Path) -> None:
     make_registry(tmp_path, blank_mlflow)
-
-
-def store_of(home: Path) -> str:
-    return f"sqlite:///{home / REGISTRY / 'mlflow.db'}"
-
-
-def settings_of(home: Path, **fields: Any) -> Settings:
-    given: dict[str, Any] = {"tracking_uri": store_of(home)} | fields
-    return Settings(home=home, **given)
-
-
-@contextmanager
-def mlflow_away(home: Path) -> Iterator[None]:
-    """Nobody finds the store at its address meanwhile."""
-    there, gone = home / REGISTRY, home / "gone"
-    there.rename(gone)
-    yield
-    gone.rename(there)
-
-
-def add(home: Path, file: Path, *, slowdown: float) -> str:
-    figures = {"slowdown": slowdown}
-    model = ModelFile("widths", file, "A policy.", {"teacher": "drf"}, figures)
-    return register_file(store_of(home), model).version
 
 
 def test_an_alias_puts_versions_in_force_and_rolls_them_back_while_the_service_runs(

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from laxity_profiler.estimate import Estimate, Workload
     from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
-Store = Annotated[str, typer.Option(help="URL of the store; default: the home's.")]
+Store = Annotated[
+    str, typer.Option(envvar="LAXITY_STORE", help="URL of the store; default: the home's.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import (
+    URL,
     BigInteger,
     Connection,
     Engine,
@@ -35,6 +36,7 @@ from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel, create_engine
 
 from laxity.private_files import private_file
+from laxity.safe_text import without_secrets
 
 # What MLflow on a database raises, too. SQLite's driver cannot decode its own words about a damaged
 # file where they quote it.
@@ -179,7 +181,10 @@ def open_engine(url: str) -> Engine:
 
 def create_database_engine(url: str) -> Engine:
     """SQLite in WAL mode, its folder made if need be, or PostgreSQL. ArgumentError: no URL."""
-    where = make_url(url)
+    try:
+        where = make_url(url)
+    except ValueError as error:  # of a port
+        raise ArgumentError(NO_DATABASE_URL) from error
     if where.drivername in ("postgres", "postgresql"):
         where = where.set(drivername="postgresql+psycopg")
     if where.get_backend_name() != "sqlite":
@@ -190,6 +195,17 @@ def create_database_engine(url: str) -> Engine:
         engine = create_engine(where)
         event.listen(engine, "connect", _set_pragmas)
     return engine
+
+
+def shown_address(url: URL) -> str:
+    """Where a database is, without who logs in there."""
+    return without_secrets(url.render_as_string())
+
+
+def cause_of(error: Exception, url: URL) -> str:
+    """What a database's driver says, without the password that it may quote."""
+    cause = getattr(error, "orig", None) or error
+    return without_secrets(str(cause), url.render_as_string(hide_password=False))
 
 
 def create_tables(engine: Engine) -> None:
@@ -228,9 +244,8 @@ def open_transaction(engine: Engine) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except DATABASE_ERRORS as error:
-        where = engine.url.render_as_string()
-        cause = getattr(error, "orig", None) or error
-        raise HistoryError(f"the history at {where} did not do it: {cause}") from error
+        message = f"the history at {shown_address(engine.url)} did not do it"
+        raise HistoryError(f"{message}: {cause_of(error, engine.url)}") from error
 
 
 def insert_new(

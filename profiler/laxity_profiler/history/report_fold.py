@@ -17,6 +17,7 @@ import orjson
 from laxity.api.report_lines import REPORT_KINDS
 from laxity.instants import LAST_AT
 from laxity.parsing import finite_number
+from laxity.safe_text import without_secrets
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_profiler.history.report_values import (
     LONGEST_S,
@@ -370,7 +371,7 @@ class ReportState:
             self.parked_epoch = min(epochs, count_in(line, "epoch", least=0))
             self.epochs_done = self.parked_epoch
         elif kind == "failed":
-            self.failed = text_of(line.get("error")) or "failed without saying why"
+            self.failed = without_secrets(text_of(line.get("error"))) or "failed without saying why"
         elif kind == "stopped":
             return
         elif problem := self._keep_result(line.get("result")):

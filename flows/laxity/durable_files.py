@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 
-def replace_file(path: Path, text: str, *, mode: int = 0o666) -> None:
+def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
     """Write a file of which no reader sees half. OSError leaves the old one, and nothing beside it."""
     aside = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(descriptor)
         aside.replace(path)

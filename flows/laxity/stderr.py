@@ -2,7 +2,9 @@
 
 import sys
 
+from laxity.safe_text import without_secrets
+
 
 def say(text: str) -> None:
-    sys.stderr.write(f"laxity: {text}\n")
+    sys.stderr.write(f"laxity: {without_secrets(text)}\n")
     sys.stderr.flush()

@@ -154,6 +154,10 @@ class Predictor(Protocol):
         """From the patch that starts the pods to the first useful step: also paid by a first start."""
         ...
 
+    def finishing_time(self, workload: Workload, workers: int) -> Estimate:
+        """From the end of the last epoch until the job is complete: part of `remaining`."""
+        ...
+
     def to_json(self) -> dict[str, object]:
         """All parameters, so that the journal can build the same value again (see `from_json`)."""
         ...

@@ -10,6 +10,7 @@ import typer
 
 from laxity.cli.exit_codes import FAILED, NOT_FOUND, USAGE, CommandError
 from laxity.cli.job_names import completing
+from laxity.safe_text import without_secrets
 from laxity_scheduler.process.logs import Format, Level
 
 
@@ -235,26 +236,30 @@ def up(
     except daemon.DaemonError as error:
         raise CommandError(str(error), code=FAILED) from error
     if running is not None:
-        typer.echo(f"already up: {running.url} (process {running.pid})")
+        typer.echo(f"already up: {without_secrets(running.url)} (process {running.pid})")
         if _options_on_command_line(context) - {"home"}:
             typer.echo("its options stay as they are; others count after: laxity down", err=True)
         return
     options = {
-        "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port, "--store": store,
+        "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port,
         "--policy": policy, "--shadow": shadow, "--tokens": tokens and tokens.absolute(),
-        "--tracking-uri": tracking_uri, "--webhook": webhook, "--public-url": public_url,
         "--kept-cycles": kept_cycles,
+    }  # fmt: skip
+    # Addresses may hold passwords, and everybody on this machine can read a command line.
+    addresses = {
+        "LAXITY_STORE": store, "MLFLOW_TRACKING_URI": tracking_uri, "LAXITY_WEBHOOK": webhook, "LAXITY_PUBLIC_URL": public_url,
     }  # fmt: skip
     arguments = [text for name, value in options.items() if value for text in (name, str(value))]
     arguments += ["--port", "0"] if port == 0 else []
     arguments += [text for value in budget or [] for text in ("--budget", value)]
     try:
-        running = daemon.start_service(place, arguments)
+        running = daemon.start_service(place, arguments, addresses)
     except daemon.DaemonError as error:
         raise CommandError(str(error), code=USAGE if error.code == USAGE else FAILED) from error
     except InstanceDirError as error:
         raise CommandError(str(error), code=FAILED) from error
-    typer.echo(f"up: {running.url} (process {running.pid}, log {place.log_file})")
+    url = without_secrets(running.url)
+    typer.echo(f"up: {url} (process {running.pid}, log {place.log_file})")
     for line in tracking_lines(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):
         typer.echo(line, err=line.startswith("warning"))
 

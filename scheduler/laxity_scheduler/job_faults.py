@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from laxity.safe_text import without_secrets
+
 LOG: Final = logging.getLogger(__name__)
 MAX_REMEMBERED: Final = 10_000
 
 
 def error_text(error: Exception) -> str:
-    """The exception in a line: its type and its message."""
-    return f"{type(error).__name__}: {error}"
+    """The exception in a line: its type and its message, without logins in addresses."""
+    return without_secrets(f"{type(error).__name__}: {error}")
 
 
 class ObjectFaults:

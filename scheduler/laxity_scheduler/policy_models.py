@@ -1,24 +1,37 @@
 """Learned policies by name: shipped, in files, or in MLflow's registry; and why one cannot be used.
 
-A version of the registry is fetched once and kept in the service's folder, so that what decided can be
-decided again when MLflow is away. Its name is then `models:/NAME/VERSION`, whatever alias led to it:
-an alias is moved, and the journal says what decided. A service's store keeps the file as well, since a
-new pod has no folder, and which version each alias named last: a service that starts while MLflow is
-away goes on with that one.
+A version of the registry is fetched once and kept (kept_models), so that what decided can be decided
+again when MLflow is away. Its name is then `models:/NAME/VERSION`, whatever alias led to it:
+an alias is moved, and the journal says what decided. A service that starts while MLflow is away goes
+on with the version that its alias named last. A file that cannot be used is refused in words, and the
+teacher decides: nothing that is wrong with it may stop a service.
 """
 
-import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
-from typing import Final, Protocol
-from urllib.parse import quote
+from typing import Final
 
+from laxity_profiler.registry.mlflow_errors import MlflowAwayError
+from laxity_profiler.registry.registered_files import digest_of
 from laxity_scheduler.allocation.surplus import TEACHERS
-from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy
+from laxity_scheduler.job_faults import error_text
+from laxity_scheduler.kept_models import (
+    SCHEME,
+    KeptModels,
+    ModelRefusedError,
+    ModelShelf,
+    origin_of,
+)
+from laxity_scheduler.learned.weights_file import (
+    MOST_BYTES,
+    SHIPPED,
+    TrainedPolicy,
+    load_policy,
+)
 
 LEARNED: Final = "learned"
-SCHEME: Final = "models:/"
 TEACHER: Final = "optimus"  # where a file does not say
 
 
@@ -50,23 +63,21 @@ class LearnedModel:
         return f"{self.teacher}_with_promises"
 
 
-class ModelShelf(Protocol):
-    """Keeps versions and what aliases named last; nothing of it raises."""
-
-    def load_model(self, version: str) -> bytes | None: ...
-
-    def load_alias(self, alias: str) -> str | None: ...
-
-    def keep(self, version: str, body: bytes, alias: str = "") -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class LearnedModels:
-    """Reads models. `folder` and `shelf` keep those fetched from the MLflow at `tracking_url` ("": none)."""
+    """Reads models. `folder` and `shelf` keep those fetched from the MLflow at `tracking_url` ("": none).
+
+    `any_origin`: those fetched from another MLflow count, too, as for what a journal names.
+    """
 
     folder: Path
     tracking_url: str = ""
     shelf: ModelShelf | None = None
+    any_origin: bool = False
+
+    @property
+    def kept(self) -> KeptModels:
+        return KeptModels(self.folder, self.shelf, origin_of(self.tracking_url))
 
     def read(self, name: str) -> LearnedModel | None:
         """The model of `learned`, `learned:FILE` or `models:/NAME@ALIAS`; None for other policies.
@@ -75,13 +86,15 @@ class LearnedModels:
         """
         address = model_address(name)
         if address:
-            version = self._with_version(address)
-            path = self.fetch(version)
-            model = read_file(version, path)
+            version, digest = self._resolve(address)
             alias = address if version != address else ""
-            if self.shelf is not None and not model.refusal:
-                self.shelf.keep(version, path.read_bytes(), alias)
-            return model
+            try:
+                path = self.fetch(version, digest)
+                with _as_away(version):
+                    self.kept.note(version, path.read_bytes(), alias)
+            except ModelRefusedError as error:
+                return LearnedModel(version, refusal=str(error))
+            return read_file(version, path)
         page, _, file = name.partition(":")
         if page != LEARNED:
             return None
@@ -92,9 +105,13 @@ class LearnedModels:
 
         None if none was fetched.
         """
-        version = self.shelf.load_alias(model_address(name)) if self.shelf is not None else None
-        path = self._find_file(version) if version else None
-        if version is None or path is None:
+        try:
+            with _as_away(name):
+                version = self.kept.find_alias(model_address(name))
+                path = self.kept.find(version) if version else None
+        except (ModelAwayError, ModelRefusedError) as error:
+            return LearnedModel(name, refusal=str(error))
+        if path is None:
             return None
         stale = f"it was {name} when MLflow last answered; {problem}"
         return replace(read_file(version, path), stale=stale)
@@ -110,63 +127,48 @@ class LearnedModels:
     def policy_name(self, name: str) -> str:
         """The name as the registry of policies knows it; other names stay as they are."""
         address = model_address(name)
-        return f"{LEARNED}:{self.fetch(self._with_version(address))}" if address else name
+        return f"{LEARNED}:{self.fetch(*self._resolve(address))}" if address else name
 
-    def fetch(self, address: str) -> Path:
-        """The file of `models:/NAME/VERSION`, from the folder or from MLflow. ModelAwayError."""
-        from laxity_profiler.registry.mlflow_errors import MlflowAwayError
-        from laxity_profiler.registry.registered_files import fetch_file
+    def fetch(self, version: str, digest: str = "") -> Path:
+        """The file of `models:/NAME/VERSION`, of this digest where one is known, kept or from MLflow.
 
-        path = self._find_file(address)
-        if path is not None:
-            return path
-        try:
-            fetched = fetch_file(self._require_url(), address)
-        except MlflowAwayError as error:
-            raise ModelAwayError(str(error)) from error
-        except ValueError as error:
-            raise ModelAddressError(str(error)) from error
-        path = self._write_file(address, fetched.read_bytes())
-        shutil.rmtree(fetched.parent, ignore_errors=True)
-        return path
+        ModelRefusedError if it cannot be used: then it is not kept. ModelAwayError.
+        """
+        from laxity_profiler.registry.registered_files import RefusedFileError, fetch_file
 
-    def _find_file(self, version: str) -> Path | None:
-        """The file of this version in the folder; it is written anew from the shelf."""
-        path = self._version_file(version)
-        if path.exists():
-            return path
-        body = self.shelf.load_model(version) if self.shelf is not None else None
-        return None if body is None else self._write_file(version, body)
+        with _as_away(version):
+            path = self.kept.find(version, digest)
+            if path is None and self.any_origin:
+                path = replace(self.kept, origin="").find(version)
+            if path is not None:
+                return path
+            url = self._require_url()
+            try:
+                body = fetch_file(url, version, most_bytes=MOST_BYTES)
+            except RefusedFileError as error:
+                raise ModelRefusedError(str(error)) from error
+            return self.kept.write(version, body)
 
-    def _write_file(self, version: str, body: bytes) -> Path:
-        path = self._version_file(version)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".part")
-        aside.write_bytes(body)
-        aside.replace(path)
-        return path
-
-    def _version_file(self, address: str) -> Path:
-        return self.folder / f"{quote(address.removeprefix(SCHEME), safe='')}.npz"
-
-    def _with_version(self, address: str) -> str:
-        """`models:/NAME/VERSION` for what an alias names now."""
-        from laxity_profiler.registry.mlflow_errors import MlflowAwayError
+    def _resolve(self, address: str) -> tuple[str, str]:
+        """`models:/NAME/VERSION` for what an alias names now, with its digest ("": not known)."""
         from laxity_profiler.registry.registered_files import find_version, read_address
 
         try:
             name, alias, _ = read_address(address)
-            if not alias:
-                return address
-            return f"{SCHEME}{name}/{find_version(self._require_url(), address)}"
-        except MlflowAwayError as error:
-            raise ModelAwayError(str(error)) from error
         except ValueError as error:
             raise ModelAddressError(str(error)) from error
+        if not alias:
+            return address, ""
+        url = self._require_url()
+        with _as_away(address):
+            found = find_version(url, address)
+            return f"{SCHEME}{name}/{found.version}", found.digest
 
     def _require_url(self) -> str:
         if not self.tracking_url:
-            raise ValueError("models:/ needs MLflow: the service has none (--tracking-uri none)")
+            raise ModelAddressError(
+                "models:/ needs MLflow: the service has none (--tracking-uri none)"
+            )
         return self.tracking_url
 
 
@@ -180,8 +182,21 @@ def read_file(name: str, path: Path) -> LearnedModel:
     """The model in a file; where it cannot be used it says why."""
     try:
         trained_on = load_policy(path).trained_on
-        digest = sha256(path.read_bytes()).hexdigest()[:12]
+        digest = digest_of(path.read_bytes())
     except (ValueError, OSError) as error:
         return LearnedModel(name, refusal=str(error))
     teacher = str(trained_on.get("teacher", TEACHER))
     return LearnedModel(name, digest, teacher if teacher in TEACHERS else TEACHER)
+
+
+@contextmanager
+def _as_away(name: str) -> Iterator[None]:
+    """Whatever MLflow, its client or the disk raise: the model is away, and says why."""
+    try:
+        yield
+    except (ModelAwayError, ModelRefusedError):
+        raise
+    except MlflowAwayError as error:
+        raise ModelAwayError(str(error)) from error
+    except Exception as error:
+        raise ModelAwayError(f"{name} cannot be fetched: {error_text(error)}") from error

@@ -14,8 +14,8 @@ import yaml
 from laxity_profiler.registry.registered_files import list_versions
 from laxity_scheduler.learned.weights_file import SHIPPED
 from tests.learn.test_journal_training import decided_by
-from tests.learn.test_registered_policy import add, store_of
 from tests.predict.test_own_epochs import learned
+from tests.support.policy_registry import add, make_registry, store_of
 
 pytestmark = [pytest.mark.slow]
 CRONJOB = Path(__file__).parents[2] / "k8s" / "manifests" / "learning" / "cronjob.yaml"
@@ -55,9 +55,10 @@ def run_container(folder: Path, secret: dict[str, str]) -> subprocess.CompletedP
 
 
 def test_the_cronjob_makes_a_challenger_from_the_services_journal_and_leaves_the_champion(
-    tmp_path: Path,
+    tmp_path: Path, blank_mlflow: Path
 ) -> None:
     pytest.importorskip("torch")
+    make_registry(tmp_path, blank_mlflow)
     service = decided_by("optimus", tmp_path / "service")
     body = zlib.compress(json.dumps(learned(EPOCHS_S).to_json()).encode())
     with service.store.engine.begin() as connection:

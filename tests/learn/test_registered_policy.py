@@ -18,8 +18,9 @@ from laxity.cli.exit_codes import AWAY, NOT_FOUND, CommandError
 from laxity.cli.render.top import policy_lines
 from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.registry.mlflow_registry import Registry
-from laxity_profiler.registry.registered_files import ModelFile, move_alias, register_file
+from laxity_profiler.registry.registered_files import move_alias
 from laxity_scheduler.chains.train_command import register
+from laxity_scheduler.kept_models import origin_of
 from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
@@ -29,7 +30,7 @@ from laxity_scheduler.policy_training.registry_texts import describe_version
 from laxity_scheduler.policy_training.train_policy_command import register_policy
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
-from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.service.settings import SettingsError
 from laxity_scheduler.store.database import MIGRATIONS
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels
@@ -37,26 +38,30 @@ from laxity_scheduler.store.tables import FallbackRow
 from laxity_scheduler.width_comparison import DecidedCycle
 from tests.learn.test_policy_in_force import save
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
+from tests.support.policy_registry import (
+    ADDRESS,
+    AWAY_TEXT,
+    REGISTRY,
+    add,
+    make_registry,
+    mlflow_away,
+    settings_of,
+    store_of,
+)
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mlflow_uri")]
-ADDRESS = "models:/widths@champion"
+pytestmark = pytest.mark.slow
 
 
-def store_of(home: Path) -> str:
-    return f"sqlite:///{home / 'mlflow.db'}"
-
-
-def add(home: Path, file: Path, *, slowdown: float) -> str:
-    figures = {"slowdown": slowdown}
-    model = ModelFile("widths", file, "A policy.", {"teacher": "drf"}, figures)
-    return register_file(store_of(home), model).version
+@pytest.fixture(autouse=True)
+def registry(tmp_path: Path, blank_mlflow: Path) -> None:
+    make_registry(tmp_path, blank_mlflow)
 
 
 def test_an_alias_puts_versions_in_force_and_rolls_them_back_while_the_service_runs(
     tmp_path: Path,
 ) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=True, teacher="drf"), slowdown=0.9)
-    settings = Settings(home=tmp_path, policy=ADDRESS)
+    settings = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(settings.store_url)
     policies = open_policy(settings, store)
     follower = AliasFollower(settings, policies, None)
@@ -77,17 +82,16 @@ def test_an_alias_puts_versions_in_force_and_rolls_them_back_while_the_service_r
 def test_where_mlflow_is_away_the_teacher_decides_until_it_answers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = Settings(home=tmp_path, policy=ADDRESS, tracking_uri="http://127.0.0.1:9")
+    settings = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(settings.store_url)
-    policies = open_policy(settings, store)
-    with caplog.at_level(logging.WARNING):
+    with mlflow_away(tmp_path), caplog.at_level(logging.WARNING):
+        policies = open_policy(settings, store)
         policies.begin_cycle()
     assert policies.name == "optimus_with_promises"
-    assert "does not answer" in policies.fallback
-    assert any("does not answer" in text for text in caplog.messages)
+    assert AWAY_TEXT in policies.fallback
+    assert any(AWAY_TEXT in text for text in caplog.messages)
     add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
-    here = Settings(home=tmp_path, policy=ADDRESS)
-    AliasFollower(here, policies, None).read()
+    AliasFollower(settings, policies, None).read()
     policies.begin_cycle()
     store.close()
     assert (policies.name, policies.fallback) == ("models:/widths/1", "")
@@ -96,11 +100,11 @@ def test_where_mlflow_is_away_the_teacher_decides_until_it_answers(
 def test_while_mlflow_is_away_the_version_that_decides_goes_on(tmp_path: Path) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
     store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
-    policies = open_policy(Settings(home=tmp_path, policy=ADDRESS), store)
+    settings = settings_of(tmp_path, policy=ADDRESS)
+    policies = open_policy(settings, store)
     policies.begin_cycle()
-    away = Settings(home=tmp_path, policy=ADDRESS, tracking_uri="http://127.0.0.1:9")
-    with pytest.raises(ModelAwayError):
-        AliasFollower(away, policies, None).read()
+    with mlflow_away(tmp_path), pytest.raises(ModelAwayError):
+        AliasFollower(settings, policies, None).read()
     policies.begin_cycle()
     store.close()
     assert policies.name == "models:/widths/1"
@@ -111,21 +115,20 @@ def test_a_restart_while_mlflow_is_away_goes_on_with_the_version_that_the_alias_
 ) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=True, teacher="drf"), slowdown=0.9)
     add(tmp_path, save(tmp_path / "two.npz", lazy=False), slowdown=0.8)
-    here = Settings(home=tmp_path, policy=ADDRESS, shadow=ADDRESS)
+    here = settings_of(tmp_path, policy=ADDRESS, shadow=ADDRESS)
     store = Store.open(here.store_url)
     open_policy(here, store)
     move_alias(store_of(tmp_path), "widths", "champion", "1")
     open_policy(here, store)  # now the alias names version 1, and 2 is kept as well
-    away = replace(here, tracking_uri="http://127.0.0.1:9")
-    with caplog.at_level(logging.WARNING):
-        policies, shadow = open_policy(away, store), open_shadow(away, store)
+    with mlflow_away(tmp_path), caplog.at_level(logging.WARNING):
+        policies, shadow = open_policy(here, store), open_shadow(here, store)
         policies.begin_cycle()
     assert (policies.name, policies.fallback) == ("models:/widths/1", "")
     assert shadow is not None
     assert shadow.name == "models:/widths/1"
     told = policies.view()
     assert str(told["stale"]).startswith(f"it was {ADDRESS} when MLflow last answered")
-    assert "does not answer" in caplog.text
+    assert AWAY_TEXT in caplog.text
     (line,) = policy_lines({"learned": told})
     assert "models:/widths/1 decides: it was" in line.plain
     AliasFollower(here, policies, None).read()
@@ -137,7 +140,7 @@ def test_a_restart_while_mlflow_is_away_goes_on_with_the_version_that_the_alias_
 def test_a_shadow_that_is_not_registered_yet_stops_no_start_and_decides_once_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here = Settings(home=tmp_path, policy="optimus", shadow=ADDRESS)
+    here = settings_of(tmp_path, policy="optimus", shadow=ADDRESS)
     store = Store.open(here.store_url)
     with caplog.at_level(logging.WARNING):
         policies, shadow = open_policy(here, store), open_shadow(here, store)
@@ -163,7 +166,7 @@ def test_a_shadow_that_no_mlflow_can_ever_have_stops_the_start(tmp_path: Path) -
     store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
     for shadow, uri in (("models:/widths", ""), (ADDRESS, "none")):
         with pytest.raises(SettingsError, match="models:/"):
-            open_shadow(Settings(home=tmp_path, shadow=shadow, tracking_uri=uri), store)
+            open_shadow(settings_of(tmp_path, shadow=shadow, tracking_uri=uri), store)
     store.close()
 
 
@@ -171,17 +174,18 @@ def test_a_new_pod_has_the_last_known_version_from_the_store_while_mlflow_is_awa
     tmp_path: Path,
 ) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=True, teacher="drf"), slowdown=0.9)
-    here = Settings(home=tmp_path, policy=ADDRESS, shadow=ADDRESS)
+    here = settings_of(tmp_path, policy=ADDRESS, shadow=ADDRESS)
     store = Store.open(here.store_url)
     open_policy(here, store)
-    pod = replace(here, home=tmp_path / "pod", tracking_uri="http://127.0.0.1:9")
-    policies, shadow = open_policy(pod, store), open_shadow(pod, store)
-    policies.begin_cycle()
+    pod = replace(here, home=tmp_path / "pod")
+    with mlflow_away(tmp_path):
+        policies, shadow = open_policy(pod, store), open_shadow(pod, store)
+        policies.begin_cycle()
     assert (policies.name, policies.fallback) == ("models:/widths/1", "")
     assert str(policies.view()["stale"]).startswith(f"it was {ADDRESS} when MLflow last answered")
     assert shadow is not None
     assert shadow.name == "models:/widths/1"
-    kept = (pod.home / "policies").glob("*.npz")
+    kept = (pod.home / "policies").rglob("*.npz")
     assert [file.read_bytes() for file in kept] == [(tmp_path / "one.npz").read_bytes()]
     store.close()
 
@@ -190,7 +194,7 @@ def test_what_the_store_could_not_keep_it_keeps_when_the_alias_is_asked_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
-    settings = Settings(home=tmp_path, policy=ADDRESS)
+    settings = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(settings.store_url)
     with store.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE policy_models RENAME TO away")
@@ -201,24 +205,26 @@ def test_what_the_store_could_not_keep_it_keeps_when_the_alias_is_asked_again(
     with store.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE away RENAME TO policy_models")
     AliasFollower(settings, policies, None, store).read()
-    assert StoredModels(store).load_model("models:/widths/1") is not None
-    assert StoredModels(store).load_alias(ADDRESS) == "models:/widths/1"
+    origin = origin_of(settings.tracking_url)
+    assert len(StoredModels(store).load_models("models:/widths/1", origin)) == 1
+    assert StoredModels(store).load_alias(ADDRESS, origin) == "models:/widths/1"
     store.close()
 
 
 def test_where_the_kept_weights_are_gone_the_teacher_decides(tmp_path: Path) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
-    here = Settings(home=tmp_path, policy=ADDRESS)
+    here = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(here.store_url)
     open_policy(here, store)
-    next((tmp_path / "policies").glob("*.npz")).unlink()
+    next((tmp_path / "policies").rglob("*.npz")).unlink()
     with store.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM policy_models")
-    policies = open_policy(replace(here, tracking_uri="http://127.0.0.1:9"), store)
-    policies.begin_cycle()
+    with mlflow_away(tmp_path):
+        policies = open_policy(here, store)
+        policies.begin_cycle()
     store.close()
     assert policies.name == "optimus_with_promises"
-    assert "does not answer" in policies.fallback
+    assert AWAY_TEXT in policies.fallback
 
 
 def test_a_version_that_is_no_policy_is_refused_with_the_reason_and_the_teacher_decides(
@@ -228,7 +234,7 @@ def test_a_version_that_is_no_policy_is_refused_with_the_reason_and_the_teacher_
     bad.write_text("no weights")
     add(tmp_path, bad, slowdown=0.9)
     store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
-    policies = open_policy(Settings(home=tmp_path, policy=f"learned:{ADDRESS}"), store)
+    policies = open_policy(settings_of(tmp_path, policy=f"learned:{ADDRESS}"), store)
     policies.begin_cycle()
     store.close()
     assert policies.name == "optimus_with_promises"
@@ -240,8 +246,7 @@ def test_a_version_that_was_fetched_decides_again_without_mlflow(tmp_path: Path)
     models = LearnedModels(tmp_path / "policies", store_of(tmp_path))
     model = models.read(ADDRESS)
     assert model is not None
-    (tmp_path / "mlflow.db").unlink()
-    shutil.rmtree(tmp_path / "mlartifacts")
+    shutil.rmtree(tmp_path / REGISTRY)
     offline = LearnedModels(tmp_path / "policies")
     assert offline.read(model.name) == model
     with pytest.raises(ModelAwayError, match="models:/ needs MLflow"):
@@ -349,7 +354,7 @@ def test_training_on_from_an_alias_names_the_version_that_it_was(tmp_path: Path)
 
 def test_other_policies_are_no_models(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
-    policies: PolicyInForce = open_policy(Settings(home=tmp_path, policy="fifo"), store)
+    policies: PolicyInForce = open_policy(settings_of(tmp_path, policy="fifo"), store)
     store.close()
     assert (policies.name, policies.model) == ("fifo", None)
 
@@ -371,18 +376,19 @@ def test_a_postgresql_store_of_an_older_laxity_keeps_its_rows_and_gets_place_for
         session.commit()
     old.dispose()
     add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
-    here = Settings(home=tmp_path, policy=ADDRESS)
+    here = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(postgres_url)
     open_policy(here, store)
     assert store.load_fallback_policies() == {"learned:old.npz"}
     store.close()
-    pod = Settings(home=tmp_path / "pod", policy=ADDRESS, tracking_uri="http://127.0.0.1:9")
+    pod = replace(here, home=tmp_path / "pod")
     again = Store.open(postgres_url)
-    policies = open_policy(pod, again)
-    policies.begin_cycle()
-    body = StoredModels(again).load_model("models:/widths/1")
+    with mlflow_away(tmp_path):
+        policies = open_policy(pod, again)
+        policies.begin_cycle()
+    bodies = StoredModels(again).load_models("models:/widths/1", origin_of(here.tracking_url))
     again.close()
     assert policies.name == "models:/widths/1"
     assert policies.model is not None
     assert "it was models:/widths@champion when MLflow last answered" in policies.model.stale
-    assert body == (tmp_path / "one.npz").read_bytes()
+    assert bodies == [(tmp_path / "one.npz").read_bytes()]

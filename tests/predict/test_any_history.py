@@ -117,7 +117,7 @@ def test_any_history_is_learned_from_and_answers_with_positive_figures(
 @given(
     seen=st.lists(
         st.tuples(
-            st.sampled_from(["save", "load", "reform", "suspend", "resume", "finish"]),
+            st.sampled_from(["save", "load", "reform", "suspend", "resume", "finishing"]),
             WIDTHS,
             st.floats(0.0, LONGEST_S),
             st.none() | st.integers(0, 2**53),

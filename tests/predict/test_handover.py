@@ -99,10 +99,11 @@ def test_the_end_of_a_job_whose_workers_told_the_other_replica_is_learned_from(
     """A call may reach either replica; the leader alone sees the Job's end."""
     leader, other = pair.histories
     lines = [line(1, "formed", width=1, epoch=0), epoch_line(2, 1, at=LATER_AT)]
+    lines += [line(3, "finished", at=LATER_AT + 3.0, finishing_s=3.0)]
     other.ingest("job", "default/job", workload("mlp", epochs=1), lines, received_at=LATER_AT)
     leader.refresh()
     leader.observe_finish("job", at=LATER_AT + 4.0)
-    assert [(stop.kind, stop.seconds) for stop in leader.stops()] == [("finish", 4.0)]
+    assert [(stop.kind, stop.seconds) for stop in leader.stops()] == [("finishing", 4.0)]
 
 
 def test_what_an_unknown_model_reads_is_known_to_every_replica(pair: Pair) -> None:

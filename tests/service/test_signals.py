@@ -1,8 +1,11 @@
 """Workers' calls: reports are taken once, orders arrive at once, an absent service loses nothing."""
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from laxity_profiler.history.history import History
 from laxity_scheduler.notifications.message import Message
@@ -40,6 +43,16 @@ def test_reports_are_taken_once_however_often_they_are_sent(tmp_path: Path) -> N
         done = stage.until("default/a", lambda view: view["epochs_done"] == 2, "two epochs on")
     assert [answer["acked"] for answer in answers] == [2, 2]
     assert done["epochs_done"] == 2
+
+
+@pytest.mark.parametrize("behind_s", [36_000.0, -36_000.0])
+def test_a_worker_with_another_clock_is_heard_in_ours(tmp_path: Path, behind_s: float) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        view = running(stage)
+        now = time.time() - behind_s
+        call(stage, sent_at=now, reports=[epoch(1, 1, now - 0.5)])
+        heard_at = stage.history.report(view["uid"]).since
+    assert heard_at == pytest.approx(time.time(), abs=30.0)
 
 
 def test_reports_that_a_dead_service_took_are_known_to_the_next(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ class Curve:
     spread: float = 0.0
     start_s: float = 0.0
     stop_s: float = 0.0
+    finishing_s: float = 0.0  # named in reasons; no part of `remaining` here
     unknown: frozenset[str] = frozenset()
     version: str = "truth"
 
@@ -66,6 +67,9 @@ class Curve:
 
     def resume_cost(self, workload: Workload, workers: int) -> Estimate:
         return _exactly(self.start_s)
+
+    def finishing_time(self, workload: Workload, workers: int) -> Estimate:
+        return _exactly(self.finishing_s)
 
     def to_json(self) -> dict[str, object]:
         return {"kind": "curve", "epoch_s": self.epoch_s}

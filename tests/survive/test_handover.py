@@ -19,6 +19,7 @@ from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import NewRow, PendingRow, SavedView, ServiceTable
+from tests.support.clocks import Clocks
 from tests.support.journal import verdicts_of
 from tests.support.memory_world import MemoryWorld
 from tests.support.runs import epoch_line, line
@@ -75,7 +76,15 @@ def pair(tmp_path: Path, world: MemoryWorld) -> Iterator[tuple[Replica, Replica]
         one.close()
 
 
-def runs(world: MemoryWorld, number: int, leader: Replica, other: Replica, *, late: float) -> None:
+def runs(
+    world: MemoryWorld,
+    number: int,
+    leader: Replica,
+    other: Replica,
+    *,
+    late: float,
+    clocks: Clocks,
+) -> None:
     """A job from its submission to its end, `late` times later than its P50 had said.
 
     Its workers report to the replica that does not lead, as half of the calls do.
@@ -94,7 +103,8 @@ def runs(world: MemoryWorld, number: int, leader: Replica, other: Replica, *, la
     world.send_epochs(job_id, 1, epoch_s=EPOCH_S)
     leader.step()
     said = predicted(leader, world.row(job_id))
-    world.finished(job_id, at=time.time() + late * said.p50_s)
+    clocks.pass_time(late * said.p50_s)
+    world.finished(job_id, at=time.time())
     leader.step()
 
 
@@ -104,13 +114,14 @@ def predicted(one: Replica, row: Job) -> Estimate:
 
 
 def test_a_handover_loses_nothing_that_was_learned(
-    world: MemoryWorld, pair: tuple[Replica, Replica]
+    world: MemoryWorld, pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = pair
     first.elected = True
     second.step()
+    clocks = Clocks(monkeypatch)
     for number in range(8):
-        runs(world, number, first, second, late=1.6)
+        runs(world, number, first, second, late=1.6, clocks=clocks)
         second.step()
     first.step()
     judged = first.learner.coverage()

@@ -44,6 +44,30 @@ def test_the_two_newest_checkpoints_are_kept(crew: Crew) -> None:
     assert kept == ["epoch-00000003", "epoch-00000004"]
 
 
+def test_the_result_comes_with_the_seconds_since_the_last_epoch(
+    crew: Crew, service: Service
+) -> None:
+    crew.open_gate()
+
+    crew.run("slow_to_save")
+
+    (finished,) = service.of("finished")
+    since_s = finished["at"] - service.of("epoch")[-1]["at"]
+    assert since_s > 0.06, "the last save is part of it"
+    assert finished["finishing_s"] == pytest.approx(since_s, abs=0.04)
+
+
+def test_a_start_after_the_last_epoch_does_not_say_how_long_that_was_ago(
+    crew: Crew, service: Service
+) -> None:
+    crew.open_gate()
+
+    codes = [crew.run(), crew.run()]
+
+    assert codes == [0, 0]
+    assert ["finishing_s" in line for line in service.of("finished")] == [True, False]
+
+
 def test_an_epoch_can_be_any_number_of_steps(crew: Crew) -> None:
     code = crew.run("in_steps")
 

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from laxity.api.job_view import Json
 from laxity.backoff import Backoff
-from laxity.safe_text import printable
+from laxity.safe_text import printable, without_secrets
 
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 AWAY_STATUS: Final = frozenset(
@@ -34,9 +34,9 @@ class ServiceError(RuntimeError):
     """The service answered that it will not do this: `code` for machines, the message for people."""
 
     def __init__(self, code: str, message: str, *, status: int = 0, field: str = "") -> None:
-        super().__init__(message)
+        self.message = printable(without_secrets(message))
+        super().__init__(self.message)
         self.code = code
-        self.message = printable(message)
         self.status = status
         self.field = field
 

@@ -4,13 +4,16 @@ import errno
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Final, NoReturn
 
 import typer
 
 from laxity.cli.optional_packages import install_advice
+from laxity.safe_text import without_secrets
 
 OK: Final = 0
 FAILED: Final = 1
@@ -70,6 +73,7 @@ def interrupt_on_sigterm() -> Iterator[None]:
 
 def run_app(app: Callable[[], object]) -> NoReturn:
     """Run a Typer app; an error becomes one line on stderr and its exit code."""
+    sys.excepthook = _print_traceback
     try:
         app()
     except CommandError as error:
@@ -114,7 +118,15 @@ def _service_code(error: Exception) -> int | None:
     return USAGE if error.status in _USAGE_STATUS else FAILED
 
 
+def _print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """As Python does, but for logins in addresses."""
+    sys.stderr.write(without_secrets("".join(traceback.format_exception(kind, error, trace))))
+
+
 def _print_error(message: str) -> None:
+    message = without_secrets(message)
     typer.secho("error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
     typer.echo(message, err=True)
     if os.environ.get("GITHUB_ACTIONS") == "true":

@@ -35,6 +35,7 @@ from laxity.flow.failed_states import (
 from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
 from laxity.job.spec import TrainingSpec
+from laxity.safe_text import without_secrets
 from laxity.stderr import say
 
 P = ParamSpec("P")
@@ -191,7 +192,8 @@ def follow_in(
     manifest: Mapping[str, Any], api: SyncPrefectClient, run: FlowRun, *, log_prints: bool
 ) -> None:
     """Tell the job which flow run follows it: its workers log there, and its MLflow run links there."""
-    address = f"{str(api.api_url).rstrip('/')}/flow_runs/{run.id}"
+    # Its Job shows it: who logs in there is said by the worker's own environment.
+    address = without_secrets(f"{str(api.api_url).rstrip('/')}/flow_runs/{run.id}")
     manifest["metadata"]["annotations"][names.FOLLOWED_BY] = url_for(run) or address
     env = {names.ENV_FLOW_RUN: address}
     env |= {names.ENV_LOG_PRINTS: "true"} if log_prints else {}

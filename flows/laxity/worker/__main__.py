@@ -16,6 +16,7 @@ from typing import Any, Final
 from laxity import names
 from laxity.api.report_lines import ReportKind
 from laxity.durable_files import replace_file
+from laxity.safe_text import without_secrets
 from laxity.stderr import say
 from laxity.worker import failure_file, prefect_context
 from laxity.worker.early_exit import no_early_success
@@ -144,8 +145,15 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
         say(NOT_KEPT.format(what=odd))
     if training.folder is not None:
         replace_file(training.folder / RESULT, json.dumps(json_result))
+    fields = {"result": json_result, **_finishing_time(training)}
     with suppress(TrainingStopped), termination.defer():  # the result must get out
-        _report_end(training, "finished", at_most_s=_FINISHED_S, result=json_result)
+        _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
+
+
+def _finishing_time(training: Training) -> dict[str, float]:
+    """Field of the last report: seconds since the last epoch, where this process trained it."""
+    ended = training.outbox.epoch_ended if training.outbox is not None else None
+    return {} if ended is None else {"finishing_s": time.monotonic() - ended}
 
 
 def _report_end(training: Training, kind: ReportKind, *, at_most_s: float, **fields: Any) -> None:
@@ -198,13 +206,13 @@ def _tell_of_others(training: Training) -> float:
 
 
 def report_failure(training: Training, termination: SigtermHandler, error: BaseException) -> int:
-    traceback.print_exception(error)
+    sys.stderr.write(without_secrets("".join(traceback.format_exception(error))))
     if _others_lost(training):
         say("another worker is gone: this one starts again from the last checkpoint")
         with suppress(TrainingStopped), termination.defer():
             _hand_over(training, at_most_s=_tell_of_others(training))
         return EXIT_RESTART
-    message = f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+    message = without_secrets(f"{type(error).__name__}: {error}")[:ERROR_LENGTH]
     if training.rank and training.folder is not None:
         failure_file.write_failure(training.folder, training.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.

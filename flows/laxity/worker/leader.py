@@ -148,6 +148,8 @@ class Leader:
         course = self._course
         now = time.monotonic()
         epoch_s, self._began = now - self._began, now
+        if self._outbox is not None:
+            self._outbox.epoch_ended = now
         self._longest_s = max(self._longest_s, epoch_s)
         ended = course.epoch_over()
         line = {

@@ -23,6 +23,8 @@ from urllib.parse import urlsplit
 
 from laxity import names
 from laxity.backoff import Backoff
+from laxity.http_login import request_to
+from laxity.safe_text import without_secrets
 from laxity.stderr import say
 
 if TYPE_CHECKING:
@@ -266,12 +268,13 @@ def require_answer(uri: str) -> None:
     if not uri.startswith(("http://", "https://")):
         return
     try:
-        urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=ANSWER_S).close()  # noqa: S310
+        request = request_to(f"{uri.rstrip('/')}/health")
+        urllib.request.urlopen(request, timeout=ANSWER_S).close()  # noqa: S310
     except urllib.error.HTTPError as answer:
         answer.close()
     except (OSError, ValueError) as error:  # ValueError: no address
         message = f"MLflow at {uri} does not answer{proxy_text(uri)}: {error}"
-        raise ConnectionError(message) from error
+        raise ConnectionError(without_secrets(message, uri)) from error
 
 
 def proxy_text(uri: str) -> str:
@@ -281,7 +284,7 @@ def proxy_text(uri: str) -> str:
     """
     parts = urlsplit(uri)
     proxy = urllib.request.getproxies().get(parts.scheme)
-    if not proxy or urllib.request.proxy_bypass(parts.netloc):
+    if not proxy or urllib.request.proxy_bypass(parts.netloc.rpartition("@")[2]):
         return ""
     address = proxy.rpartition("@")[2]  # without its password
     return f" through the proxy {address} (NO_PROXY={parts.hostname} asks it directly)"

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity import names
+from laxity.http_login import request_to
 from laxity.stderr import say
 from laxity.worker.import_hooks import when_imported
 
@@ -172,7 +173,7 @@ def _find_run(environ: Mapping[str, str], newest: str) -> dict[str, Any]:
 def _read_run(environ: Mapping[str, str], run_id: str) -> dict[str, Any]:
     """As the API of this environment answers it; OSError or ValueError if it does not."""
     url, headers = f"{environ[_API]}{_PATH}{run_id}", dict(_read_credentials(environ))
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - as the submitter said
+    request = request_to(url, headers=headers)
     with closing(urllib.request.urlopen(request, timeout=ANSWER_S)) as answer:  # noqa: S310
         document = json.load(answer)
     return dict(document)  # ValueError unless it is an object

@@ -51,6 +51,7 @@ class ReportChannel:
     ) -> None:
         self.signal = Signal()
         self.tried = False  # the service has answered, or was found away, at least once
+        self.epoch_ended: float | None = None  # the latest of this process, monotonic
         self._path = folder / file
         self._lines = read_lines(self._path, cut=True)
         others = (path for path in folder.glob(ALL_REPORTS) if path != self._path)
@@ -218,6 +219,7 @@ class ReportChannel:
             "worker": 0,
             "generation": self.signal.generation,
             "reports": reports,
+            "sent_at": time.time(),  # by the clock of `at` in the reports
             "wait_s": wait_s,
         }
         return Request("POST", self._path_of_signal, body=body, answer_s=wait_s)

@@ -8,6 +8,7 @@ from laxity import json_tree
 from laxity.instants import instant_at
 from laxity.job.accelerators import GPU, count_accelerators
 from laxity.parsing import whole_number
+from laxity.safe_text import without_secrets
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import find_condition, read_condition
@@ -121,7 +122,8 @@ def worker_failure(pod: Json) -> str:
     statuses = json_tree.list_at(pod, "status", "containerStatuses")
     ends: list[Json] = [json_tree.mapping_at(status, "state", "terminated") for status in statuses]
     end = next((status for status in ends if status.get("exitCode")), {})
-    lines = [line.strip() for line in str(end.get("message") or "").splitlines() if line.strip()]
+    output = without_secrets(str(end.get("message") or ""))
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     killed = kill_reason(end)  # from outside: what it wrote last is not why
     before = "; last output: " if killed else ": "
     last = f"{before}{lines[-1][:LONGEST_WORD]}" if lines else ""

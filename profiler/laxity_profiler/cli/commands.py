@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from laxity_profiler.estimate import Estimate, Workload
     from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
-Store = Annotated[str, typer.Option(help="URL of the store; default: the home's.")]
+Store = Annotated[
+    str, typer.Option(envvar="LAXITY_STORE", help="URL of the store; default: the home's.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
 
 
@@ -65,6 +67,7 @@ def predict(
 ) -> None:
     """Say how long a model will train, and how sure."""
     from laxity.cli.render.job_table import console
+    from laxity_profiler.cli.format import format_duration
     from laxity_profiler.cli.predict_source import unknown_model_text, workload_and_widths
 
     options = {"epochs": epochs, "samples": samples, "batch_size": batch_size}
@@ -78,6 +81,10 @@ def predict(
         typer.echo(json.dumps({**named, "widths": rows}))
         return
     console().print(_rich_table(workload, rows))
+    finishing_s = max((row["finishing"]["p90_s"] for row in rows), default=0.0)
+    if finishing_s >= 1.0:
+        shown = format_duration(finishing_s)
+        typer.echo(f"from the last epoch to the finish: {shown} (P90), part of the whole")
     known_models = [fit.model for fit in predictor.models]
     if workload.model not in known_models:
         typer.echo(unknown_model_text(workload.model, known_models))
@@ -105,6 +112,7 @@ def _predict_rows(
             "workers": width,
             "epoch": _figures_of(predictor.epoch_time(workload, width)),
             "whole": _figures_of(whole[row]),
+            "finishing": _figures_of(predictor.finishing_time(workload, width)),
             "source": _source_text(whole.sources[row], epochs_seen[row]),
             "n_points": int(whole.n_points[row]),
             "seen": epochs_seen[row],

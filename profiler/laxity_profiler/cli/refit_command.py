@@ -25,7 +25,9 @@ SHORTEST_S: Final = 1.0
 
 def refit(
     *,
-    store: Annotated[str, typer.Option(help="URL of the store; default: the home's.")] = "",
+    store: Annotated[
+        str, typer.Option(envvar="LAXITY_STORE", help="URL of the store; default: the home's.")
+    ] = "",
     tracking_uri: Annotated[
         str,
         typer.Option(envvar="MLFLOW_TRACKING_URI", help="MLflow store. [HOME/mlflow.db]"),

@@ -19,6 +19,7 @@ from laxity_profiler.history.faults import OnFault, log_fault
 from laxity_profiler.history.first_epoch import FirstEpochReading
 from laxity_profiler.history.history_database import HistoryError, open_transaction
 from laxity_profiler.history.report_fold import (
+    LONGEST_STOP_S,
     NO_REPORT,
     Epoch,
     FoldResult,
@@ -27,14 +28,14 @@ from laxity_profiler.history.report_fold import (
     ReportState,
     Stop,
 )
-from laxity_profiler.history.report_values import clean_text
+from laxity_profiler.history.report_values import LONGEST_S, clean_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 __all__ = ["Epoch", "History", "HistoryError", "ObservedStop", "Report", "Stop", "TrainingRun"]
 
-LONGEST_STOP_S: Final = 999_999.0  # eleven days
+LONGEST_CLOSING_S: Final = 600.0  # from the result until the Job is complete
 EPOCHS_READ: Final = 50_000  # of one model: the latest
 STOPS_READ: Final = 20_000
 ASIDES_KEPT: Final = 1_000  # per job and service life
@@ -84,14 +85,16 @@ class History:
         lines: Sequence[object],
         *,
         received_at: float | None = None,
+        behind_s: float | None = None,
         nodes: Sequence[str] = (),
         since: float = 0.0,
     ) -> int:
         """Take report lines; the seq up to which all lines were taken, for the worker to forget.
 
         No line raises: what cannot be believed is set aside with a reason. HistoryError if the
-        database does not answer; then nothing was taken and the lines will come again. `nodes` are
-        those of the worker indexes now, which they have been on `since` then.
+        database does not answer; then nothing was taken and the lines will come again. `behind_s` is
+        how far the worker's clock is behind this one; None: as last heard. `nodes` are those of
+        the worker indexes now, which they have been on `since` then.
         """
         now = time.time() if received_at is None else received_at
         with self._lock:
@@ -104,7 +107,9 @@ class History:
                 state = self._restore_state(
                     uid, cached.state.to_json() if cached and fresh else row.said
                 )
-                folded = state.fold(lines, epochs=workload.epochs, received_at=now)
+                folded = state.fold(
+                    lines, epochs=workload.epochs, received_at=now, behind_s=behind_s
+                )
                 folded.epochs = [_with_nodes(epoch, nodes, since) for epoch in folded.epochs]
                 self._write_fold(connection, uid, workload.model, folded, now)
                 history_database.write_run(
@@ -170,7 +175,8 @@ class History:
         `suspend`: from the parked report until all pods are gone; `resume`: from the patch that
         starts the pods to the `formed` report.
         """
-        took_s = finite_number(seconds, least=0.0, most=LONGEST_STOP_S)
+        most_s = LONGEST_S if kind == "finishing" else LONGEST_STOP_S
+        took_s = finite_number(seconds, least=0.0, most=most_s)
         if took_s is None or finite_number(at) is None:
             self.reject(uid, f"{kind} of {seconds} s at {at} is not believed", "", at=time.time())
             return
@@ -179,18 +185,28 @@ class History:
             self._write_fold(connection, uid, workload.model, FoldResult(stops=stops), at)
 
     def observe_finish(self, uid: str, *, at: float) -> None:
-        """The job was complete at this instant: how long after its last epoch, if that is known."""
+        """The job was complete at this instant: how long after its last epoch, if that is known.
+
+        Until its result the worker has timed it; what came after that is timed here.
+        """
         cached = self._reports.get(uid)
-        if cached is None or cached.workload is None or cached.state.epoch_ended_at is None:
+        if cached is None or cached.workload is None:
             return
-        ended_at, width = cached.state.epoch_ended_at, cached.state.formed
+        state = cached.state
+        if state.epoch_ended_at is None or state.finishing_s is None:
+            return
+        closing_s = at - state.finished_at
+        if closing_s > LONGEST_CLOSING_S:
+            reason = f"complete {closing_s:.0f} s after its result: not taken as what it costs"
+            self.reject(uid, reason, "", at=at)
+            return
         self.observe_stop(
             uid,
             cached.workload,
-            kind="finish",
-            workers=width,
-            seconds=max(0.0, at - ended_at),
-            at=ended_at,
+            kind="finishing",
+            workers=state.formed,
+            seconds=state.finishing_s + max(0.0, closing_s),
+            at=state.epoch_ended_at,
         )
 
     def reject(self, uid: str, reason: str, line: str, *, at: float) -> None:
@@ -228,7 +244,7 @@ class History:
     def stops(self, *, most: int = STOPS_READ) -> list[ObservedStop]:
         """The latest stops of all models, oldest first."""
         with open_transaction(self.engine) as connection:
-            rows = history_database.stops_of(connection, most)
+            rows = history_database.stops_of(connection, most, longest_s=LONGEST_STOP_S)
         return [ObservedStop(*row) for row in reversed(rows)]
 
     def news(self, *, epochs_after: int, stops_after: int) -> "News":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import (
+    URL,
     BigInteger,
     Connection,
     Engine,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     func,
     inspect,
     make_url,
+    or_,
     select,
     text,
     update,
@@ -34,6 +36,7 @@ from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel, create_engine
 
 from laxity.private_files import private_file
+from laxity.safe_text import without_secrets
 
 # What MLflow on a database raises, too. SQLite's driver cannot decode its own words about a damaged
 # file where they quote it.
@@ -178,7 +181,10 @@ def open_engine(url: str) -> Engine:
 
 def create_database_engine(url: str) -> Engine:
     """SQLite in WAL mode, its folder made if need be, or PostgreSQL. ArgumentError: no URL."""
-    where = make_url(url)
+    try:
+        where = make_url(url)
+    except ValueError as error:  # of a port
+        raise ArgumentError(NO_DATABASE_URL) from error
     if where.drivername in ("postgres", "postgresql"):
         where = where.set(drivername="postgresql+psycopg")
     if where.get_backend_name() != "sqlite":
@@ -189,6 +195,17 @@ def create_database_engine(url: str) -> Engine:
         engine = create_engine(where)
         event.listen(engine, "connect", _set_pragmas)
     return engine
+
+
+def shown_address(url: URL) -> str:
+    """Where a database is, without who logs in there."""
+    return without_secrets(url.render_as_string())
+
+
+def cause_of(error: Exception, url: URL) -> str:
+    """What a database's driver says, without the password that it may quote."""
+    cause = getattr(error, "orig", None) or error
+    return without_secrets(str(cause), url.render_as_string(hide_password=False))
 
 
 def create_tables(engine: Engine) -> None:
@@ -227,9 +244,8 @@ def open_transaction(engine: Engine) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except DATABASE_ERRORS as error:
-        where = engine.url.render_as_string()
-        cause = getattr(error, "orig", None) or error
-        raise HistoryError(f"the history at {where} did not do it: {cause}") from error
+        message = f"the history at {shown_address(engine.url)} did not do it"
+        raise HistoryError(f"{message}: {cause_of(error, engine.url)}") from error
 
 
 def insert_new(
@@ -283,10 +299,15 @@ def epochs_of(connection: Connection, model: str, most: int) -> Sequence[Any]:
     return connection.execute(newest).all()
 
 
-def stops_of(connection: Connection, most: int) -> Sequence[Any]:
-    """(model, kind, workers, seconds, bytes, at), the latest `most`, newest first."""
+def stops_of(connection: Connection, most: int, *, longest_s: float) -> Sequence[Any]:
+    """(model, kind, workers, seconds, bytes, at), the latest `most`, newest first.
+
+    Without what an earlier laxity took from two clocks: "finish", and stops longer than this.
+    """
     row = STOPS
-    statement = select(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
+    statement = select(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at).where(
+        row.kind != "finish", or_(row.kind == "finishing", row.seconds <= longest_s)
+    )
     return connection.execute(statement.order_by(row.id.desc()).limit(most)).all()
 
 

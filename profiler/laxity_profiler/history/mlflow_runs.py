@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laxity import names
 from laxity.job.widths import MOST_WORKERS
 from laxity.parsing import whole_number
+from laxity.safe_text import without_secrets
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import history_database
 from laxity_profiler.history.history import Epoch, History
@@ -36,7 +37,7 @@ class MlflowRuns:
     def __init__(self, history: History, tracking_uri: str) -> None:
         self._history = history
         self._uri = tracking_uri
-        self._source = f"mlflow:{tracking_uri}"
+        self._source = f"mlflow:{without_secrets(tracking_uri)}"
         self._client: MlflowClient | None = None
 
     def read(self) -> int:

@@ -2,7 +2,7 @@
 
 Lines may come twice, out of order, or be nonsense; clocks may jump. Each line counts once (by its
 `seq`), an older one never overwrites what a newer one said, and what cannot be believed is set
-aside with a reason. Every number is read with `laxity.parsing`, every text is one that a database
+aside with a reason. Instants of the worker's clock are moved to ours (`behind_s`). Every number is read with `laxity.parsing`, every text is one that a database
 takes, and a result is one that orjson writes, as whoever shows it does. No line raises. Pure: the
 database is elsewhere (history.py).
 """
@@ -17,8 +17,10 @@ import orjson
 from laxity.api.report_lines import REPORT_KINDS
 from laxity.instants import LAST_AT
 from laxity.parsing import finite_number
+from laxity.safe_text import without_secrets
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_profiler.history.report_values import (
+    LONGEST_S,
     SHORTEST_S,
     InvalidReportError,
     bytes_in,
@@ -37,6 +39,7 @@ from laxity_profiler.model.traffic import Reading
 
 EPOCHS_KEPT: Final = 20
 CLOCK_SLACK_S: Final = 5.0  # two clocks may differ by so much and still be believed
+LONGEST_STOP_S: Final = 21_600.0  # six hours: beyond, a clock was set or a machine slept
 MOST_AHEAD: Final = 1_000  # lines beyond a gap; then the gap is given up
 MOST_SKIPPED: Final = 1_000_000
 MOST_READINGS: Final = 1_000
@@ -132,6 +135,9 @@ class ReportState:
     started_at: float | None = None
     silent_since: float | None = None
     reading: dict[str, Any] | None = None  # of the first epoch, until there is one
+    behind_s: float = 0.0  # how far the worker's clock is behind ours
+    finishing_s: float | None = None  # from the last epoch to the result, as the worker timed it
+    finished_at: float = 0.0
 
     def report(self) -> Report:
         return Report(
@@ -173,9 +179,18 @@ class ReportState:
         state._keep_result(state.result)
         return state
 
-    def fold(self, lines: Sequence[object], *, epochs: int, received_at: float) -> FoldResult:
-        """Take the lines that are new. `epochs` is the job's total."""
+    def fold(
+        self,
+        lines: Sequence[object],
+        *,
+        epochs: int,
+        received_at: float,
+        behind_s: float | None = None,
+    ) -> FoldResult:
+        """Take the lines that are new. `epochs` is the job's total; `behind_s` None: as before."""
         folded = FoldResult()
+        if behind_s is not None:
+            self._compare_clocks(behind_s, folded)
         for line in sorted(lines, key=seq_of):
             if not isinstance(line, Mapping) or not seq_of(line):
                 folded.rejected.append(
@@ -186,6 +201,19 @@ class ReportState:
             elif self._is_new(line):
                 self._fold_line(line, folded, epochs=epochs, received_at=received_at)
         return folded
+
+    def _compare_clocks(self, behind_s: float, folded: FoldResult) -> None:
+        """Note how far the worker's clock is from ours, where that is no delay on the way."""
+        behind_s = finite_number(behind_s) or 0.0
+        behind_s = behind_s if abs(behind_s) > CLOCK_SLACK_S else 0.0
+        if abs(behind_s - self.behind_s) > CLOCK_SLACK_S or not behind_s:
+            self.behind_s = behind_s
+            if behind_s:
+                side = "behind" if behind_s > 0.0 else "ahead"
+                reason = (
+                    f"the worker's clock is {abs(behind_s):.0f} s {side}: its instants are moved"
+                )
+                folded.rejected.append((reason, ""))
 
     def _is_new(self, line: Mapping[str, Any]) -> bool:
         """Not taken before. A first line of another instant is a new outbox: the folder was lost."""
@@ -225,11 +253,12 @@ class ReportState:
             self.ahead.remove(self.acked)
 
     def _event_time(self, value: object, received_at: float) -> tuple[float, str]:
-        """When it happened, by a clock that does not go back and is not ahead of ours."""
+        """When it happened by our clock: not in the future, and not before the line before."""
         event_at = finite_number(value, least=0.0, most=LAST_AT)
         if event_at is None:
             arrived = max(self.at, received_at)
             return arrived, f"at {shorten_line(value, 40)} is no instant; the arrival counts"
+        event_at += self.behind_s
         if event_at > received_at + CLOCK_SLACK_S:
             late = event_at - received_at
             return received_at, f"the worker's clock is {late:.0f} s ahead; the arrival counts"
@@ -294,8 +323,10 @@ class ReportState:
         width, done = width_in(line), min(epochs, count_in(line, "epoch", least=0))
         if not current:
             return
-        if self.training and self.parked_epoch is None and width != self.formed:
-            folded.stops.append(Stop("reform", width, max(0.0, at - self.at), at))
+        took_s = max(0.0, at - self.at)
+        reforms = self.training and self.parked_epoch is None and width != self.formed
+        if reforms and took_s <= LONGEST_STOP_S:
+            folded.stops.append(Stop("reform", width, took_s, at))
         self.formed, self.epochs_done = width, done
         self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
         self.training = True
@@ -329,6 +360,9 @@ class ReportState:
         """started, parked, stopped, finished, failed: nothing trains from these to the next `formed`."""
         kind = line["kind"]
         self.epoch_started_at, self.training = None, False
+        if kind == "finished" and not self.finished:  # a second one has what MLflow did not take
+            self.finished_at = at
+            self.finishing_s = finite_number(line.get("finishing_s"), least=0.0, most=LONGEST_S)
         self.finished = kind == "finished"
         if kind == "started":
             self.formed, self.parked_epoch, self.failed = 0, None, ""
@@ -337,7 +371,7 @@ class ReportState:
             self.parked_epoch = min(epochs, count_in(line, "epoch", least=0))
             self.epochs_done = self.parked_epoch
         elif kind == "failed":
-            self.failed = text_of(line.get("error")) or "failed without saying why"
+            self.failed = without_secrets(text_of(line.get("error"))) or "failed without saying why"
         elif kind == "stopped":
             return
         elif problem := self._keep_result(line.get("result")):

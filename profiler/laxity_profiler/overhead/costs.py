@@ -2,12 +2,13 @@
 
     suspend = save + stop                        save = k0 + k1 * checkpoint bytes
     resume  = start (pods, model, data) + warm-up        start = r0 + r1 * checkpoint bytes
-    finish  = from the end of the last epoch until the Job is complete
+    finishing = from the end of the last epoch until the Job is complete
 
 Each part is fitted over the widths that were observed of the model (overhead_part). Where a model
 has few observations, they are mixed with the fit over all models on checkpoint bytes, else with
 what models of the same stem or all models cost, and that with a prior. All models are those of one
-namespace, or all shared ones: workers report these seconds, and a namespace believes its own. A
+namespace, or all shared ones: workers report these seconds, and a namespace believes its own.
+Finishing (a test set, an export) is the training's own code: no model lends it to another. A
 local process starts in seconds, a pod in tens of seconds (Pollux assumes 30; algorithms.md 1.6).
 """
 
@@ -23,7 +24,8 @@ from laxity_profiler.model.family import family_of
 from laxity_profiler.model_key import pool_of
 from laxity_profiler.overhead.part import PartFit, fit_part, pool_fits
 
-Part = Literal["save", "suspend", "resume", "load", "reform", "warmup", "finish"]
+Part = Literal["save", "suspend", "resume", "load", "reform", "warmup", "finishing"]
+OWN: Final = ("finishing",)  # parts that say nothing about other models
 ERROR: Final = 0.35  # relative, of a prior
 LATEST: Final = 100  # observations of one model and part that count
 
@@ -41,14 +43,14 @@ LOCAL: Final = (
     PartFit("suspend", 0.7, ERROR),
     PartFit("resume", 2.5, ERROR),
     PartFit("warmup", 0.5, ERROR),
-    PartFit("finish", 0.0, ERROR),  # nothing is assumed until it was seen
+    PartFit("finishing", 0.0, ERROR),  # nothing is assumed until it was seen
 )
 CLUSTER: Final = (
     PartFit("save", 5.0, ERROR),
     PartFit("suspend", 10.0, ERROR),
     PartFit("resume", 30.0, ERROR),
     PartFit("warmup", 5.0, ERROR),
-    PartFit("finish", 0.0, ERROR),
+    PartFit("finishing", 0.0, ERROR),
 )
 PRIORS: Final[Mapping[str, tuple[PartFit, ...]]] = {"local": LOCAL, "cluster": CLUSTER}
 
@@ -130,6 +132,10 @@ def _fit_pool(
     pooled = []
     for start in prior:
         by_model = by_part.get(start.part, {})
+        if start.part in OWN:
+            for model, rows in by_model.items():
+                models.setdefault(model, []).append(_fit_own(_latest_observations(rows), start))
+            continue
         alone = {
             model: fit_part(_latest_observations(rows), start) for model, rows in by_model.items()
         }
@@ -144,6 +150,11 @@ def _fit_pool(
             expected = _fit_by_bytes(by_model, rows, every) or pool_fits(kin, every)
             models.setdefault(model, []).append(fit_part(_latest_observations(rows), expected))
     return pooled
+
+
+def _fit_own(rows: Sequence[tuple[int, float]], prior: PartFit) -> PartFit:
+    """Of a part of which nothing is assumed: its first observation counts whole."""
+    return fit_part(rows, replace(prior, seconds=median(seconds for _, seconds in rows)))
 
 
 def warm_ups(warm_up_s: Mapping[str, Sequence[float]]) -> list[ObservedStop]:

@@ -96,7 +96,7 @@ def fit_part(observations: Sequence[tuple[int, float]], expected: PartFit) -> Pa
     weight = n / (n + PRIOR_POINTS) if n < ENOUGH else 1.0
     own_s = float(np.median(seconds / (1.0 + slope * (widths - middle))))
     usual_s = weight * own_s + (1.0 - weight) * expected.usual_s(round(middle))
-    if usual_s <= 0.0:
+    if usual_s < SHORTEST_S:
         return PartFit(expected.part, 0.0, LEAST_ERROR, n)
     ratios = seconds / (usual_s * (1.0 + slope * (widths - middle)))
     error = _fit_error(ratios, expected)

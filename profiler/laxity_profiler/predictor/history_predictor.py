@@ -84,6 +84,10 @@ class HistoryPredictor:
         """From the patch that starts the pods to the first useful step, and the slow first steps."""
         return self.costs.estimate(workload.model, ("resume", "warmup"), workers)
 
+    def finishing_time(self, workload: Workload, workers: int) -> Estimate:
+        """From the end of the last epoch until the job is complete: part of `remaining`."""
+        return self.costs.estimate(workload.model, ("finishing",), workers)
+
     def to_json(self) -> dict[str, object]:
         """All parameters as plain JSON."""
         return {

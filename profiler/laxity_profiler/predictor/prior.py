@@ -90,7 +90,7 @@ class PriorCache:
         """From the last epoch of so many workers to the Job's end."""
         quantiles = self._ends.get((model, width))
         if quantiles is None:
-            estimate = self._costs.estimate(model, ("finish",), width)
+            estimate = self._costs.estimate(model, ("finishing",), width)
             quantiles = self._ends[model, width] = (estimate.p10_s, estimate.p50_s, estimate.p90_s)
         return quantiles
 

@@ -8,6 +8,8 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from laxity.http_login import request_to
+from laxity.safe_text import without_secrets
 from laxity.worker.mlflow_tracking import import_mlflow, proxy_text
 from laxity_profiler.history.history_database import DATABASE_ERRORS
 
@@ -33,26 +35,27 @@ def translate_mlflow_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, OSError, *DATABASE_ERRORS) as error:
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         absent = getattr(error, "error_code", "") == ABSENT
         kind = NotInMlflowError if absent else MlflowAwayError
-        raise kind(f"MLflow at {uri}: {first_line}") from error
+        raise kind(without_secrets(f"MLflow at {uri}: {first_line}", uri)[:400]) from error
 
 
 def check_answers(uri: str) -> None:
     """MlflowAwayError at once if nobody listens there: MLflow itself would try for minutes."""
     if uri.startswith(("http://", "https://")):
         try:
-            with urlopen(f"{uri.rstrip('/')}/health", timeout=ANSWER_S):  # noqa: S310 - http only
+            with urlopen(request_to(f"{uri.rstrip('/')}/health"), timeout=ANSWER_S):  # noqa: S310
                 return
         except HTTPError as error:
             if error.code < 500:  # some proxies hide /health: somebody is there
                 return
-            raise MlflowAwayError(f"MLflow at {uri} answers {error.code}") from error
-        except (URLError, HTTPException, OSError) as error:
+            message = without_secrets(f"MLflow at {uri} answers {error.code}")
+            raise MlflowAwayError(message) from error
+        except (URLError, HTTPException, OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             message = f"MLflow at {uri} does not answer{proxy_text(uri)}: {reason}"
-            raise MlflowAwayError(message) from error
+            raise MlflowAwayError(without_secrets(message, uri)) from error
     if uri.startswith(SQLITE):
         folder = Path(uri.removeprefix(SQLITE)).parent
         if not folder.is_dir():

@@ -25,6 +25,10 @@ SCHEME: Final = "models:/"
 FOLDER: Final = "file"  # of a run's artifacts
 
 
+class RefusedFileError(ValueError):
+    """The registry has a version, and its file is not taken."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFile:
     """One file for the registry. `about` is said of the registered model.
@@ -55,7 +59,7 @@ def register_file(tracking_uri: str, file: ModelFile) -> Published:
     """The version of this file, made if it is not there. MlflowAwayError where MLflow fails."""
     check_answers(tracking_uri)
     registry = Registry(tracking_uri)
-    digest = sha256(file.path.read_bytes()).hexdigest()[:12]
+    digest = digest_of(file.path.read_bytes())
     with translate_mlflow_errors(tracking_uri):
         client = registry.client
         if not client.search_registered_models(f"name = '{file.name}'"):
@@ -97,22 +101,54 @@ def describe_origin(params: Mapping[str, object]) -> str:
     return f"Trained: {origin}." if origin else ""
 
 
-def fetch_file(tracking_uri: str, address: str) -> Path:
-    """The file at `models:/NAME@ALIAS` or `models:/NAME/VERSION`, in a folder of its own.
+def fetch_file(tracking_uri: str, address: str, *, most_bytes: int) -> bytes:
+    """What the file at `models:/NAME@ALIAS` or `models:/NAME/VERSION` holds.
 
-    ValueError if the address is none; MlflowAwayError where MLflow fails or has no such version.
+    ValueError if the address is none; MlflowAwayError where MLflow fails or has no such version;
+    RefusedFileError where it has another file than was registered, or one of more bytes.
     """
     there = _version_at(tracking_uri, address)
-    with _open_client(tracking_uri) as client:
-        folder = tempfile.mkdtemp(prefix="laxity-model-")
-        place = Path(client.download_artifacts(str(there.run_id), FOLDER, folder))
-    (file,) = place.iterdir()
-    return file
+    run_id = str(there.run_id)
+    with (
+        tempfile.TemporaryDirectory(prefix="laxity-model-") as folder,
+        _open_client(tracking_uri) as client,
+    ):
+        listed = client.list_artifacts(run_id, FOLDER)
+        if len(listed) != 1 or listed[0].is_dir:
+            raise RefusedFileError(f"{address} holds {len(listed)} files; expected 1")
+        _check_size(address, listed[0].file_size or 0, most_bytes)
+        file = Path(client.download_artifacts(run_id, listed[0].path, folder))
+        _check_size(address, file.stat().st_size, most_bytes)
+        body = file.read_bytes()
+    digest, registered = digest_of(body), there.tags.get(TAG_DIGEST)
+    if registered not in (None, digest):
+        message = f"{address} is damaged: its digest is {digest}, that of the version {registered}"
+        raise RefusedFileError(message)
+    return body
 
 
-def find_version(tracking_uri: str, address: str) -> str:
-    """The number of the version that an address names now; errors as of `fetch_file`."""
-    return str(_version_at(tracking_uri, address).version)
+def digest_of(body: bytes) -> str:
+    """By which a version is known: of the same bytes there is one only."""
+    return sha256(body).hexdigest()[:12]
+
+
+def _check_size(address: str, size: int, most_bytes: int) -> None:
+    if size > most_bytes:
+        raise RefusedFileError(f"{address} has {size} bytes; at most {most_bytes} are read")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVersion:
+    """The number of a version, and the digest of its file as it was registered ("": by others)."""
+
+    version: str
+    digest: str
+
+
+def find_version(tracking_uri: str, address: str) -> NamedVersion:
+    """The version that an address names now; errors as of `fetch_file`."""
+    there = _version_at(tracking_uri, address)
+    return NamedVersion(str(there.version), str(there.tags.get(TAG_DIGEST, "")))
 
 
 def move_alias(tracking_uri: str, name: str, alias: str, version: str) -> None:

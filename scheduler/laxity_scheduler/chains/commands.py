@@ -24,6 +24,7 @@ from laxity_scheduler.chains.choices import (
 
 if TYPE_CHECKING:
     from laxity_scheduler.chains.baselines import Method
+    from laxity_scheduler.chains.model_file import Provisioner
     from laxity_scheduler.chains.provisioning import LearnedMethod
     from laxity_scheduler.chains.queue_log import QueueLog
     from laxity_scheduler.chains.successor import PairSettings
@@ -126,8 +127,8 @@ def chains(
         log = read_log(trace, format_)
         first_at, last_at = window(from_at, until)
         settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
-        paths = [model_at(path, tracking_uri) for path in model or ()]
-        learned = load_methods(paths, prices, settings)
+        models = {path: open_model(path, tracking_uri) for path in model or ()}
+        learned = methods_of(models, prices, settings)
         wanted = check_methods(method, learned)
         first_at = first_at if from_at else pair_bench.last_quarter_at(log, last_at)
         instants = pair_bench.start_instants(log, settings, HOUR_S * starts, first_at, last_at)
@@ -190,32 +191,33 @@ def duration_s(text: str, option: str) -> float:
         raise ValueError(f"{option}: {error}") from error
 
 
-def model_at(path: Path, tracking_uri: str) -> Path:
-    """The file itself, or the one that MLflow has at this address."""
-    if not str(path).startswith("models:/"):
-        return path
+def open_model(path: Path, tracking_uri: str) -> "Provisioner":
+    """The model in the file, or at this address of MLflow. ValueError if it is none."""
     from laxity_profiler.registry.mlflow_errors import MlflowAwayError
     from laxity_profiler.registry.registered_files import fetch_file
+    from laxity_scheduler.chains.model_file import MOST_BYTES, load_provisioner, read_provisioner
     from laxity_scheduler.policy_training.registry_commands import tracking_store
 
+    address = str(path)
+    if not address.startswith("models:/"):
+        return load_provisioner(path)
     try:
-        return fetch_file(tracking_store(tracking_uri), str(path))
+        body = fetch_file(tracking_store(tracking_uri), address, most_bytes=MOST_BYTES)
     except MlflowAwayError as error:
         raise CommandError(str(error), code=AWAY) from error
+    return read_provisioner(body, address)
 
 
-def load_methods(
-    paths: list[Path], prices: str, settings: "PairSettings"
+def methods_of(
+    models: "Mapping[Path, Provisioner]", prices: str, settings: "PairSettings"
 ) -> "dict[str, LearnedMethod]":
-    """A method per model file. ValueError if one was trained for another pair, or is none."""
-    from laxity_scheduler.chains.model_file import load_provisioner
+    """A method per model. ValueError if one was trained for another pair."""
     from laxity_scheduler.chains.prices import Prices
     from laxity_scheduler.chains.provisioning import LearnedMethod
 
     chosen = Prices.parse(prices)
     learned: dict[str, LearnedMethod] = {}
-    for path in paths:
-        provisioner = load_provisioner(path)
+    for path, provisioner in models.items():
         provisioner.check_pair(settings.nodes, settings.limit_s, str(path))
         if provisioner.kind in learned:
             raise ValueError(f"{path}: there is a {provisioner.kind} model already")

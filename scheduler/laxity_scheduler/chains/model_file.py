@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from laxity_scheduler.array_file import load_arrays, save_arrays
+from laxity_scheduler.array_file import load_arrays, refuse_damage, save_arrays
 from laxity_scheduler.chains.model_kinds import READERS, Model
 from laxity_scheduler.model.job import HOUR_S
 
 FORMAT: Final = "laxity-provisioner"
 VERSION: Final = 1
+MOST_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,13 @@ def load_provisioner(path: Path) -> Provisioner:
     """Read the file. ValueError if it is none, or of a version that is not known."""
     if not path.exists():
         raise ValueError(f"there is no file {path}")
-    try:
-        header, arrays = load_arrays(path, FORMAT, VERSION)
+    return read_provisioner(path, str(path))
+
+
+def read_provisioner(source: Path | bytes, name: str) -> Provisioner:
+    """Read a file or its bytes; `name` is what a ValueError calls it."""
+    with refuse_damage(f"{name} is no provisioner of version {VERSION}"):
+        header, arrays = load_arrays(source, FORMAT, VERSION, most_bytes=MOST_BYTES)
         return Provisioner(
             kind=header["kind"],
             model=READERS[header["kind"]](arrays),
@@ -61,6 +67,3 @@ def load_provisioner(path: Path) -> Provisioner:
             trained_on=header["trained_on"],
             errors=header["errors"],
         )
-    except (KeyError, TypeError, ValueError) as error:
-        message = f"{path} is no provisioner of version {VERSION}: {error}"
-        raise ValueError(message) from error

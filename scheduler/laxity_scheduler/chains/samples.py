@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.array_file import load_arrays, save_arrays
+from laxity_scheduler.array_file import load_arrays, refuse_damage, save_arrays
 from laxity_scheduler.chains.features import WINDOW, Windows, watch_queue
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.successor import Pair, PairSettings
@@ -26,6 +26,7 @@ PROBES: Final = 7
 FOLDS: Final = 5
 FORMAT: Final = "laxity-samples"
 VERSION: Final = 3
+MOST_BYTES: Final = 16 << 30
 WINDOWS: Final = ("queue", "wait_h", "elapsed_h", "left_h")
 Instants = Callable[[Pair], list[float]]  # of a start's probes
 
@@ -123,12 +124,11 @@ def save_samples(samples: Samples, about: Mapping[str, Any], path: Path) -> None
 
 def load_samples(path: Path, about: Mapping[str, Any]) -> Samples:
     """Read such a file. ValueError if it is none, or of something else."""
-    try:
-        header, arrays = load_arrays(path, FORMAT, VERSION)
+    with refuse_damage(f"{path} holds no samples of version {VERSION}"):
+        header, arrays = load_arrays(path, FORMAT, VERSION, most_bytes=MOST_BYTES)
         windows = Windows(*(arrays[name] for name in WINDOWS))
         samples = Samples(arrays["began_at"], windows, arrays["difference_h"])
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{path} holds no samples of version {VERSION}: {error}") from error
-    if header["about"] != dict(about):
-        raise ValueError(f"{path} holds other samples: {header['about']}; wanted: {dict(about)}")
+        found = header["about"]
+    if found != dict(about):
+        raise ValueError(f"{path} holds other samples: {found}; wanted: {dict(about)}")
     return samples

@@ -8,6 +8,7 @@ What does not depend on `now` is kept between decisions (`curve`).
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame import kernels
@@ -17,6 +18,9 @@ from laxity_scheduler.frame.frame import Frame, Rows
 from laxity_scheduler.frame.kernels import Work
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, reason
+
+SHOWN_FROM_S: Final = 1.0
 
 
 class Memory:
@@ -155,6 +159,16 @@ class Forecasts:
                 work, course, begin_s, curve.at(workers, quantile), self.now
             )
         return kernels.course_end_s(work, course)
+
+
+def too_slow_reason(
+    job: Job, predictor: Predictor, *, workers: int, p90_at: float, late_s: float
+) -> Reason:
+    """Why a job is late that has the cluster alone; names its finishing where that takes a second."""
+    finishing_s = predictor.finishing_time(job.workload, workers).p90_s
+    part = {"finishing_s": finishing_s} if finishing_s >= SHOWN_FROM_S else {}
+    late = {"workers": workers, "p90_at": p90_at, "late_s": late_s}
+    return reason("deadline_before_fastest_finish", **late, **part)
 
 
 def stopping(job: Job) -> bool:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from laxity.safe_text import without_secrets
 from laxity_scheduler.http.api_reference import HEADERS, reference_page
 from laxity_scheduler.http.dependencies import (
     Jobs,
@@ -112,7 +113,7 @@ async def readyz(request: Request, service: TheService) -> Response:
         problems["cycles"] = visible_failure(caller, service.failure_streak.alarm)
     who = {"leads": service.leading, "leader": service.leader()}
     status_code = 503 if problems else 200
-    waits = {"blind": service.stale_reason} if service.stale_reason else {}
+    waits = {"blind": without_secrets(service.stale_reason)} if service.stale_reason else {}
     return JsonResponse(
         {"ready": not problems, **who, **waits, **problems}, status_code=status_code
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from fastapi import Body, Depends, Request
 
 from laxity import json_tree
+from laxity.safe_text import without_secrets
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.tokens import Caller
@@ -99,7 +100,7 @@ def visible_decision(caller: Caller, row: Json) -> Json:
 def visible_failure(caller: Caller | None, problem: str) -> str:
     """What makes cycles fail, which may name anybody's Job, as this caller may read it."""
     is_operator = caller is not None and caller.namespaces is None
-    return problem if is_operator or not problem else CYCLES_FAIL
+    return without_secrets(problem) if is_operator or not problem else CYCLES_FAIL
 
 
 def may_see(caller: Caller, job_id: str) -> bool:

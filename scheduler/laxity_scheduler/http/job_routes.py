@@ -5,6 +5,7 @@ thread. A caller cannot tell a job of a namespace that its token does not open f
 not exist. The names of these functions are the operation ids of the OpenAPI document.
 """
 
+import time
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
@@ -136,6 +137,7 @@ async def signal(
     worker: Annotated[int, Body(ge=0)] = 0,
     generation: Annotated[int, Body()] = 0,
     reports: Annotated[list[Any] | None, Body(max_length=MAX_LINES)] = None,
+    sent_at: Annotated[float | None, Body(description="By the worker's clock.")] = None,
     wait_s: Annotated[float, Body(ge=0, le=3600)] = 0.0,
 ) -> Response:
     """A worker's call: hand in reports, and learn what to do, at the latest after `wait_s`."""
@@ -143,12 +145,13 @@ async def signal(
     if caller.is_worker and caller.uid != uid:
         raise foreign_worker_problem()
     lines = reports or []
+    behind_s = None if sent_at is None else time.time() - sent_at
     end_at = loop_time() + (0.0 if lines else min(wait_s, MAX_POLL_S))
     with service.notifier.subscribe(f"signal:{job_id}") as changed:
         try:
             with reading_body("reports"):
                 acked = await run_in_threadpool(
-                    job_service.workers.ingest_reports, job_id, uid, lines
+                    job_service.workers.ingest_reports, job_id, uid, lines, behind_s=behind_s
                 )
         except (ConflictError, UnknownJobError):
             if caller.is_worker:

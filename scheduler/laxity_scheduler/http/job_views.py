@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import json_tree
+from laxity.safe_text import without_secrets
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.live import UnknownJobError
@@ -120,7 +121,7 @@ class JobViews:
             "world": self._service.settings.world,
             "predictor_version": predictor.version,
             "acting": self._service.leading,
-            "failure": self._service.failure,
+            "failure": without_secrets(self._service.failure),
             "promises": promise_counts(self._service.view_cache.all()),
             "loans": loan_view(state, self._world.demand_history),
         }

@@ -6,6 +6,8 @@ from typing import Any, Final
 import orjson
 from starlette.responses import Response
 
+from laxity.safe_text import without_secrets
+
 
 class Problem(Exception):  # noqa: N818 - what goes wrong is the caller's, not the program's
     """An answer that is an error: for machines a code, for people a sentence."""
@@ -16,7 +18,7 @@ class Problem(Exception):  # noqa: N818 - what goes wrong is the caller's, not t
 
     def to_response(self) -> Response:
         """{"error": {"code", "message", "field"?}}."""
-        error = {"code": self.code, "message": self.message}
+        error = {"code": self.code, "message": without_secrets(self.message)}
         error |= {"field": self.field} if self.field else {}
         headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else None
         return JsonResponse({"error": error}, status_code=self.status, headers=headers)

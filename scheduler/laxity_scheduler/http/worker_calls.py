@@ -40,9 +40,12 @@ class WorkerCalls:
         self._reports = reports
         self._unread: set[str] = set()  # uids of Jobs whose left reports no store took yet
 
-    def ingest_reports(self, job_id: str, uid: str, lines: Sequence[object]) -> int:
+    def ingest_reports(
+        self, job_id: str, uid: str, lines: Sequence[object], *, behind_s: float | None = None
+    ) -> int:
         """Take a worker's reports; ConflictError if they are of an earlier job of this name.
 
+        `behind_s`: how far the worker's clock is behind this one, None where it does not say.
         MLflow's points first: lines that the history has are not read again from a file.
         """
         view = self._views.view_of(job_id)
@@ -57,6 +60,7 @@ class WorkerCalls:
             job_id,
             self._workload_of(job_id, view),
             lines,
+            behind_s=behind_s,
             nodes=row.nodes if row else (),
             since=since,
         )

@@ -6,11 +6,14 @@ the rows takes any number of jobs, in any order. Its arithmetic is in double pre
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools
+
+MOST_WEIGHT: Final = 1e6  # trained ones are below 10; scores of these stay finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,15 @@ class ScoringNet:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Floats], features: int) -> "ScoringNet":
-        """ValueError if shapes do not follow one another, or a number is not finite."""
+        """ValueError if shapes do not follow one another, or a weight is absurd."""
         layers = range(len(arrays) // 2)
         try:
             weights = tuple([arrays[f"weight_{layer}"].astype(np.float64) for layer in layers])
             biases = tuple([arrays[f"bias_{layer}"].astype(np.float64) for layer in layers])
         except KeyError as error:
             raise ValueError(f"it has no {error}") from error
-        if not all(map(np.all, map(np.isfinite, (*weights, *biases)))):
-            raise ValueError("a weight is no finite number")
+        if not all((np.abs(each) <= MOST_WEIGHT).all() for each in (*weights, *biases)):  # no NaN
+            raise ValueError(f"a weight is no finite number of at most {MOST_WEIGHT:g}")
         width = features
         for weight, bias in zip(weights, biases, strict=True):
             if weight.ndim != 2 or weight.shape[0] != width or bias.shape != weight.shape[1:]:

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from laxity_scheduler.array_file import load_arrays, save_arrays
+from laxity_scheduler.array_file import load_arrays, refuse_damage, save_arrays
 from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
 
 FORMAT: Final = "laxity-policy"
 VERSION: Final = 1
+MOST_BYTES: Final = 16 << 20  # a thousand times what ships
 SHIPPED: Final = Path(__file__).with_name("shipped_weights.npz")
 
 
@@ -37,13 +38,19 @@ def load_policy(path: Path) -> TrainedPolicy:
     """Read the file. ValueError says why it is none that can be used."""
     if not path.exists():
         raise ValueError(f"there is no file {path}")
-    try:
-        header, arrays = load_arrays(path, FORMAT, VERSION)
+    return read_policy(path, str(path))
+
+
+def read_policy(source: Path | bytes, name: str) -> TrainedPolicy:
+    """Read a file or its bytes; `name` is what a ValueError calls it."""
+    with refuse_damage(f"{name} is no policy of version {VERSION}"):
+        header, arrays = load_arrays(source, FORMAT, VERSION, most_bytes=MOST_BYTES)
         check_features(header.get("features"))
         net = ScoringNet.from_arrays(arrays, len(FEATURES))
-    except ValueError as error:
-        raise ValueError(f"{path} is no policy of version {VERSION}: {error}") from error
-    return TrainedPolicy(net, header.get("trained_on", {}))
+        trained_on = header.get("trained_on", {})
+        if not isinstance(trained_on, dict):
+            raise TypeError(f"trained_on is a {type(trained_on).__name__}")
+    return TrainedPolicy(net, trained_on)
 
 
 def check_features(names: object) -> None:

@@ -21,6 +21,7 @@ from threading import Condition, Thread
 from typing import Final, Protocol
 
 from laxity.backoff import Backoff
+from laxity.safe_text import without_secrets
 from laxity_scheduler.notifications.message import Message
 
 LOG: Final = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class Outbox:
             except Exception as error:  # noqa: BLE001 - whatever a sink raises, the message is retried
                 job, sink = message.job_id, self._sink.name
                 LOG.warning("%s was not told of %s: %s", sink, job, error, extra={"job": job})
-                self.problem = str(error) or type(error).__name__
+                self.problem = without_secrets(str(error)) or type(error).__name__
                 self._failed_in_a_row += 1
                 if self._is_sink_down(message):
                     failures += 1

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from laxity.http_login import request_to
+
 TIMEOUT_S: Final = 10.0
 MAX_ERROR_LENGTH: Final = 500
 # Answers that may be another one later: the key is renewed, the server has room again.
@@ -73,9 +75,7 @@ class PrefectApi:
 
     def _request_once(self, method: str, path: str, body: Any) -> Any:
         payload = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(  # noqa: S310 - the operator's own address
-            self._url + path, data=payload, headers=self._headers, method=method
-        )
+        request = request_to(self._url + path, data=payload, headers=self._headers, method=method)
         try:
             answer = urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
         except urllib.error.HTTPError as error:

@@ -6,6 +6,7 @@ import time
 import urllib.request
 from typing import Final
 
+from laxity.http_login import request_to
 from laxity_scheduler.notifications.message import Message
 
 WEBHOOK_TIMEOUT_S: Final = 10.0
@@ -26,8 +27,7 @@ class Webhook:
         body = json.dumps(
             {"events": list(message.events), "at": time.time(), "job": view}, default=str
         ).encode()
-        request = urllib.request.Request(  # noqa: S310 - the operator's own address
-            self._url, data=body, headers={"Content-Type": "application/json"}, method="POST"
-        )
+        headers = {"Content-Type": "application/json"}
+        request = request_to(self._url, data=body, headers=headers, method="POST")
         with contextlib.closing(urllib.request.urlopen(request, timeout=WEBHOOK_TIMEOUT_S)):  # noqa: S310
             pass

@@ -22,6 +22,7 @@ from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.kept_models import ModelRefusedError
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -107,7 +108,9 @@ def open_source(source: str, tracking_url: str = "") -> JournalSource:
     if url.startswith("sqlite:///") and not file.exists():
         raise JournalError(f"there is no journal at {file}: name a service's folder or its store")
     store = Store.open(url)
-    return JournalSource(store, LearnedModels(home / "policies", tracking_url, StoredModels(store)))
+    shelf = StoredModels(store)
+    models = LearnedModels(home / "policies", tracking_url, shelf, any_origin=True)
+    return JournalSource(store, models)
 
 
 def collect_journal(cycles: Iterator[DecidedCycle], *, seed: int) -> list[Choice]:
@@ -172,5 +175,5 @@ def _choices_of(
 def _find_policy(name: str, models: LearnedModels) -> Policy:
     try:
         return find(models.policy_name(name)).policy()
-    except (UnknownPolicyError, ModelAwayError) as error:
+    except (UnknownPolicyError, ModelAwayError, ModelRefusedError) as error:
         raise JournalError(f"{name} decided in the journal: {error}") from error

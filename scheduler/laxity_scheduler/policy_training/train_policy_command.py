@@ -39,6 +39,7 @@ TablesOption = Annotated[
 JournalOption = Annotated[
     str,
     typer.Option(
+        envvar="LAXITY_JOURNAL",
         metavar="SOURCE",
         help="Imitate what decided in a service: its folder, or the URL of its store.",
     ),

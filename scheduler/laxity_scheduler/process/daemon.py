@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -46,10 +46,15 @@ def await_settled(home: InstanceDir, *, wait_s: float = START_S) -> RunningServi
 
 
 def start_service(
-    home: InstanceDir, arguments: Sequence[str], *, wait_s: float = START_S
+    home: InstanceDir,
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    *,
+    wait_s: float = START_S,
 ) -> RunningService:
     """Start `laxity serve` with these arguments in a session of its own, and wait until it is ready.
 
+    `variables` are those of its environment that differ from ours, "" where there is none.
     -P keeps a `token.py` or `queue.py` in the current folder from being imported.
     """
     command = [sys.executable, "-P", "-m", "laxity_scheduler", "serve", *arguments]
@@ -62,7 +67,7 @@ def start_service(
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=os.environ | {"LAXITY_HOME": str(home.path)},
+            env=os.environ | variables | {"LAXITY_HOME": str(home.path)},
         )
     try:
         return _until_ready(home, process, began, wait_s)

@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 
 from laxity.durable_files import replace_file
 from laxity.private_files import private_folder
+from laxity.safe_text import without_secrets
 
 LOCK_FILE: Final = "service.lock"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -141,7 +142,7 @@ def name_lock_holder(home: Path) -> str:
 
 
 def _service_text(running: RunningService) -> str:
-    where = f"at {running.url}" if running.url else "(it is starting or stopping)"
+    where = f"at {without_secrets(running.url)}" if running.url else "(it is starting or stopping)"
     return f"process {running.pid} {where}"
 
 

@@ -1,7 +1,8 @@
 """The service's log on stderr: lines of text for people, or a JSON object a line for collectors.
 
-All loggers, those of libraries too, write in the same form. The level applies to laxity's own
-loggers. Libraries stay at INFO or above: at DEBUG some of them print requests with their tokens.
+All loggers, those of libraries too, write in the same form, without logins in addresses. The level
+applies to laxity's own loggers. Libraries stay at INFO or above: at DEBUG some of them print
+requests with their tokens.
 """
 
 import json
@@ -10,6 +11,7 @@ import threading
 from typing import Final, Literal
 
 from laxity.instants import format_rfc3339
+from laxity.safe_text import without_secrets
 
 Format = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -33,13 +35,20 @@ class JsonFormatter(logging.Formatter):
             line["job"] = job
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return json.dumps({name: without_secrets(str(text)) for name, text in line.items()})
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people, and a traceback below it where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
 
 
 def log_to_stderr(log_format: str = "text", level: str = "info") -> None:
     """Configure all loggers of this process."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(TEXT))
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(TEXT))
     logging.basicConfig(handlers=[handler], force=True)
     own = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger().setLevel(max(own, logging.INFO))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.kept_models import ModelRefusedError
 from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.policy_models import (
@@ -36,7 +37,7 @@ def find_policy(name: str, models: LearnedModels | None = None) -> Policy:
     """The policy of this name; SettingsError lists the names that exist, or says what is away."""
     try:
         return find(models.policy_name(name) if models else name).policy()
-    except (UnknownPolicyError, ModelAwayError) as error:
+    except (UnknownPolicyError, ModelAwayError, ModelRefusedError) as error:
         raise SettingsError(str(error)) from error
 
 
@@ -67,9 +68,9 @@ def open_policy(settings: Settings, store: Store) -> PolicyInForce:
 
 
 def open_shadow(settings: Settings, store: Store) -> Shadow | None:
-    """The shadow of the settings, if they name one. SettingsError if it cannot be used.
+    """The shadow of the settings, if they name one. SettingsError if it names no policy.
 
-    One of MLflow's registry that is not there yet shadows nothing until it is.
+    A learned one that cannot be read, or is refused, shadows nothing until it can be.
     """
     name = settings.shadow
     if not name:
@@ -81,12 +82,16 @@ def open_shadow(settings: Settings, store: Store) -> Shadow | None:
         raise SettingsError(str(error)) from error
     except ModelAwayError as error:
         model = models.read_kept(name, str(error))
-        if model is None:
-            LOG.warning("%s shadows nothing until it can be read: %s", name, error)
-            return Shadow(name, None, store, failure=str(error))
+        model = model or LearnedModel(name, refusal=str(error))
+    if model is None:
+        return Shadow(name, find_policy(name, models), store)
+    if model.refusal:
+        until = " until it can be read" if model_address(name) else ""  # a file: at the next start
+        LOG.warning("%s shadows nothing%s: %s", name, until, model.refusal)
+        return Shadow(name, None, store, failure=model.refusal)
+    if model.stale:
         LOG.warning("%s decides in shadow: %s", model.name, model.stale)
-    name = name if model is None else model.name
-    return Shadow(name, find_usable_policy(name, models), store)
+    return Shadow(model.name, find_policy(model.name, models), store)
 
 
 @dataclass(slots=True)

@@ -57,7 +57,8 @@ class ReplayRange:
 
     def with_models_of(self, store: Store) -> "ReplayRange":
         """The same; learned policies are looked for in this store as well."""
-        return replace(self, models=replace(self.models, shelf=StoredModels(store)))
+        models = replace(self.models, shelf=StoredModels(store), any_origin=True)
+        return replace(self, models=models)
 
 
 def report_replay(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:

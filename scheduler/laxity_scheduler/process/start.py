@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final, cast
 
 from laxity import json_tree, names
+from laxity.safe_text import without_secrets
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.job_faults import JobFaults
@@ -137,7 +138,7 @@ def uses_prefect(settings: Settings) -> bool:
     if not url or settings.world != "kubernetes":
         return False
     if not url.startswith(("http://", "https://")):
-        raise SettingsError(f"PREFECT_API_URL {url!r}: write http://HOST:4200/api")
+        raise SettingsError(f"PREFECT_API_URL {without_secrets(url)!r}: write http://HOST:4200/api")
     return True
 
 

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from laxity.http_login import request_to
+from laxity.safe_text import without_secrets
 from laxity.worker.mlflow_tracking import ANSWER_S, EXPERIMENT, TRAINING_VIEW, require_answer
 
 UI: Final = "http://127.0.0.1:5000"  # of `mlflow ui`
+STORE_VARIABLE: Final = '"$MLFLOW_TRACKING_URI"'  # where the address holds a password
 FIRST: Final = "1"  # of a new store, where 0 is Default
 _SQLITE: Final = "sqlite:///"
 
@@ -24,8 +27,9 @@ def tracking_lines(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
     """The lines that `laxity up` prints about the tracking store at this address."""
     if not uri:
         return
+    shown = without_secrets(uri)
     if not uri.startswith(("http://", "https://")):
-        yield f"runs: mlflow ui --backend-store-uri {uri}"
+        yield f"runs: mlflow ui --backend-store-uri {uri if uri == shown else STORE_VARIABLE}"
         yield f"      {_experiment_url(UI, _id_in_file(uri, experiment))}"
         return
     try:
@@ -33,7 +37,7 @@ def tracking_lines(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
     except ConnectionError as error:
         yield f"warning: {error}; jobs run, untracked until it does"
         return
-    yield f"runs: {_experiment_url(uri.rstrip('/'), _id_on_server(uri.rstrip('/'), experiment))}"
+    yield f"runs: {_experiment_url(shown.rstrip('/'), _id_on_server(uri.rstrip('/'), experiment))}"
 
 
 def _experiment_url(ui: str, experiment_id: str) -> str:
@@ -45,7 +49,7 @@ def _id_on_server(uri: str, name: str) -> str:
     """The id of the experiment; "" if there is none yet, or the server wants a login."""
     query = f"{uri}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(name)}"
     try:
-        answer = urllib.request.urlopen(query, timeout=ANSWER_S)  # noqa: S310 - the operator's own
+        answer = urllib.request.urlopen(request_to(query), timeout=ANSWER_S)  # noqa: S310
         with contextlib.closing(answer):
             return str(json.load(answer)["experiment"]["experiment_id"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -22,7 +22,7 @@ from laxity_scheduler.capacity.eligibility import misfit_reason
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.fields import ASKED, DUE_AT, WORKERS
-from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts, too_slow_reason
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
@@ -245,12 +245,15 @@ class _Case:
         late_s = self.state.now + rest_s - job.deadline_at
         if late_s <= 0.0:
             return None
-        late = {"workers": best, "p90_at": self.state.now + rest_s, "late_s": late_s}
+        p90_at = self.state.now + rest_s
         restarts_s = rest_s - forecasts.rest_s(replace(job, wall_limit_s=FOREVER), best)
         if restarts_s >= late_s:  # without links it would be in time
+            late = {"workers": best, "p90_at": p90_at, "late_s": late_s}
             figures = time_limits.restarts_reason(job, forecasts.predictor, restarts_s, late)
         else:
-            figures = reason("deadline_before_fastest_finish", **late)
+            figures = too_slow_reason(
+                job, forecasts.predictor, workers=best, p90_at=p90_at, late_s=late_s
+            )
         offers = (*self._later_or_soft(), *self._wider(slots))
         return self._refusal(figures, offers, p90_in_s=rest_s)
 

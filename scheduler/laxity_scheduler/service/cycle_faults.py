@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from laxity.safe_text import without_secrets
+
 ALARM_AFTER: Final = 3
 
 
@@ -24,7 +26,7 @@ class FailureStreak:
 
     def record_failure(self, problem: str, job: str) -> bool:
         """Count a failure; returns whether it is the one that raises the alarm."""
-        self.in_a_row, self.problem, self.job = self.in_a_row + 1, problem, job
+        self.in_a_row, self.problem, self.job = self.in_a_row + 1, without_secrets(problem), job
         return self.in_a_row == ALARM_AFTER
 
     def record_success(self) -> None:

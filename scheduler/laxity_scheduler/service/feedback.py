@@ -2,16 +2,19 @@
 
 A prediction of a job's remaining time is noted when the job begins to train at a width, and when half
 of its epochs are done. It is compared with the measured time when the job finishes. A stop or another
-width makes it void. A store that does not answer costs one observation, never a cycle.
+width makes it void, and so does a system clock that is set or a machine that sleeps: all lessons
+are differences of this machine's instants. A store that does not answer costs one observation, never a cycle.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.history.history import History, HistoryError
+from laxity_profiler.history.report_fold import CLOCK_SLACK_S
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
@@ -28,6 +31,7 @@ class Feedback:
     def __init__(self, stops: History, predictions: Learner) -> None:
         self._stops, self._predictions = stops, predictions
         self._watcher = TransitionWatcher()
+        self._clock_offset_s = _clock_offset_s()
         self._steady_widths: dict[str, int] = {}  # width of the course that was noted, by uid
         self._halfway: set[str] = set()
         self.faults = JobFaults()  # the publisher puts the service's here
@@ -41,6 +45,9 @@ class Feedback:
     ) -> None:
         """Report the transitions and the new predictions of a snapshot; `uids` by job id."""
         self.observe_nodes_only(state)
+        if self._was_clock_set():
+            self._watcher.ignore_before(state.now)
+            self._drop_open_predictions()
         for stop in self._watcher.take_transitions(state, self.faults):
             uid = uids.get(stop.job, "")
             observe = partial(self._stops.observe_stop, uid, stop.workload, kind=stop.kind)
@@ -51,17 +58,35 @@ class Feedback:
             with self.faults.isolate("lesson", job.id):
                 self._track_steady_run(job, uids.get(job.id, ""), predictor)
 
-    def record_finishes(self, changes: Iterable[ViewChange]) -> None:
-        """Compare the predictions of finished jobs with what they took."""
+    def record_finishes(self, changes: Iterable[ViewChange], *, now: float) -> None:
+        """Compare the predictions of finished jobs with what they took.
+
+        A Job's end has the clock of its cluster: it came after the last report, and before `now`.
+        """
         for change in changes:
             view = change.after
             if view["state"] == "finished" and (change.before or {}).get("state") != "finished":
-                uid, finished_at = view["uid"], view["finished_at"]
+                uid = view["uid"]
                 self._steady_widths.pop(uid, None)
                 self._halfway.discard(uid)
-                self._ignore_store_errors(
-                    uid, partial(self._predictions.observe_finish, uid, at=finished_at)
-                )
+                ended_at = min(view["finished_at"], now)
+                self._ignore_store_errors(uid, partial(self._observe_finish, uid, ended_at))
+
+    def _observe_finish(self, uid: str, ended_at: float) -> None:
+        reported_at = self._stops.report(uid).since
+        self._predictions.observe_finish(uid, at=max(ended_at, reported_at))
+
+    def _was_clock_set(self) -> bool:
+        """Whether the system clock was set, or the machine slept, since the last call."""
+        before_s, self._clock_offset_s = self._clock_offset_s, _clock_offset_s()
+        return abs(self._clock_offset_s - before_s) > CLOCK_SLACK_S
+
+    def _drop_open_predictions(self) -> None:
+        """Drop what was predicted of the jobs that run: how long they take cannot be told."""
+        for uid in list(self._steady_widths):
+            del self._steady_widths[uid]
+            self._halfway.discard(uid)
+            self._ignore_store_errors(uid, partial(self._predictions.drop_predictions, uid))
 
     def _track_steady_run(self, job: Job, uid: str, predictor: Predictor) -> None:
         if job.progress.epochs_done >= job.workload.epochs:
@@ -110,3 +135,8 @@ class Feedback:
                 lesson()
             except HistoryError as error:
                 LOG.warning("a lesson was lost: %s", error)
+
+
+def _clock_offset_s() -> float:
+    """The system clock over one that is never set and stands still while the machine sleeps."""
+    return time.time() - time.monotonic()

@@ -169,7 +169,7 @@ class Publisher:
     ) -> None:
         if leading:
             feedback.record_transitions(state, predictor, self._view_cache.latest_uids())
-            feedback.record_finishes(changes)
+            feedback.record_finishes(changes, now=state.now)
         else:
             feedback.observe_nodes_only(state)
 

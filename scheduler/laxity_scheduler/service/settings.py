@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from laxity.api.client import home_folder as default_home
+from laxity.safe_text import without_secrets
 from laxity.worker.mlflow_tracking import TRAINING_VIEW
 from laxity_scheduler.model.job import HOUR_S
 
@@ -65,7 +66,7 @@ class Settings:
             )
         for name, url in (("public-url", self.public_url), ("webhook", self.webhook)):
             if url and not url.startswith(("http://", "https://")):
-                raise SettingsError(f"--{name} {url!r}: write http://HOST:PORT")
+                raise SettingsError(f"--{name} {without_secrets(url)!r}: write http://HOST:PORT")
         if self.lease_s < 1.0:
             raise SettingsError(f"a lease must be at least 1 s long, got {self.lease_s:g}")
         if not 1.0 <= self.pods_within_s < math.inf:
@@ -84,11 +85,10 @@ class Settings:
 
     def run_url(self, experiment: str, run_id: str) -> str:
         """The page of a run on the MLflow server; "" without a server, or for no run."""
-        scheme, _, rest = self.tracking_url.partition("://")
-        if scheme not in ("http", "https") or not experiment or not run_id:
+        server = without_secrets(self.tracking_url).rstrip("/")
+        if not server.startswith(("http://", "https://")) or not experiment or not run_id:
             return ""
-        place = rest.rpartition("@")[2].rstrip("/")  # without a password
-        page = f"{scheme}://{place}/#/experiments/{quote(experiment, safe='')}"
+        page = f"{server}/#/experiments/{quote(experiment, safe='')}"
         return f"{page}/runs/{quote(run_id, safe='')}?{TRAINING_VIEW}"
 
     @property

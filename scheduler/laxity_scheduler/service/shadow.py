@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import ShadowRow, storable_text
@@ -83,7 +84,7 @@ class Shadow:
             self.store.write_rows([self._row(cycle.state.now, compared, began)])
             self.failure = ""
         except Exception as error:
-            is_first, self.failure = not self.failure, f"{type(error).__name__}: {error}"
+            is_first, self.failure = not self.failure, error_text(error)
             self.totals.failed += 1  # whoever sees the count finds the reason
             if is_first:
                 LOG.exception("shadow %s fails; decisions go on without it", self.name)

@@ -32,13 +32,19 @@ class TransitionWatcher:
     def __init__(self) -> None:
         self._before: Mapping[str, Job] = {}
         self._parked: dict[str, tuple[float, int]] = {}
+        self._ignored_before = 0.0
+
+    def ignore_before(self, at: float) -> None:
+        """Take no transition that began until this instant: the clock was another one then."""
+        self._ignored_before = at
 
     def take_transitions(self, state: ClusterState, faults: JobFaults) -> list[Transition]:
         """The stops and starts that ended since the last call."""
         transitions: list[Transition] = []
         for job in state.jobs:
             with faults.isolate("observed stop", job.id):
-                transitions += self._transitions_of(job, state.now)
+                each = self._transitions_of(job, state.now)
+                transitions += [row for row in each if row.began_at > self._ignored_before]
         self._before = state.by_id
         self._parked = {job: since for job, since in self._parked.items() if job in state.by_id}
         return transitions

@@ -16,6 +16,7 @@ from laxity_scheduler.capacity.eligibility import never_starts
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import Curve
+from laxity_scheduler.frame.remaining import too_slow_reason
 from laxity_scheduler.loans.own_nodes import plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
@@ -261,9 +262,10 @@ class _Decision:
         best_s = float(rests[level])
         late_s = best_s - float(columns.due[row])
         if late_s > 0:
-            return reason(
-                "deadline_before_fastest_finish",
-                workers=self.jobs[row].widths[level],
+            return too_slow_reason(
+                job,
+                self.rows.predictor,
+                workers=job.widths[level],
                 p90_at=self.state.now + best_s,
                 late_s=late_s,
             )

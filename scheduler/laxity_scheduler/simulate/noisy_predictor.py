@@ -54,6 +54,9 @@ class NoisyPredictor:
     def resume_cost(self, workload: Workload, workers: int) -> Estimate:
         return certain(self.costs.start_s(self._gpus(workload, workers)))
 
+    def finishing_time(self, workload: Workload, workers: int) -> Estimate:
+        return certain(0.0)
+
     def to_json(self) -> dict[str, object]:
         return {
             "kind": "simulated",

@@ -18,7 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Update, func, insert, make_url, text, update
+from sqlalchemy import Connection, Engine, Update, func, insert, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, col, delete, select
@@ -26,7 +26,9 @@ from sqlmodel import Session, col, delete, select
 from laxity_profiler.history.history_database import (
     DATABASE_ERRORS,
     NO_DATABASE_URL,
+    cause_of,
     create_database_engine,
+    shown_address,
 )
 from laxity_scheduler.store.database import migrate_schema, set_checkpoint
 from laxity_scheduler.store.tables import (
@@ -41,6 +43,7 @@ from laxity_scheduler.store.tables import (
     LoanRow,
     NewRow,
     PendingRow,
+    PolicyModelRow,
     PredictorRow,
     SavedView,
     ServiceTable,
@@ -83,13 +86,13 @@ class Store:
             migrate_schema(engine)
         except CommandError as error:
             engine.dispose()
-            where = make_url(url).render_as_string()
+            where = shown_address(engine.url)
             message = f"the store at {where} is of another laxity, a newer one ({error})"
             raise StoreError(message) from error
         except DATABASE_ERRORS as error:
             engine.dispose()
-            cause = getattr(error, "orig", None) or error
-            message = f"the store at {make_url(url).render_as_string()} cannot be opened: {cause}"
+            cause = cause_of(error, engine.url)
+            message = f"the store at {shown_address(engine.url)} cannot be opened: {cause}"
             raise StoreError(message) from error
         return cls(engine)
 
@@ -123,7 +126,8 @@ class Store:
                 self._leader.execute(text("select 1"))
         except DATABASE_ERRORS as error:
             self._release_leadership()
-            raise StoreError(f"the store cannot say who leads: {error}") from error
+            cause = cause_of(error, self.engine.url)
+            raise StoreError(f"the store cannot say who leads: {cause}") from error
         return self._holds
 
     def _release_leadership(self) -> None:
@@ -253,6 +257,13 @@ class Store:
         with self._open_session() as session:
             return session.get(table, key)
 
+    def load_policy_models(self, version: str) -> list[bytes]:
+        """The files of `models:/NAME/VERSION`, whichever MLflow they were fetched from."""
+        key = col(PolicyModelRow.version)
+        same = (key == version) | key.endswith(f" {version}", autoescape=True)
+        with self._open_session() as session:
+            return list(session.exec(select(PolicyModelRow.body).where(same)))
+
     def replace_rows(self, rows: Iterable[ServiceTable]) -> None:
         """Write rows in place of those with the same keys, all or nothing; any replica may."""
         with self._open_session() as session:
@@ -339,7 +350,8 @@ class Store:
             with Session(self.engine, expire_on_commit=False) as session:
                 yield session
         except DATABASE_ERRORS as error:
-            raise StoreError(f"the store did not do it: {error}") from error
+            cause = cause_of(error, self.engine.url)
+            raise StoreError(f"the store did not do it: {cause}") from error
 
 
 def _insert_rows(connection: Connection, rows: Iterable[NewRow]) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError
 
 Policy = Callable[[ClusterState, Predictor], Plan]
 
@@ -21,6 +23,12 @@ class World(Protocol):
 
     def carry_out(self, plan: Plan) -> None:
         """Request what the plan says and return at once; its effect is observed later."""
+
+
+def record_dropped(plan: Plan, faults: JobFaults) -> None:
+    """Count and log each decision that did not fit, by its job."""
+    for misfit in plan.dropped:
+        faults.record_fault("plan", misfit.about, PlanError(str(misfit)))
 
 
 def run_cycle(world: World, decide: Policy, predictor: Predictor) -> Plan:

@@ -75,15 +75,17 @@ def overdue_at(job: Job) -> float:
 def with_follow_ups(policy: Policy, lend: Callable[[Policy], Policy] = with_loans) -> Policy:
     """The policy, with follow-ups first; the policy's own acts on jobs that have one are dropped.
 
-    No job is suspended before its start was seen; that is decided again once it was.
+    No job is suspended before its start was seen; that is decided again once it was. The plan fits:
+    whatever a policy decides, what does not is `Plan.dropped`.
     """
 
     def decide_with_follow_ups(state: ClusterState, predictor: Predictor) -> Plan:
         visible_state, next_at = hide_backed_off_jobs(state)
+        due, (links, link_at) = follow_ups(state), end_links(state, predictor)
+        visible_state = visible_state.lock_holds({d.job for d in (*due, *links)})
         plan = lend(policy)(visible_state, predictor)
         spared = {d.job for d in plan.decisions if isinstance(d, Continue)}
-        links, link_at = end_links(state, predictor)
-        ahead = (d for d in follow_ups(state) if not (d.job in spared and _is_requested_stop(d)))
+        ahead = (d for d in due if not (d.job in spared and _is_requested_stop(d)))
         first = _one_of_each((*ahead, *links))
         done = frozenset(d.job for d in first)
         rest = tuple(d for d in plan.decisions if not (isinstance(d, ACTING) and d.job in done))
@@ -95,7 +97,7 @@ def with_follow_ups(policy: Policy, lend: Callable[[Policy], Policy] = with_loan
         stopping = [job for job in state.running if job.stop_requested_at is not None]
         overdue = (overdue_at(job) for job in stopping if not job.pinned)
         wake_at = min((instant for instant in overdue if instant > state.now), default=FOREVER)
-        return Plan(in_time, min(plan.wake_at, wake_at, next_at, link_at))
+        return Plan(in_time, min(plan.wake_at, wake_at, next_at, link_at)).fit(state)
 
     return decide_with_follow_ups
 

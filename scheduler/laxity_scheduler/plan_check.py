@@ -8,6 +8,7 @@ wrong) is counted decision by decision on a ledger.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter, le
@@ -46,10 +47,45 @@ class _MisfitError(ValueError):
     """One decision does not fit: what is wrong with it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A decision that does not fit, and what is wrong with it."""
+
+    decision: Decision
+    problem: str
+
+    @property
+    def about(self) -> str:
+        """The job that it is about, or the nodes."""
+        return _subject(self.decision)
+
+    def __str__(self) -> str:
+        return f"{_decision_title(self.decision)}: {self.problem}"
+
+
 def check_decisions(state: ClusterState, decisions: Sequence[Decision]) -> None:
     """Raise PlanError unless every decision fits the snapshot; no row is built."""
-    if not fits_at_a_glance(state, decisions):
-        _Check(state).check_all(decisions)
+    misfits = _find_misfits(state, decisions)
+    for misfit in misfits.values():
+        raise PlanError(str(misfit))
+
+
+def drop_misfits(
+    state: ClusterState, decisions: Sequence[Decision]
+) -> tuple[Sequence[Decision], tuple[Misfit, ...]]:
+    """The decisions that fit the snapshot together, and those that do not."""
+    dropped: list[Misfit] = []
+    while misfits := _find_misfits(state, decisions):  # others may have counted on their holds
+        dropped += misfits.values()
+        decisions = [decision for at, decision in enumerate(decisions) if at not in misfits]
+    return decisions, tuple(dropped)
+
+
+def _find_misfits(state: ClusterState, decisions: Sequence[Decision]) -> dict[int, Misfit]:
+    """By place."""
+    if fits_at_a_glance(state, decisions):
+        return {}
+    return _Check(state).find_misfits(decisions)
 
 
 def fits_at_a_glance(state: ClusterState, decisions: Sequence[Decision]) -> bool:
@@ -110,7 +146,7 @@ def _nodes_hold(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job
 
 
 class _Check:
-    """Spends a plan from a ledger, decision by decision; PlanError says what does not fit."""
+    """Spends a plan from a ledger, decision by decision, and says what does not fit."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -123,15 +159,17 @@ class _Check:
         """Built only when a job starts or grows: its cost grows with the number of nodes."""
         return Ledger.of(self._state)
 
-    def check_all(self, decisions: Sequence[Decision]) -> None:
+    def find_misfits(self, decisions: Sequence[Decision]) -> dict[int, Misfit]:
+        misfits: dict[int, Misfit] = {}
         for decision in decisions:  # starts and growth use the GPUs held for them
             if isinstance(decision, Admit) or _is_growth(decision, self._state):
                 self._ledger.open_holds(decision.job)
-        for decision in decisions:
+        for place, decision in enumerate(decisions):
             try:
                 self._check_one(decision)
             except (LedgerError, _MisfitError) as error:
-                raise PlanError(f"{_decision_title(decision)}: {error}") from None
+                misfits[place] = Misfit(decision, str(error))
+        return misfits
 
     def _check_one(self, decision: Decision) -> None:
         match decision:
@@ -276,9 +314,13 @@ def _is_growth(decision: Decision, state: ClusterState) -> TypeGuard[Resize]:
 
 
 def _decision_title(decision: Decision) -> str:
-    if isinstance(decision, Loan | Reclaim):
-        return f"{type(decision).__name__} of {_list_names(decision.nodes)}"
-    return f"{type(decision).__name__} of job {decision.job}"
+    job = "" if isinstance(decision, Loan | Reclaim) else "job "
+    return f"{type(decision).__name__} of {job}{_subject(decision)}"
+
+
+def _subject(decision: Decision) -> str:
+    """The job, or the nodes."""
+    return _list_names(decision.nodes) if isinstance(decision, Loan | Reclaim) else decision.job
 
 
 def _list_names(names: Sequence[str]) -> str:

@@ -124,6 +124,7 @@ def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     ]
     assert jobs.find_holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
     assert jobs.find_holds(victim, state, other, 100.0 + HOLD_S) == []
+    assert jobs.find_holds(victim, state, replace(other, not_before=111.0), 110.0) == []
 
 
 @pytest.mark.parametrize(

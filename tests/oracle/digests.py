@@ -134,8 +134,9 @@ def _plan_bytes(plan: Plan) -> bytes:
 
 
 def run_bytes(run: Run, encode: Encode = exact) -> bytes:
-    """A run and its report, but for how long they took."""
+    """A run and its report, but for how long they took; no plan may have needed a repair."""
     figures = {name: value for name, value in report(run).items() if name not in TIMES}
+    assert figures.pop("decisions_dropped") == 0
     told = [figures, list(run.ids), sorted(run.refused.items()), list(run.busy), run.events]
     columns = [run.column(name).tolist() for name in sorted(run.columns)]
     return encode([told, columns])

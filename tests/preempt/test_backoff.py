@@ -90,10 +90,12 @@ def test_nothing_changes_where_nobody_waits() -> None:
     assert hide_backed_off_jobs(running) == (running, FOREVER)
 
 
-def test_gpus_held_for_it_are_free() -> None:
-    state = cluster(gpus=1, jobs=[broken(asked=False)], holds=[Hold("team/broken", "n0", 1, 600.0)])
-    seen, next_at = hide_backed_off_jobs(replace(state, now=30.0))
-    assert (seen.jobs, seen.holds, next_at) == ((), (), 100.0)
+def test_gpus_that_are_held_for_it_are_given_to_nobody_else() -> None:
+    """A plan that took them would not fit; a live snapshot holds none for it."""
+    holds = [Hold("team/broken", "n0", 1, 600.0)]
+    state = cluster(gpus=2, jobs=[broken(asked=False), job("other", workers=(2,))], holds=holds)
+    plan = decided(replace(state, now=30.0))
+    assert (started_jobs(plan), plan.dropped) == ([], ())
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,18 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from io import StringIO
 from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies import srtf
 from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.simulate.limits import instant
 from laxity_scheduler.simulate.progress_bar import CLEAR, ProgressBar
@@ -75,6 +81,30 @@ def test_policies_stand_side_by_side_in_figures_that_people_read(
     assert all(re.fullmatch(r"(\d+[dhms]|\d\.\ds)+", cell) for cell in rows["makespan"])
     assert rows["GPU utilisation"][1::2] == ["%", "%"]
     assert text.splitlines()[-1] == f"written to {out}: see {out}/page.html"
+
+
+def test_decisions_that_do_not_fit_are_counted_and_named_and_the_run_has_its_figures(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    decide = srtf.decide
+
+    def overbooks(state: ClusterState, predictor: Predictor) -> Plan:
+        plan = decide(state, predictor)
+        starts = [decision for decision in plan.decisions if isinstance(decision, Admit)]
+        return replace(plan, decisions=(*plan.decisions, *starts))
+
+    monkeypatch.setattr(srtf, "decide", overbooks)
+    words = ("--trace", PHILLY, "--format", "philly", "--nodes", "8", "--pooled")
+    code, text = run_simulate("--policy", "srtf", *words, "--processes", "1", "--json")
+
+    *told, figures = text.splitlines()
+    dropped = json.loads(figures)["decisions_dropped"]
+    assert (code, dropped > 0) == (0, True)
+    assert told == [
+        f"{dropped} decisions did not fit and were dropped; the log names each job once"
+    ]
+    assert all("all others are served" in one.message for one in caplog.records)
+    assert len(caplog.records) > 0
 
 
 def test_tables_that_lie_beside_a_trace_are_found() -> None:

@@ -10,6 +10,7 @@ from laxity_scheduler.simulate.report import Figures, report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.throughput_tables import load_tables
 from laxity_scheduler.simulate.traces import load
+from tests.support.simulated import SAMPLES
 
 WORLDS = Path(__file__).parent / "worlds"
 
@@ -37,6 +38,16 @@ def test_no_promise_rests_on_gpus_that_are_held_for_another_job(each_epoch: bool
     figures = figures_of("qos_breaks_live", setting)
     assert figures["promises"] in range(4, 6)
     assert figures["promises_broken"] == 0
+
+
+@pytest.mark.slow
+def test_no_job_starts_on_gpus_that_are_held_for_a_wider_restart() -> None:
+    """One did, in a plan that stopped the other for 32 workers: the plan was refused for everybody."""
+    tables = load_tables(SAMPLES / "elasticflow" / "throughputs_A100")
+    trace = load(WORLDS / "qos_holds_for_restart.csv", "itp", tables=tables)
+    figures = report(simulate(trace, Setting("qos", 64, 8, cost_model="elasticflow")))
+    assert figures["decisions_dropped"] == 0
+    assert figures["finished"] + figures["refused"] == figures["jobs"]
 
 
 @pytest.mark.parametrize("policy", ["elasticflow", "laxity", "qos"])

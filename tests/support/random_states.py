@@ -25,6 +25,8 @@ PHASES = ("trains", "trains", "trains", "starts", "stops", "parks", "changes", "
 POOLS: Final[tuple[Pool, ...]] = ("training",) * 8 + ("loaned", "inference")
 SHARE_ENDED: Final = 0.02
 SHARE_CORDONED: Final = 0.3
+SHARE_HELD: Final = 0.6
+SHARE_PUT_OFF: Final = 0.1
 PREDICTORS = (
     Curve(epoch_s=60.0),
     Curve(epoch_s=20.0, spread=0.3, start_s=10.0, stop_s=2.0),
@@ -133,6 +135,21 @@ def lending(case: Case, draw: Random) -> Case:
         reclaim_by=draw.choice((0.0, NOW, NOW + 60.0, NOW + 900.0, FOREVER)),
     )
     return replace(case, state=replace(case.state, nodes=nodes, inference=demand))
+
+
+def held(case: Case) -> Case:
+    """The same where more GPUs are held, also for jobs that run, and some starts are put off."""
+    draw, names = Random(f"holds of {case.seed}"), [job.id for job in case.state.jobs]
+    holds = [
+        Hold(draw.choice(names), node.id, draw.randint(1, 4), NOW + draw.choice((60.0, 600.0)))
+        for node in case.state.nodes
+        if names and draw.random() < SHARE_HELD
+    ]
+    jobs = tuple(
+        replace(job, not_before=NOW + 60.0) if draw.random() < SHARE_PUT_OFF else job
+        for job in case.state.jobs
+    )
+    return replace(case, state=replace(case.state, jobs=jobs, holds=(*case.state.holds, *holds)))
 
 
 def _set_for(draw: Random, job: Job, sets: dict[str, NodeSet]) -> str:

@@ -86,6 +86,7 @@ class ToyWorld:
         raise AssertionError(f"the policy keeps changing its mind at {self.now}: {plan.decisions}")
 
     def _carry_out(self, plan: Plan, state: ClusterState) -> None:
+        assert plan.dropped == ()
         after = plan.apply(state)
         before = state.by_id
         self._jobs = {job.id: job for job in after.jobs}

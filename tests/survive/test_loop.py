@@ -22,7 +22,7 @@ from tests.support.services import PATIENCE_S, looked, staged, wait_until
 
 
 class Moody:
-    """A policy that does as it is told: decide, raise, or plan what does not fit."""
+    """A policy that does as it is told: decide, raise, or also plan what does not fit."""
 
     def __init__(self) -> None:
         self.mood = "good"
@@ -30,24 +30,16 @@ class Moody:
     def __call__(self, state: Any, predictor: Any) -> Plan:
         if self.mood == "raises":
             raise RuntimeError("the policy has a bug")
+        plan = qos.decide(state, predictor)
         if self.mood == "overbooks":
-            return Plan((Loan(("nowhere",), reason("start_on_lent")),))
-        return qos.decide(state, predictor)
+            return Plan((Loan(("nowhere",), reason("start_on_lent")), *plan.decisions))
+        return plan
 
 
-@pytest.mark.parametrize(
-    "mood",
-    [
-        pytest.param("raises", id="an exception"),
-        pytest.param("overbooks", id="a plan that does not fit"),
-    ],
-)
-def test_a_cycle_that_fails_acts_on_nothing_and_the_next_good_one_acts(
-    tmp_path: Path, mood: str
-) -> None:
+def test_a_cycle_that_fails_acts_on_nothing_and_the_next_good_one_acts(tmp_path: Path) -> None:
     policy = Moody()
     with staged(tmp_path, MemoryWorld(1), policy=policy) as stage:
-        policy.mood = mood
+        policy.mood = "raises"
         stage.submit("a", deadline="1h", widths="1")
         wait_until(lambda: bool(stage.service.failure), "a cycle that fails")
         held = stage.http.get("/v1/jobs/default/a").json()
@@ -75,6 +67,24 @@ def test_a_decision_that_cannot_be_journalled_is_not_carried_out(
     assert acted == []
 
 
+def test_a_decision_that_does_not_fit_is_dropped_named_and_counted_and_all_others_stand(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = Moody()
+    policy.mood = "overbooks"
+    with staged(tmp_path, MemoryWorld(1), policy=policy) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        failure, metrics = stage.service.failure, stage.http.get("/metrics").text
+        decided = [d for plan in stage.world.carried_out for d in plan.decisions]
+    assert failure == ""
+    assert not [one for one in decided if isinstance(one, Loan)]
+    assert 'laxity_job_errors_total{stage="plan"}' in metrics
+    problem = "Loan of nowhere: node 'nowhere' is not in the cluster"
+    errors = [one.message for one in caplog.records if one.levelname == "ERROR"]
+    assert errors == [f"plan of nowhere: PlanError: {problem}; all others are served"]
+
+
 def test_the_world_hears_of_a_checked_plan_before_it_is_written_down(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -90,8 +100,9 @@ def test_the_world_hears_of_a_checked_plan_before_it_is_written_down(
         stage.submit("a", deadline="1h", widths="1")
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
         policy.mood = "overbooks"
+        seen = looked(world)
         world.wake()
-        wait_until(lambda: bool(stage.service.failure), "a plan that does not fit")
+        wait_until(lambda: looked(world) > seen + 1, "a plan that does not fit")
     expected = [decision for plan in world.expected for decision in plan.decisions]
     assert told
     assert all(told)

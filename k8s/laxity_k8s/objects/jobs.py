@@ -388,11 +388,11 @@ def gpus_reserved(
 
 
 def find_holds(victim: Job, state: JobStatusRecord, other: Job | None, now: float) -> list[Hold]:
-    """GPUs that a stopped job freed for another one, until that has started."""
+    """GPUs that a stopped job freed for another one, until that has started or cannot be tried."""
     until_at = state.freed_at + HOLD_S
     if victim.workers or victim.terminating_workers or until_at <= now:
         return []
-    if other is None or other.refused:
+    if other is None or other.refused or other.not_before > now:
         return []
     if max(other.resumed_at or 0.0, other.width_changed_at or 0.0) >= state.freed_at:  # started
         return []

@@ -238,7 +238,11 @@ class Ledger:
         return self.site_on(nodes, workers, gpus_per_worker, anybody)
 
     def take(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
-        """Take one worker's GPUs on each named node (a name may recur). LedgerError if not free."""
+        """Take one worker's GPUs on each named node (a name may recur).
+
+        LedgerError, and nothing is taken, if one is not free.
+        """
+        gpus_by_number: dict[int, int] = {}
         for name, workers in _by_node(nodes):
             number = self._number.get(name)
             if number is None:
@@ -248,7 +252,9 @@ class Ledger:
                 raise LedgerError(
                     f"node {name} has {count_noun(left, 'free GPU')}, {gpus_per_worker} asked"
                 )
-            self._change_free(number, -workers * gpus_per_worker)
+            gpus_by_number[number] = workers * gpus_per_worker
+        for number, gpus in gpus_by_number.items():
+            self._change_free(number, -gpus)
 
     def give(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
         """Give one worker's GPUs back on each named node; a node that is gone is passed over."""

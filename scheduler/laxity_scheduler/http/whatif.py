@@ -47,7 +47,6 @@ def decide_whatif(
     state_with = replace(state, jobs=tuple(jobs))
     before = with_follow_ups(policy)(state, predictor)
     after = with_follow_ups(policy)(state_with, predictor)
-    after.check(state_with)
     return WhatIf(_verdict_on(after, newcomer), before, after)
 
 

@@ -90,6 +90,7 @@ def plan_loans(
     order = ReclaimOrder(-more_gpus, demand.due_at(state.now))
     nodes = choose_nodes(state, order, forecasts, choose)
     leave = tuple(leave_nodes(state, nodes, order, forecasts))
+    visible = visible.lock_holds({decision.job for decision in leave})
     users = [job for job in state.running if not set(nodes).isdisjoint(job.nodes)]
     look_at = order.due_at if order.due_at > state.now else FOREVER
     if any(was_changed_now(job, state.now) for job in users):

@@ -22,6 +22,7 @@ from laxity_scheduler.model.decision import (
     Forecasted,
     Loan,
     Preempt,
+    Promised,
     Reclaim,
     Refuse,
     Resize,
@@ -64,6 +65,20 @@ def without_loans(state: ClusterState) -> ClusterState:
     The same snapshot where no job has a deadline to keep.
     """
     return _hide_loans(_open_to_all(state)) if rests_on_own_nodes(state) else state
+
+
+def keep_running(
+    state: ClusterState, verdicts: Iterable[Promised | Forecasted | Refuse]
+) -> tuple[Promised | Forecasted | Refuse, ...]:
+    """Verdicts given without what is lent: who runs there is not refused, but told a forecast."""
+    return tuple(
+        [
+            _forecast_while_running(job, verdict, state.now)
+            if isinstance(verdict, Refuse) and (job := state.by_id[verdict.job]).workers
+            else verdict
+            for verdict in verdicts
+        ]
+    )
 
 
 def rests_on_own_nodes(state: ClusterState) -> bool:
@@ -171,7 +186,8 @@ def _hide_loans(state: ClusterState) -> ClusterState:
             rows[job.id] = row if row and is_known else (job, _own_row(job, not_own, state.now))
     state.memory["own_workers"] = rows
     jobs = [rows[job.id][1] if job.id in rows else job for job in state.jobs]
-    return replace(hide_nodes(state, not_own), jobs=tuple([job for job in jobs if job is not None]))
+    hidden = hide_nodes(state, not_own).lock_holds(rows)  # they start and grow by other decisions
+    return replace(hidden, jobs=tuple([job for job in jobs if job is not None]))
 
 
 def _base_width(job: Job, not_own: frozenset[str], now: float) -> int:

@@ -1,7 +1,7 @@
 """The cluster at one instant: what policies see, and all that they see."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter, gt
@@ -151,6 +151,16 @@ class ClusterState:
         if row is None:
             return replace(self, jobs=(*self.jobs, job)).in_submission_order
         return replace(self, jobs=tuple([job if other is row else other for other in self.jobs]))
+
+    def lock_holds(self, jobs: Container[str]) -> "ClusterState":
+        """The same, where what is held for these jobs stays held: nothing is decided on them here.
+
+        A decision that opened their holds, for them and for others, would not be carried out.
+        """
+        if not any(hold.job in jobs for hold in self.holds):
+            return self
+        holds = [replace(hold, job="") if hold.job in jobs else hold for hold in self.holds]
+        return replace(self, holds=tuple(holds))
 
     def eligible_nodes(self, job: Job) -> frozenset[str] | None:
         """The nodes that the job may use; None for all nodes."""

@@ -44,9 +44,5 @@ def hide_backed_off_jobs(state: ClusterState) -> tuple[ClusterState, float]:
     if not later:
         return state, FOREVER
     away = {job.id for job in later}
-    visible_state = replace(
-        state,
-        jobs=tuple(job for job in state.jobs if job.id not in away),
-        holds=tuple(hold for hold in state.holds if hold.job not in away),
-    )
+    visible_state = replace(state, jobs=tuple(job for job in state.jobs if job.id not in away))
     return visible_state, min(job.not_before for job in later)

@@ -34,10 +34,10 @@ def needless_stops(state: ClusterState) -> list[Job]:
 
 
 def withdraw_stops(state: ClusterState, jobs: Iterable[Job]) -> ClusterState:
-    """The state without the requests to stop these jobs."""
+    """The state without the requests to stop these jobs, whose widths stay as they are."""
     ids = {job.id for job in jobs}
     rows = [withdraw_stop(job) if job.id in ids else job for job in state.jobs]
-    return replace(state, jobs=tuple(rows))
+    return replace(state, jobs=tuple(rows)).lock_holds(ids)
 
 
 def _is_needless(job: Job, state: ClusterState) -> bool:

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
+from laxity_scheduler.engine import Policy, record_dropped
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
@@ -296,13 +296,12 @@ class Service:
         return around.state, self._journal_plan(around.state, around.made, predictor)
 
     def _decide_and_check(self, state: ClusterState, predictor: Predictor) -> DecidedPlan:
-        """Decide, check and encode a plan."""
+        """Decide and encode a plan that fits."""
         began = time.perf_counter()
         gc.disable()  # a collection in the middle of a decision costs more than the decision
         try:
             with self.deciding:
                 plan = with_follow_ups(self.policies.decide)(state, predictor)
-                plan.check(state)
         finally:
             gc.enable()
         decided_s = time.perf_counter() - began
@@ -319,6 +318,7 @@ class Service:
     def _journal_plan(self, state: ClusterState, judged: DecidedPlan, predictor: Predictor) -> Plan:
         """Write the plan to the journal, and return it."""
         plan, text = judged.plan, judged.text
+        record_dropped(plan, self.metrics.faults)
         self.metrics.decision.observe(judged.decided_s)
         self.world.expect(plan)  # connections open while the journal waits for its disk
         self._journal.write_cycle(

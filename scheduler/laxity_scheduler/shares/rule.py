@@ -17,7 +17,7 @@ from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.remaining import too_slow_reason
-from laxity_scheduler.loans.own_nodes import plan_on_own_nodes, without_loans
+from laxity_scheduler.loans.own_nodes import keep_running, plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Job
@@ -87,7 +87,14 @@ def verdicts_of(
     rule: ShareRule,
 ) -> Callable[[ClusterState, Predictor], tuple[Promised | Forecasted | Refuse, ...]]:
     """What the rule tells those who ask, and nothing else: see `share_admission`."""
-    return lambda state, predictor: _open_decision(without_loans(state), predictor, rule).verdicts()
+
+    def judge(
+        state: ClusterState, predictor: Predictor
+    ) -> tuple[Promised | Forecasted | Refuse, ...]:
+        verdicts = _open_decision(without_loans(state), predictor, rule).verdicts()
+        return keep_running(state, verdicts)
+
+    return judge
 
 
 def plan_promises(state: ClusterState, predictor: Predictor) -> PromiseFloors:

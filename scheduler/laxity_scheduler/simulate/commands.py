@@ -225,6 +225,7 @@ def simulate(
         _can_be_written(out)
         reports = run_sweep(cases, bound=bound, processes=processes, quiet=json_)
     _set_aside(source, reports[0])
+    _tell_dropped(reports)
     _print(reports, as_json=json_)
     _write_pages(out, cases, reports)
 
@@ -252,6 +253,12 @@ def _set_aside(source: Source, first: Figures) -> None:
     if bad_lines := first["bad_lines"]:
         text = f"{count_noun(bad_lines, 'line')} set aside; the first, {first['first_bad_line']}"
         typer.echo(f"{source.path.name}: {text}", err=True)
+
+
+def _tell_dropped(reports: Sequence[Figures]) -> None:
+    if dropped := sum(report["decisions_dropped"] for report in reports):
+        text = "did not fit and were dropped; the log names each job once"
+        typer.echo(f"{count_noun(dropped, 'decision')} {text}", err=True)
 
 
 @contextmanager

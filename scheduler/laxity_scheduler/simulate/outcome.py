@@ -92,6 +92,7 @@ class Run:
     cpu_s: float = 0.0
     events: int = 0
     decisions_s: Sequence[float] = field(default=())
+    dropped: int = 0  # decisions that did not fit the snapshot
     busy: Sequence[tuple[float, int]] = field(default=())
     setting: Mapping[str, object] = field(default_factory=dict)
     ape_at: Mapping[int, Floats] = field(default_factory=dict)

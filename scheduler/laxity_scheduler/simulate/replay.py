@@ -7,8 +7,9 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats, Predictor
-from laxity_scheduler.engine import Policy, run_cycle
+from laxity_scheduler.engine import Policy, record_dropped, run_cycle
 from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
@@ -33,9 +34,13 @@ def replay(
     *,
     ended: Ended = nobody,
     finish: Callable[[Policy], Policy] = with_follow_ups,
-) -> list[float]:
-    """Run to the end; seconds of each decision. `finish`: what is added to every policy."""
+) -> tuple[list[float], int]:
+    """Run to the end; seconds of each decision, and how many were dropped as they did not fit.
+
+    `finish`: what is added to every policy.
+    """
     took: list[float] = []
+    dropped, faults = 0, JobFaults()
 
     def decide(state: ClusterState, beliefs: Predictor) -> Plan:
         began = time.perf_counter()
@@ -46,6 +51,8 @@ def replay(
     last_at, again, idle = -FOREVER, 0, 0
     while not world.done and world.advance():
         plan = run_cycle(world, decide, predictor)
+        dropped += len(plan.dropped)
+        record_dropped(plan, faults)
         ended(len(world.finished) + len(world.left))
         again = again + 1 if world.now == last_at else 0
         idle = 0 if plan.decisions or world.busy[-1][1] else idle + 1
@@ -55,7 +62,7 @@ def replay(
             raise UnsettledError(message)
         if idle > MOST_IDLE_WAKES and world.all_arrived:
             break  # what is left will never be started
-    return took
+    return took, dropped
 
 
 def columns_of(world: SimWorld) -> tuple[dict[str, Floats], dict[int, str]]:
@@ -114,7 +121,7 @@ def literal(
 ) -> Run:
     """A Run by the literal cycle."""
     began = time.process_time()
-    took = replay(world, policy, predictor, ended=ended, finish=finish)
+    took, dropped = replay(world, policy, predictor, ended=ended, finish=finish)
     cpu_s = time.process_time() - began
     columns, refused = columns_of(world)
     return Run(
@@ -127,6 +134,7 @@ def literal(
         cpu_s=cpu_s,
         events=world.events,
         decisions_s=took,
+        dropped=dropped,
         busy=world.busy,
         loans=None if world.inference is None else world.inference.totals(world.now),
     )

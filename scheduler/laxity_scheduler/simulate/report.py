@@ -24,6 +24,7 @@ averaged over finished jobs. Shares are fractions of 1; a figure that does not e
     fairness_jain        Jain's index of ideal run time / JCT
     slowdown             JCT / ideal run time: finish-time fairness, alone at the width asked for
     decision             milliseconds of a decision, where the literal cycle was run
+    decisions_dropped    decisions that did not fit the snapshot; all others of their plans stood
     lent_gpu_hours       GPUs of inference lent; lent_gpus_mean: per second of the makespan
     usage_all_gpus       GPU-seconds held by training and used by inference / (all GPUs x makespan)
     preempted_per_reclaimed_server   jobs stopped for nodes that went back / nodes that went back
@@ -67,6 +68,7 @@ def report(run: Run) -> Figures:
         "decision_p50_ms": _quantile(run.decisions_s, 0.5, 1e3),
         "decision_p95_ms": _quantile(run.decisions_s, 0.95, 1e3),
         "decision_p99_ms": _quantile(run.decisions_s, 0.99, 1e3),
+        "decisions_dropped": run.dropped,
         "events": run.events,
         "cpu_s": run.cpu_s,
         "wall_s": run.setting.get("wall_s", run.cpu_s),

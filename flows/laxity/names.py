@@ -14,7 +14,7 @@ CHAIN_LINK: Final = f"{DOMAIN}/chain-link"  # ... which one, counted from 1
 FLOW_RUN: Final = "prefect.io/flow-run-id"  # by Prefect's worker: this flow run is the Job
 
 # --- annotations in: what the user says ---
-DEADLINE: Final = f"{DOMAIN}/deadline"  # RFC 3339, or a duration such as 90m from submission
+DEADLINE: Final = f"{DOMAIN}/deadline"  # RFC 3339, 90m from submission, or 06:00 Europe/Berlin
 CLASS: Final = f"{DOMAIN}/class"  # hard | soft | best_effort
 WIDTHS: Final = f"{DOMAIN}/widths"  # "1,2,4" or "1..4"
 MODEL: Final = f"{DOMAIN}/model"  # key of the model's history

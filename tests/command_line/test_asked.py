@@ -8,7 +8,7 @@ import pytest
 from laxity import names
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.cli.job_files import read_jobs
-from laxity.cli.job_source import is_entry, job_manifests
+from laxity.cli.job_source import is_entry, job_manifests, option_annotations
 from laxity.cli.parameters import arguments_of
 
 FLOW = """
@@ -186,6 +186,15 @@ def test_options_win_over_the_file_and_the_label_is_set(tmp_path: Path) -> None:
 
     assert found["metadata"]["annotations"] == {names.DEADLINE: "20m", names.MODEL: "mlp"}
     assert found["metadata"]["labels"] == {names.MANAGED: "true"}
+
+
+def test_a_clock_deadline_is_sent_with_the_zone_of_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laxity.clock_time.local_zone_name", lambda: "Asia/Tokyo")
+
+    annotations = option_annotations("06:00")
+
+    assert annotations[names.DEADLINE] == "06:00 Asia/Tokyo"
+    assert option_annotations(None)[names.DEADLINE] is None
 
 
 def test_one_name_is_not_given_to_two_jobs(tmp_path: Path) -> None:

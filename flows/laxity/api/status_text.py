@@ -99,7 +99,12 @@ def standing_text(job: JobView) -> str:
     if status == BROKEN:
         expected = f"; P90 finish {instant_text(job.p90_at)}" if job.p90_at is not None else ""
         return f"{status}: {deadline} has passed{expected}"
-    return f"{status}, deadline {instant_text(due)}"
+    return with_clock(f"{status}, deadline {instant_text(due)}", job)
+
+
+def with_clock(deadline: str, job: JobView) -> str:
+    """A deadline as text, with the time by the clock that it was declared as, and its zone."""
+    return f"{deadline}: {job.deadline_clock}" if job.deadline_clock else deadline
 
 
 def ending_text(job: JobView) -> str:
@@ -140,7 +145,7 @@ def result_of(job: JobView) -> Any:
 def verdict_markdown(job: JobView) -> str:
     """The verdict as Markdown: what was asked, what was said and why, what would do instead."""
     rows = [
-        ("deadline", instant_text(job.deadline_at)),
+        ("deadline", with_clock(instant_text(job.deadline_at), job)),
         *_finish_rows(job),
         ("class", job.service_class),
         ("model", job.model),

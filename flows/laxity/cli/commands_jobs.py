@@ -37,7 +37,8 @@ Source = Annotated[
     ),
 ]
 Deadline = Annotated[
-    str | None, typer.Option(help="20m, 2h30m from submission, or 2026-11-21T18:00Z.")
+    str | None,
+    typer.Option(help="20m or 2h30m from submission, 06:00, Fri 18:00, or 2026-11-21T18:00Z."),
 ]
 ServiceClass = Annotated[
     str | None,
@@ -208,16 +209,17 @@ def amend(
     job: JobId,
     *,
     deadline: Annotated[
-        str, typer.Option(help="The new deadline: 20m from submission, or an instant.")
+        str, typer.Option(help="The new deadline: 20m from submission, 06:00, or an instant.")
     ],
     as_json: AsJson = False,
 ) -> None:
     """Ask for another deadline; the old promise stands if refused."""
     from laxity.api.client import Client
+    from laxity.cli.job_source import zoned_deadline
     from laxity.cli.render.job_panel import print_job
 
-    client = Client(patience_s=5.0)
-    view = with_job(client, job, lambda name: client.amend(name, deadline))
+    client, zoned = Client(patience_s=5.0), zoned_deadline(deadline)
+    view = with_job(client, job, lambda name: client.amend(name, zoned))
     print_job(view, as_json=as_json)
     raise typer.Exit(_exit_code(view))
 

@@ -37,7 +37,19 @@ SCRIPT_ENDINGS: Final = (".py", ".py:")
 def option_annotations(*options: str | int | None) -> dict[str, str | None]:
     """Annotations from options, which are given in the order of OPTION; None: not given."""
     texts = (None if option is None else str(option) for option in options)
-    return dict(zip(OPTION, texts, strict=False))
+    annotations = dict(zip(OPTION, texts, strict=False))
+    deadline = annotations[names.DEADLINE]
+    return annotations | {names.DEADLINE: deadline and zoned_deadline(deadline)}
+
+
+def zoned_deadline(deadline: str) -> str:
+    """The option --deadline for a service elsewhere: a time by the clock with the zone of here."""
+    from laxity.durations import with_local_zone
+
+    try:
+        return with_local_zone(deadline)
+    except ValueError as error:
+        raise CommandError(f"--deadline {deadline}: {error}", code=USAGE) from error
 
 
 def job_manifests(

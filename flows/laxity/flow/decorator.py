@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
 
@@ -34,7 +34,7 @@ _PATIENCE: Final = ("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
 
 def deadline_flow(
     *,
-    deadline: str | datetime | timedelta | None = None,
+    deadline: str | datetime | timedelta | time | None = None,
     workers: int | str | Iterable[int] = 1,
     model: str | None = None,
     epochs: int = 1,
@@ -63,8 +63,9 @@ def deadline_flow(
 
     The function's first parameter is `training`; the flow's signature is without it. `workers` are
     the allowed widths: 3, (1, 2, 4), "1..4", or "auto" to let laxity choose; more than one needs
-    `training.average` (or DDP) in the function. A deadline that is a duration counts from the
-    flow run's scheduled start, which a retry keeps. QoSError says at once what cannot be meant.
+    `training.average` (or DDP) in the function. A deadline is a duration from
+    the flow run's scheduled start, which a retry keeps, an instant, or a time by the clock: "06:00",
+    "Fri 18:00 Europe/Berlin", the next one after that start. QoSError says at once what cannot be meant.
     Each run takes another deadline as its parameter `deadline`, unless the function has one.
 
     The function runs in a worker process, in the context of the flow run: `get_run_logger`,

@@ -7,13 +7,13 @@ cycle makes of it.
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
 import orjson
 
 from laxity import json_tree, names
-from laxity.durations import parse_deadline
+from laxity.clock_time import ClockTime
+from laxity.durations import deadline_instant, parse_zoned_deadline
 from laxity.human_time import count_noun
 from laxity.instants import instant_at
 from laxity.job.spec import TrainingSpec
@@ -94,12 +94,9 @@ class JobService:
         asked for; returns that refusal's view.
         """
         row = self._row_to_change(job_id)
-        due = parse_deadline(deadline)
-        due_at = (
-            due.timestamp()
-            if isinstance(due, datetime)
-            else self._deadline_base_at(row) + due.total_seconds()
-        )
+        due = parse_zoned_deadline(deadline)
+        base_at = time.time() if isinstance(due, ClockTime) else self._deadline_base_at(row)
+        due_at = deadline_instant(due, base_at)
         answer = self._decide_with(with_deadline(row, due_at))
         if isinstance(row.verdict, Promise) and isinstance(answer.verdict, Refusal):
             state, _ = self._service.last_snapshot

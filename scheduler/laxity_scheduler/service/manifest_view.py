@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from laxity import json_tree, names
+from laxity.clock_time import is_like_clock_time
 from laxity.instants import instant_at
 from laxity.job.submission import queue_instant
 from laxity_scheduler.model.verdict import Refusal
@@ -29,6 +30,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "model": str(annotations.get(names.MODEL) or ""),
         "state": "refused" if isinstance(verdict, Refusal) else "queued",
         "deadline_at": None,
+        "deadline_clock": _clock_text(annotations.get(names.DEADLINE)),
         "submitted_at": _queue_entry_at(
             annotations.get(names.SUBMITTED_AT),
             json_tree.get_in(manifest, "metadata", "creationTimestamp"),
@@ -71,6 +73,11 @@ def project_view(manifest: Mapping[str, Any]) -> Json:
     variables = {str(json_tree.get_in(row, "name")) for row in rows}
     workdir = json_tree.get_in(containers, 0, "workingDir")
     return {"workdir": str(workdir or ""), "environment": sorted(variables)}
+
+
+def _clock_text(deadline: Any) -> str:
+    """A deadline by the clock as it is declared, with its zone; "" for any other."""
+    return deadline if isinstance(deadline, str) and is_like_clock_time(deadline) else ""
 
 
 def _queue_entry_at(claimed: Any, created: Any) -> float | None:

@@ -154,6 +154,7 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     from laxity.cli.parameters import arguments_of
     from laxity.flow.declaration import Declaration
     from laxity.flow.decorator import check_function
+    from laxity.job.parameters import to_json
     from laxity.job.qos import QoSError
 
     check_options(source, options)
@@ -169,11 +170,11 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
         if before.qos.deadline is not None and declared.qos.deadline is None:
             say(f"best_effort has no deadline: {before.qos.deadline_text} is left out")
         arguments = arguments_of(function, params)
-        project = declared.project(function)
+        project, parameters = declared.project(function), to_json(function, arguments)
         spec = declared.spec(
             entry=project.entry,
-            parameters=arguments,
-            idempotency_key=declared.idempotency_key(arguments, ""),
+            parameters=parameters,
+            idempotency_key=declared.idempotency_key(arguments, parameters, ""),
             env=project.env,
             workdir=project.workdir,
         )

@@ -34,6 +34,7 @@ from laxity.flow.failed_states import (
 )
 from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
+from laxity.job.parameters import to_json
 from laxity.job.spec import TrainingSpec
 from laxity.stderr import say
 
@@ -206,11 +207,12 @@ def _job_spec(
     run: FlowRun | None,
 ) -> TrainingSpec:
     """The job of this call. Its deadline counts from the run's scheduled start, also in a retry."""
-    project = declared.project(function)
+    project, parameters = declared.project(function), to_json(function, arguments)
+    key = declared.idempotency_key(arguments, parameters, str(run.id) if run else "")
     return declared.spec(
         entry=project.entry,
-        parameters=arguments,
-        idempotency_key=declared.idempotency_key(arguments, str(run.id) if run else ""),
+        parameters=parameters,
+        idempotency_key=key,
         submitted_at=run.expected_start_time if run else None,
         env=project.env,
         workdir=project.workdir,

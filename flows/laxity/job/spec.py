@@ -181,26 +181,10 @@ def _json_text(where: str, value: object) -> str:
     try:
         text = _compact_json(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise _not_json(where, value, error) from error
+        raise QoSError(where, f"{value!r:.60} is not JSON ({error})") from error
     if len(text.encode()) > LONGEST_PARAMETERS:
         raise QoSError(where, f"longer than {LONGEST_PARAMETERS // 1024} KiB as JSON; pass a path")
     return text
-
-
-def _not_json(where: str, value: Mapping[str, object], error: Exception) -> QoSError:
-    """Which member it is."""
-    place = "?"
-    for key, member in value.items():
-        try:
-            json.dumps(member, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as why:
-            place, error = f"{key} = {member!r:.60}", why
-            break
-    return QoSError(
-        where,
-        f"{place} is not JSON ({error}); pass numbers, texts, lists and dicts, and build the rest "
-        "inside the function",
-    )
 
 
 def _compact_json(value: Mapping[str, Any]) -> str:

@@ -83,6 +83,26 @@ def to_json(function: Callable[..., object], arguments: Mapping[str, Any]) -> Js
     return parameters
 
 
+def check_values(function: Callable[..., object], arguments: Mapping[str, Any]) -> None:
+    """QoSError for a value that its annotation does not allow; defaults are the function's own."""
+    signature = visible_signature(function)
+    for name, value in arguments.items():
+        parameter = parameter_of(signature, name)
+        if parameter is None or _is_same(parameter.default, value):
+            continue
+        adapter = (
+            None if parameter.annotation in (EMPTY, Any) else _adapter_of(parameter.annotation)
+        )
+        if adapter is None:
+            continue
+        from pydantic import ValidationError
+
+        try:
+            adapter.validate_python(value)
+        except ValidationError as error:
+            raise QoSError(FIELD, _problem_text(name, error)) from None
+
+
 def from_json(function: Callable[..., object], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that these parameters of a Job stand for; ParameterError names what does not fit."""
     signature = inspect.signature(function)
@@ -163,7 +183,7 @@ def unfold(value: Any) -> Any:
         return kind(value)
     is_record = is_dataclass(value) or hasattr(type(value), "__pydantic_serializer__")
     if isinstance(value, type) or not (is_record or isinstance(value, _LEAVES)):
-        raise TypeError(f"a {type(value).__name__} is no JSON")
+        raise TypeError(f"{type(value).__name__} is no type of JSON")
     from pydantic import TypeAdapter
 
     mode = "python" if is_record else "json"

@@ -30,6 +30,7 @@ from laxity.job.widths import (
     parse_widths,
     widths_of,
 )
+from laxity.worded_error import WordedError
 
 __all__ = [
     "MOST_EPOCHS",
@@ -51,7 +52,7 @@ MOST_GPUS_PER_WORKER: Final = 1024
 MOST_EPOCHS: Final = 1_000_000
 
 
-class QoSError(ValueError):
+class QoSError(WordedError, ValueError):
     """What was declared cannot be meant. `problems` holds all of them as (field, problem) pairs.
 
     `field` and `problem` are the first: a form marks the field, a log shows the whole message.

@@ -63,6 +63,13 @@ WallLimit = Annotated[
         help="Longest run of one start, such as 48h; then the training goes on in another."
     ),
 ]
+Launcher = Annotated[
+    str | None,
+    typer.Option(
+        help="torch: workers get RANK, WORLD_SIZE and MASTER_ADDR, as from torchrun.",
+        autocompletion=completing(lambda: ("torch",)),
+    ),
+]
 Name = Annotated[str | None, typer.Option(help="Name of the Job.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the Job.")]
 Params = Annotated[
@@ -101,6 +108,7 @@ def submit(
     model: Model = None,
     estimate: Estimate = None,
     wall_limit: WallLimit = None,
+    launcher: Launcher = None,
     name: Name = None,
     namespace: Namespace = None,
     param: Params = None,
@@ -123,7 +131,9 @@ def submit(
 
     timeout_s = _timeout_s(timeout, follow=follow)
     annotations = {
-        **option_annotations(deadline, service_class, workers, epochs, model, estimate, wall_limit),
+        **option_annotations(
+            deadline, service_class, workers, epochs, model, estimate, wall_limit, launcher
+        ),
         names.IDEMPOTENCY_KEY: key,
         names.FRESH: "true" if fresh else None,
     }

@@ -21,6 +21,7 @@ OPTION: Final = {
     names.MODEL: "model",
     names.EPOCH_ESTIMATE: "epoch_estimate",
     names.WALL_LIMIT: "wall_limit",
+    names.LAUNCHER: "launcher",
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
 }

@@ -33,6 +33,7 @@ _SPEC_FIELDS: Final = (
     "samples",
     "batch_size",
     "dataset_bytes",
+    "launcher",
     "fresh",
     "image",
     "template",

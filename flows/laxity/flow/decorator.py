@@ -49,6 +49,7 @@ def deadline_flow(
     samples: int | None = None,
     batch_size: int | None = None,
     dataset_bytes: int | None = None,
+    launcher: str | None = None,
     idempotency_key: str | None = None,
     fresh: bool = False,
     entry: str | None = None,
@@ -63,7 +64,8 @@ def deadline_flow(
 
     The function's first parameter is `training`; the flow's signature is without it. `workers` are
     the allowed widths: 3, (1, 2, 4), "1..4", or "auto" to let laxity choose; more than one needs
-    `training.average` (or DDP) in the function. A deadline is a duration from
+    `training.average` or DDP in the function; with `launcher="torch"` each worker has RANK, WORLD_SIZE
+    and MASTER_ADDR as from torchrun, and begins anew when their number changes. A deadline is a duration from
     the flow run's scheduled start, which a retry keeps, an instant, or a time by the clock: "06:00",
     "Fri 18:00 Europe/Berlin", the next one after that start. QoSError says at once what cannot be meant.
     Each run takes another deadline as its parameter `deadline`, unless the function has one.

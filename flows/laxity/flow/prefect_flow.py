@@ -34,6 +34,7 @@ from laxity.flow.failed_states import (
 )
 from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
+from laxity.flow.torch_launch import launch_of_process
 from laxity.job.parameters import FIELD, check_values, to_json
 from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
@@ -62,10 +63,15 @@ class DeadlineFlow(Flow[P, R]):
             On a new database that fails, and logs 130 lines at the first run of all. What laxity
             says in words is raised from here: Prefect's frames would bury it.
             """
+
+            def run() -> Any:
+                with temporary_settings(set_defaults={PREFECT_SERVER_ANALYTICS_ENABLED: False}):
+                    return super(DeadlineFlow, self).__call__(*args, **options)
+
             try:
                 _check_names(self, args, options)
-                with temporary_settings(set_defaults={PREFECT_SERVER_ANALYTICS_ENABLED: False}):
-                    return super().__call__(*args, **options)
+                launch = launch_of_process()
+                return run() if launch is None else launch.call(self.name, run)
             except WordedError as error:
                 raise error.with_traceback(None) from None
 

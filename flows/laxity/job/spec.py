@@ -30,6 +30,7 @@ LONGEST_PARAMETERS: Final = 65_536
 MOST_ATTEMPTS: Final = 10_000
 EARLIEST: Final = timedelta(hours=1)  # before the scheduled time of a flow run, and between clocks
 BACKOFF_LIMIT: Final = 1000
+LAUNCHERS: Final = ("torch",)
 _SLUG_LENGTH: Final = 36
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -56,6 +57,7 @@ class TrainingSpec:
     samples: int | None = None
     batch_size: int | None = None
     dataset_bytes: int | None = None
+    launcher: str | None = None
     idempotency_key: str | None = None
     submitted_at: datetime | None = None
     attempt: int = 1
@@ -136,6 +138,7 @@ class TrainingSpec:
             names.SAMPLES: self.samples,
             names.BATCH_SIZE: self.batch_size,
             names.DATASET_BYTES: self.dataset_bytes,
+            names.LAUNCHER: self.launcher,
             names.IDEMPOTENCY_KEY: self.idempotency_key,
             names.SUBMITTED_AT: self.submitted_at and format_instant(self.submitted_at),
             names.ATTEMPT: self.attempt,
@@ -145,11 +148,13 @@ class TrainingSpec:
         return annotations_of(self.qos) | written
 
     def _worker_env(self) -> dict[str, str]:
+        launcher = {names.ENV_LAUNCHER: self.launcher} if self.launcher else {}
         return {
             names.ENV_JOB: self.id,
             names.ENV_EPOCHS: str(self.epochs),
             names.ENV_MODEL: escape_literal(self.model),
             names.ENV_PARAMETERS: escape_literal(_compact_json(self.parameters)),
+            **launcher,
         }
 
 
@@ -207,6 +212,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_optional("samples", spec.samples, least=1),
         lambda: _check_optional("batch_size", spec.batch_size, least=1),
         lambda: _check_optional("dataset_bytes", spec.dataset_bytes, least=0),
+        lambda: _check_launcher(spec.launcher),
         lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
         lambda: _check_times(spec),
         lambda: _check_flag("fresh", spec.fresh),
@@ -293,6 +299,12 @@ def _check_entry(entry: str | None) -> None:
         raise QoSError(
             "entry", f"{entry!r:.80} is neither module:function nor /path/file.py:function"
         )
+
+
+def _check_launcher(launcher: object) -> None:
+    if launcher not in (None, *LAUNCHERS):
+        known = " or ".join(LAUNCHERS)
+        raise QoSError("launcher", f"{launcher!r:.60} is unknown; write {known}, or leave it out")
 
 
 def _check_optional(where: str, value: int | None, *, least: int) -> None:

@@ -30,6 +30,7 @@ LAUNCHER: Final = f"{DOMAIN}/launcher"  # torch: workers get RANK, WORLD_SIZE, M
 ENTRY: Final = f"{DOMAIN}/entry"  # module:function or /path/file.py:function
 PARAMETERS: Final = f"{DOMAIN}/parameters"  # JSON object
 IDEMPOTENCY_KEY: Final = f"{DOMAIN}/idempotency-key"
+ONE_AT_A_TIME: Final = f"{DOMAIN}/one-at-a-time"  # "true": refused while another of its flow runs
 SUBMITTED_AT: Final = f"{DOMAIN}/submitted-at"  # RFC 3339; a retry keeps the first one
 ATTEMPT: Final = f"{DOMAIN}/attempt"
 FRESH: Final = f"{DOMAIN}/fresh"  # "true": an attempt after a failure begins at epoch 0

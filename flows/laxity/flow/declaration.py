@@ -35,6 +35,7 @@ _SPEC_FIELDS: Final = (
     "dataset_bytes",
     "launcher",
     "fresh",
+    "one_at_a_time",
     "image",
     "template",
 )

@@ -52,6 +52,7 @@ def deadline_flow(
     launcher: str | None = None,
     idempotency_key: str | None = None,
     fresh: bool = False,
+    one_at_a_time: bool = False,
     entry: str | None = None,
     image: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -77,7 +78,8 @@ def deadline_flow(
     Runs with one idempotency key are one job: a later one attaches to it, after a failure starts its
     next attempt (at the first epoch with `fresh`), after a refusal asks again. The key may name
     parameters in braces ("nightly-{seed}"); without one it is LAXITY_IDEMPOTENCY_KEY with flow and
-    parameters, else the flow run's id.
+    parameters, else the flow run's id. With `one_at_a_time` a run is refused while another one of the
+    flow has not ended, unless both have one key.
 
     `wall_limit` is the longest that one start may run ("48h"): at the end of an epoch before it the
     job is saved, stopped and started again, as often as it takes. The deadline is that of all links.

@@ -244,4 +244,5 @@ _FIELDS: Final[FieldTable] = {
     names.SUBMITTED_AT: ("submitted_at", parse_instant),
     names.ATTEMPT: ("attempt", _read_whole),
     names.FRESH: ("fresh", parse_flag),
+    names.ONE_AT_A_TIME: ("one_at_a_time", parse_flag),
 }

@@ -62,6 +62,7 @@ class TrainingSpec:
     submitted_at: datetime | None = None
     attempt: int = 1
     fresh: bool = False
+    one_at_a_time: bool = False
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -143,6 +144,7 @@ class TrainingSpec:
             names.SUBMITTED_AT: self.submitted_at and format_instant(self.submitted_at),
             names.ATTEMPT: self.attempt,
             names.FRESH: "true" if self.fresh else None,
+            names.ONE_AT_A_TIME: "true" if self.one_at_a_time else None,
         }
         written = {name: str(value) for name, value in texts.items() if value is not None}
         return annotations_of(self.qos) | written
@@ -216,6 +218,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
         lambda: _check_times(spec),
         lambda: _check_flag("fresh", spec.fresh),
+        lambda: _check_flag("one_at_a_time", spec.one_at_a_time),
         lambda: check_whole("attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempts"),
         lambda: _check_optional_text("image", spec.image, longest=1024),
         lambda: check_env(spec.env),

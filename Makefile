@@ -53,9 +53,9 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $@
 	@echo "set up: $(BIN)/laxity"
 
-torch: setup ## add PyTorch, xgboost and Gymnasium to .venv, for their tests and examples (they are extras)
-	@$(BIN)/python -c 'import torch, xgboost, sb3_contrib' 2>/dev/null \
-		|| $(BIN)/pip install --quiet torch==2.13.0 xgboost==3.2.0 gymnasium==1.4.0 sb3-contrib==2.9.2
+torch: setup ## add PyTorch, Accelerate, xgboost and Gymnasium to .venv, for their tests and examples (they are extras)
+	@$(BIN)/python -c 'import torch, xgboost, sb3_contrib, accelerate' 2>/dev/null \
+		|| $(BIN)/pip install --quiet torch==2.13.0 xgboost==3.2.0 gymnasium==1.4.0 sb3-contrib==2.9.2 accelerate==1.15.0
 
 format: setup ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -9,6 +9,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from laxity.clock_time import EXAMPLE, ClockTime, is_like_clock_time, parse_clock_time
+from laxity.instants import calendar_instant
+
+Deadline = datetime | timedelta | ClockTime
+
 LONGEST: Final = timedelta(days=3652)  # ten years: what is longer is a mistake
 LONGEST_TEXT: Final = 64
 
@@ -90,15 +95,56 @@ def aware_instant(instant: datetime) -> datetime:
         raise ValueError(f"{instant.isoformat()} is outside the calendar") from error
 
 
-def parse_deadline(text: str) -> datetime | timedelta:
-    """Either of the two: what begins like a date is an instant."""
+def parse_deadline(text: str) -> Deadline:
+    """An instant, a duration, or a time by the clock, which may leave its zone open."""
     if _LIKE_A_DATE.match(text.strip()):
         return parse_instant(text)
+    if is_like_clock_time(text):
+        return parse_clock_time(text)
     if not _LIKE_A_DURATION.match(text.strip()):
         raise ValueError(
-            f"{quote_text(text)} is no deadline; write {EXAMPLES}, or 2026-11-21T18:00Z"
+            f"{quote_text(text)} is no deadline; write {EXAMPLES}, 2026-11-21T18:00Z or {EXAMPLE}"
         )
     return parse_duration(text)
+
+
+def parse_zoned_deadline(text: str) -> Deadline:
+    """A deadline that somebody elsewhere has written: a time by the clock names its zone."""
+    deadline = parse_deadline(text)
+    if isinstance(deadline, ClockTime) and not deadline.zone:
+        raise ValueError(
+            f"{quote_text(text)} names no time zone, and this service may lie in another one; "
+            f"write {deadline} Europe/Berlin, or {deadline}Z for UTC"
+        )
+    return deadline
+
+
+def with_local_zone(text: str) -> str:
+    """The same deadline, with this machine's zone where it is a time by the clock without one.
+
+    What is no deadline stays as it is: who reads it says what is wrong. ValueError where this
+    machine's zone has no name.
+    """
+    if not is_like_clock_time(text):
+        return text
+    try:
+        deadline = parse_clock_time(text)
+    except ValueError:
+        return text
+    return str(deadline.with_zone())
+
+
+def deadline_instant(deadline: Deadline, counted_from_at: float) -> float:
+    """The deadline in POSIX seconds: a duration, and the next time by the clock, count from there."""
+    if isinstance(deadline, datetime):
+        return deadline.timestamp()
+    if isinstance(deadline, timedelta):
+        return counted_from_at + deadline.total_seconds()
+    instant = calendar_instant(counted_from_at)
+    try:
+        return counted_from_at if instant is None else deadline.next_after(instant).timestamp()
+    except OverflowError:
+        return counted_from_at  # at the end of the calendar
 
 
 def quote_text(text: str) -> str:

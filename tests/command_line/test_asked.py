@@ -8,7 +8,7 @@ import pytest
 from laxity import names
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.cli.job_files import read_jobs
-from laxity.cli.job_source import is_entry, job_manifests
+from laxity.cli.job_source import is_entry, job_manifests, option_annotations
 from laxity.cli.parameters import arguments_of
 
 FLOW = """
@@ -188,6 +188,15 @@ def test_options_win_over_the_file_and_the_label_is_set(tmp_path: Path) -> None:
     assert found["metadata"]["labels"] == {names.MANAGED: "true"}
 
 
+def test_a_clock_deadline_is_sent_with_the_zone_of_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laxity.clock_time.local_zone_name", lambda: "Asia/Tokyo")
+
+    annotations = option_annotations("06:00")
+
+    assert annotations[names.DEADLINE] == "06:00 Asia/Tokyo"
+    assert option_annotations(None)[names.DEADLINE] is None
+
+
 def test_one_name_is_not_given_to_two_jobs(tmp_path: Path) -> None:
     path = tmp_path / "jobs.json"
     path.write_text(json.dumps({"kind": "List", "items": [job("a"), job("b")]}))
@@ -322,11 +331,21 @@ def test_parameters_are_read_by_their_types(pair: str, value: Any) -> None:
     ("pairs", "problem"),
     [
         pytest.param((), r"missing a required .*argument: 'alpha'; write -p", id="one is missing"),
-        pytest.param(("alpha=abc",), r"alpha is a float, and 'abc' is none", id="a word"),
-        pytest.param(("alpha=true",), r"alpha is a float, and True is none", id="a flag"),
-        pytest.param(("alpha=1", "steps=1.5"), r"steps is a int \| None", id="one and a half"),
-        pytest.param(("alpha=1", "sizes=[1,null]"), r"sizes is a list\[int\]", id="a hole"),
-        pytest.param(("alpha=1", "how=rms"), r"how is a .*and 'rms' is none", id="another word"),
+        pytest.param(("alpha=abc",), "alpha = 'abc': input should be a valid number", id="a word"),
+        pytest.param(
+            ("alpha=true",), "alpha = 'true': input should be a valid number", id="a flag"
+        ),
+        pytest.param(
+            ("alpha=1", "steps=1.5"), "steps = '1.5': input should be", id="one and a half"
+        ),
+        pytest.param(
+            ("alpha=1", "sizes=[1,null]"), r"sizes\[1\] = None: input should be", id="a hole"
+        ),
+        pytest.param(
+            ("alpha=1", "how=rms"),
+            "how = 'rms': input should be 'sgd' or 'adam'",
+            id="another word",
+        ),
         pytest.param(("alpha=1", "aplha=2"), r"unexpected keyword.*aplha", id="a typing error"),
     ],
 )

@@ -1,19 +1,12 @@
 """The command line against a real service: what the two agree on is tried, not assumed."""
 
 import json
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from examples.demo.processes import DemoProcesses, stop_marked
-from examples.demo.servers import demo_environment, free_ports
-from laxity import names
-from laxity.api.client import Client, JobView
+from tests.support.live_service import Live, live_service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -30,64 +23,12 @@ def nap(training: Training, seconds: float = 0.2) -> int:
 """.replace("300ms", "0.3s")
 
 
-class Live:
-    """A service of its own, and the command line in front of it."""
-
-    def __init__(self, home: Path, url: str, processes: DemoProcesses) -> None:
-        self.home, self.processes = home, processes
-        self.client = Client(url, processes.environment[names.ENV_TOKEN], patience_s=30)
-
-    def laxity(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "laxity.cli.main", *arguments],
-            env=self.processes.environment,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self.laxity(*arguments, "--json").stdout)
-
-    def ended(self, name: str) -> JobView:
-        return self.until(name, lambda job: job.ended)
-
-    def until(self, name: str, so: Callable[[JobView], bool]) -> JobView:
-        job = self.client.job(name)
-        while not so(job):
-            job = self.client.job(name, wait_s=20, seen=job.revision)
-        return job
-
-
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     home = tmp_path_factory.mktemp("live")
     (home / "naps.py").write_text(FLOW)
-    (port,) = free_ports(1)
-    url = f"http://127.0.0.1:{port}"
-    environment = demo_environment(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
-    environment["MLFLOW_TRACKING_URI"] = "none"
-    processes = DemoProcesses(home, environment)
-    command = [
-        sys.executable,
-        "-m",
-        "laxity.cli.main",
-        "serve",
-        "--slots",
-        "2",
-        "--port",
-        str(port),
-    ]
-    process = processes.start("service", command)
-    found = Live(home, url, processes)
-    pause = threading.Event()
-    while not found.client.alive():
-        assert process.poll() is None, processes.tail("service")
-        pause.wait(0.2)
-    yield found
-    processes.stop()
-    stop_marked(home)
+    with live_service(home) as started:
+        yield started
 
 
 @pytest.fixture
@@ -200,3 +141,19 @@ def test_everything_is_let_go(live: Live) -> None:
 
     assert released.returncode == 0, released.stderr
     assert released.stdout.startswith("released: ")
+
+
+def test_parameters_arrive_as_their_types_and_a_result_of_types_comes_back(live: Live) -> None:
+    typed = f"{Path(__file__).parents[1] / 'support/programs/typed_flow.py'}:train"
+    optimizer = '{"lr": 0.25, "schedule": "fast"}'
+
+    submitted = live.laxity(
+        *("submit", typed, "--name", "typed", "--follow"),
+        *("-p", f"optimizer={optimizer}", "-p", "out=runs/1", "-p", 'before={"loss": 1}'),
+    )
+
+    assert submitted.returncode == 0, submitted.stderr
+    result = live.json("show", "typed")["result"]
+    kinds = ["Optimizer", "NoneType", "PosixPath", "Schedule", "Score", "frozenset"]
+    assert result["types"] == kinds
+    assert result["score"]["of"] == {"lr": 0.25, "schedule": "fast", "folders": []}

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from laxity.api.client import JobView
 from laxity.api.job_view import OfferView
-from laxity.api.status_text import instant_text, verdict_markdown
+from laxity.api.status_text import instant_text, standing_text, verdict_markdown
 from laxity.cli.render.job_panel import job_panel, verdict_line, whatif_lines
 from laxity.cli.render.job_table import COLUMNS, job_cells, job_table
 from laxity.human_time import instant_text as instant_seen_from
@@ -95,6 +95,15 @@ def test_a_job_that_finished_without_a_deadline_shows_no_old_reason() -> None:
 
 def test_the_namespace_default_is_left_out_and_others_are_not() -> None:
     assert shown(running(id="team/train"))[1].startswith("team/train")
+
+
+def test_a_clock_deadline_is_shown_with_its_zone() -> None:
+    job = running(deadline_clock="06:00 Europe/Berlin")
+    out = io.StringIO()
+    Console(file=out, width=160).print(job_panel(job, now=NOW))
+    lines = out.getvalue().splitlines()
+    assert any("(in 2m00s): 06:00 Europe/Berlin" in line for line in lines)
+    assert standing_text(job).endswith("Z: 06:00 Europe/Berlin")
 
 
 def test_a_refused_deadline_is_shown_beside_the_promise() -> None:

@@ -183,6 +183,20 @@ def test_a_manifest_that_is_no_job_of_laxity_is_told_why(
     assert field in [where for where, _ in error.value.problems]
 
 
+@pytest.mark.parametrize("annotation", ["deadline", "class", "epoch-estimate", "wall-limit"])
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+def test_one_wrong_annotation_is_one_problem_on_any_job(annotation: str, mode: str) -> None:
+    metadata, spec = SOUND["metadata"], {**SOUND["spec"], "completionMode": mode}
+    annotations = {"laxity.dev/deadline": "2h", f"laxity.dev/{annotation}": "20 or so"}
+
+    with pytest.raises(QoSError) as error:
+        TrainingSpec.from_manifest(
+            {**SOUND, "spec": spec, "metadata": {**metadata, "annotations": annotations}}
+        )
+
+    assert [where for where, _ in error.value.problems] == [annotation]
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     annotations = {"laxity.dev/deadline": "2x", "laxity.dev/epochs": "0", "laxity.dev/modle": "m"}
     metadata = {**SOUND["metadata"], "name": "Not Good", "annotations": annotations}

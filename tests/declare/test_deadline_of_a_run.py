@@ -37,6 +37,17 @@ def test_a_deadline_of_one_run_that_cannot_be_meant_is_told_before_anything_is_s
     assert service.manifests == []
 
 
+def test_a_run_takes_a_deadline_by_the_clock_in_the_zone_of_its_submitter(
+    trainings: ModuleType, service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laxity.clock_time.local_zone_name", lambda: "Europe/Berlin")
+
+    trainings.train_digits(deadline="Fri 18:00")
+
+    (manifest,) = service.manifests
+    assert said(manifest, "deadline") == "Fri 18:00 Europe/Berlin"
+
+
 def test_a_function_with_a_deadline_parameter_keeps_it(
     trainings: ModuleType, service: StandIn
 ) -> None:

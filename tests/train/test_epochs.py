@@ -107,12 +107,12 @@ def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Serv
 
 
 def test_a_result_that_is_not_json_finishes_with_a_notice(crew: Crew, service: Service) -> None:
-    code = crew.run("returns_a_set")
+    code = crew.run("returns_a_complex_number")
 
     (finished,) = service.of("finished")
     assert code == 0
-    assert finished["result"] == crew.result() == {"loss": 0.5, "model": "{1}"}
-    assert "kept only as a text: {1} of type set at ['model']" in crew.log()
+    assert finished["result"] == crew.result() == {"loss": 0.5, "model": "1j"}
+    assert "kept only as a text: 1j of type complex at ['model']" in crew.log()
     assert "write it to a file in training.folder or log it to MLflow" in crew.log()
 
 

@@ -41,6 +41,28 @@ def test_model_and_optimizer_go_on_as_if_nothing_had_happened(tmp_path: Path) ->
     assert told[0] == told[1]
 
 
+def test_a_killed_training_draws_the_same_random_numbers_to_the_bit(tmp_path: Path) -> None:
+    ends = []
+    for name, kill in (("whole", False), ("killed", True)):
+        (tmp_path / name).mkdir()
+        service = Service()
+        crew = Crew(tmp_path / name, url=service.url, file=FILE)
+        crew.open_gate(2 if kill else 9)
+        worker = crew.start("randomly")
+        if kill:
+            crew.until_noted("began", epoch=3)
+            worker.kill()
+            worker.wait(30)
+            crew.open_gate()
+            worker = crew.start("randomly")
+        assert worker.wait(PATIENCE_S) == 0, crew.log()
+        drawn = [line["metrics"] for line in service.of("epoch")]
+        ends.append((drawn, crew.result()))
+        service.close()
+
+    assert ends[0] == ends[1]
+
+
 def test_ddp_forms_anew_when_the_width_changes(tmp_path: Path) -> None:
     service = Service(workers=2)
     crew = Crew(tmp_path, url=service.url, file=FILE)

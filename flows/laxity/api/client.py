@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from laxity import names
 from laxity.api.job_view import JobView, Json, OfferView, job_view
 from laxity.api.transport import LOOPBACK_HOSTS, Request, ServiceAwayError, ServiceError, Transport
+from laxity.durations import with_local_zone
 
 __all__ = ["Client", "JobView", "OfferView", "ServiceAwayError", "ServiceError", "full_id"]
 
@@ -112,8 +113,13 @@ class Client:
         return str((self._send_request("DELETE", _job_path(job_id)) or {}).get("state", ""))
 
     def amend(self, job_id: str, deadline: str) -> JobView:
-        """Ask for another deadline: a new verdict; the old promise stands if it is refused."""
-        return job_view(self._post_json(_job_path(job_id, "amend"), {"deadline": deadline}))
+        """Ask for another deadline: a new verdict; the old promise stands if it is refused.
+
+        A time by the clock such as "06:00" is the next one from now, in this machine's zone if it
+        names none.
+        """
+        body = {"deadline": with_local_zone(deadline)}
+        return job_view(self._post_json(_job_path(job_id, "amend"), body))
 
     def accept(self, job_id: str, offer: int = 1) -> JobView:
         """Take counter-offer number `offer`, counted from 1: the job asks again with it."""

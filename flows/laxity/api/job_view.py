@@ -33,6 +33,7 @@ class OfferView:
 class JobView:
     """One job as the service sees it. Instants are POSIX seconds, None where there is none.
 
+    `deadline_clock` is a deadline by the clock as it was declared, "06:00 Europe/Berlin";
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
     inference has lent, now, `borrowed_gpu_h` in all; `first_...` are what the first verdict predicted;
     `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
@@ -48,6 +49,7 @@ class JobView:
     reason_code: str = ""
     reason: str = ""
     deadline_at: float | None = None
+    deadline_clock: str = ""
     submitted_at: float | None = None
     promised_p90_at: float | None = None
     p50_at: float | None = None

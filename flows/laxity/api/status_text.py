@@ -7,11 +7,12 @@ from laxity.api.prediction import comparison_text
 from laxity.human_time import count_noun, format_seconds, on_widths
 from laxity.instants import calendar_instant, format_rfc3339
 from laxity.safe_text import markdown
+from laxity.worded_error import WordedError
 
 PASSING: Final = ("capacity_", "quota_")  # how the reasons begin that pass when others end
 
 
-class DeadlineRefused(RuntimeError):  # noqa: N818 - what the design and its users call it
+class DeadlineRefused(WordedError, RuntimeError):  # noqa: N818 - what the design and its users call it
     """The deadline was not promised. `reason_code` is for machines, `offers` would have been.
 
     `is_final`: asking again later gets no better answer, as neither capacity nor quota was lacking.
@@ -32,7 +33,7 @@ class DeadlineRefused(RuntimeError):  # noqa: N818 - what the design and its use
         return type(self), (self.job,)  # Prefect keeps a failed run's exception as a pickle
 
 
-class TrainingFailed(RuntimeError):  # noqa: N818 - what the design and its users call it
+class TrainingFailed(WordedError, RuntimeError):  # noqa: N818 - what the design and its users call it
     """The job ended without a result. The next attempt begins with the same call."""
 
     def __init__(self, job: JobView, problem: str = "") -> None:
@@ -48,7 +49,7 @@ class TrainingFailed(RuntimeError):  # noqa: N818 - what the design and its user
         return type(self), (self.job, self.problem)
 
 
-class TrainingCancelled(RuntimeError):  # noqa: N818 - the same
+class TrainingCancelled(WordedError, RuntimeError):  # noqa: N818 - the same
     """Somebody cancelled the job, or the flow run that follows it."""
 
     def __init__(self, job: JobView) -> None:
@@ -99,7 +100,12 @@ def standing_text(job: JobView) -> str:
     if status == BROKEN:
         expected = f"; P90 finish {instant_text(job.p90_at)}" if job.p90_at is not None else ""
         return f"{status}: {deadline} has passed{expected}"
-    return f"{status}, deadline {instant_text(due)}"
+    return with_clock(f"{status}, deadline {instant_text(due)}", job)
+
+
+def with_clock(deadline: str, job: JobView) -> str:
+    """A deadline as text, with the time by the clock that it was declared as, and its zone."""
+    return f"{deadline}: {job.deadline_clock}" if job.deadline_clock else deadline
 
 
 def ending_text(job: JobView) -> str:
@@ -140,7 +146,7 @@ def result_of(job: JobView) -> Any:
 def verdict_markdown(job: JobView) -> str:
     """The verdict as Markdown: what was asked, what was said and why, what would do instead."""
     rows = [
-        ("deadline", instant_text(job.deadline_at)),
+        ("deadline", with_clock(instant_text(job.deadline_at), job)),
         *_finish_rows(job),
         ("class", job.service_class),
         ("model", job.model),

@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from laxity.api.job_view import Json
 from laxity.backoff import Backoff
 from laxity.safe_text import printable, without_secrets
+from laxity.worded_error import WordedError
 
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 AWAY_STATUS: Final = frozenset(
@@ -30,7 +31,7 @@ STRANGER: Final = "no_laxity"
 ANSWER_LIMIT_BYTES: Final = 256 * 1024 * 1024
 
 
-class ServiceError(RuntimeError):
+class ServiceError(WordedError, RuntimeError):
     """The service answered that it will not do this: `code` for machines, the message for people."""
 
     def __init__(self, code: str, message: str, *, status: int = 0, field: str = "") -> None:

@@ -37,7 +37,8 @@ Source = Annotated[
     ),
 ]
 Deadline = Annotated[
-    str | None, typer.Option(help="20m, 2h30m from submission, or 2026-11-21T18:00Z.")
+    str | None,
+    typer.Option(help="20m or 2h30m from submission, 06:00, Fri 18:00, or 2026-11-21T18:00Z."),
 ]
 ServiceClass = Annotated[
     str | None,
@@ -60,6 +61,13 @@ WallLimit = Annotated[
     str | None,
     typer.Option(
         help="Longest run of one start, such as 48h; then the training goes on in another."
+    ),
+]
+Launcher = Annotated[
+    str | None,
+    typer.Option(
+        help="torch: workers get RANK, WORLD_SIZE and MASTER_ADDR, as from torchrun.",
+        autocompletion=completing(lambda: ("torch",)),
     ),
 ]
 Name = Annotated[str | None, typer.Option(help="Name of the Job.")]
@@ -100,6 +108,7 @@ def submit(
     model: Model = None,
     estimate: Estimate = None,
     wall_limit: WallLimit = None,
+    launcher: Launcher = None,
     name: Name = None,
     namespace: Namespace = None,
     param: Params = None,
@@ -122,7 +131,9 @@ def submit(
 
     timeout_s = _timeout_s(timeout, follow=follow)
     annotations = {
-        **option_annotations(deadline, service_class, workers, epochs, model, estimate, wall_limit),
+        **option_annotations(
+            deadline, service_class, workers, epochs, model, estimate, wall_limit, launcher
+        ),
         names.IDEMPOTENCY_KEY: key,
         names.FRESH: "true" if fresh else None,
     }
@@ -208,16 +219,17 @@ def amend(
     job: JobId,
     *,
     deadline: Annotated[
-        str, typer.Option(help="The new deadline: 20m from submission, or an instant.")
+        str, typer.Option(help="The new deadline: 20m from submission, 06:00, or an instant.")
     ],
     as_json: AsJson = False,
 ) -> None:
     """Ask for another deadline; the old promise stands if refused."""
     from laxity.api.client import Client
+    from laxity.cli.job_source import zoned_deadline
     from laxity.cli.render.job_panel import print_job
 
-    client = Client(patience_s=5.0)
-    view = with_job(client, job, lambda name: client.amend(name, deadline))
+    client, zoned = Client(patience_s=5.0), zoned_deadline(deadline)
+    view = with_job(client, job, lambda name: client.amend(name, zoned))
     print_job(view, as_json=as_json)
     raise typer.Exit(_exit_code(view))
 

@@ -21,6 +21,7 @@ OPTION: Final = {
     names.MODEL: "model",
     names.EPOCH_ESTIMATE: "epoch_estimate",
     names.WALL_LIMIT: "wall_limit",
+    names.LAUNCHER: "launcher",
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
 }
@@ -37,7 +38,19 @@ SCRIPT_ENDINGS: Final = (".py", ".py:")
 def option_annotations(*options: str | int | None) -> dict[str, str | None]:
     """Annotations from options, which are given in the order of OPTION; None: not given."""
     texts = (None if option is None else str(option) for option in options)
-    return dict(zip(OPTION, texts, strict=False))
+    annotations = dict(zip(OPTION, texts, strict=False))
+    deadline = annotations[names.DEADLINE]
+    return annotations | {names.DEADLINE: deadline and zoned_deadline(deadline)}
+
+
+def zoned_deadline(deadline: str) -> str:
+    """The option --deadline for a service elsewhere: a time by the clock with the zone of here."""
+    from laxity.durations import with_local_zone
+
+    try:
+        return with_local_zone(deadline)
+    except ValueError as error:
+        raise CommandError(f"--deadline {deadline}: {error}", code=USAGE) from error
 
 
 def job_manifests(
@@ -142,6 +155,7 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     from laxity.cli.parameters import arguments_of
     from laxity.flow.declaration import Declaration
     from laxity.flow.decorator import check_function
+    from laxity.job.parameters import to_json
     from laxity.job.qos import QoSError
 
     check_options(source, options)
@@ -157,11 +171,11 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
         if before.qos.deadline is not None and declared.qos.deadline is None:
             say(f"best_effort has no deadline: {before.qos.deadline_text} is left out")
         arguments = arguments_of(function, params)
-        project = declared.project(function)
+        project, parameters = declared.project(function), to_json(function, arguments)
         spec = declared.spec(
             entry=project.entry,
-            parameters=arguments,
-            idempotency_key=declared.idempotency_key(arguments, ""),
+            parameters=parameters,
+            idempotency_key=declared.idempotency_key(arguments, parameters, ""),
             env=project.env,
             workdir=project.workdir,
         )

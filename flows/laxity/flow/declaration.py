@@ -33,7 +33,9 @@ _SPEC_FIELDS: Final = (
     "samples",
     "batch_size",
     "dataset_bytes",
+    "launcher",
     "fresh",
+    "one_at_a_time",
     "image",
     "template",
 )
@@ -139,18 +141,20 @@ class Declaration:
             annotations.pop(names.CLASS, None)
         return job_variables(annotations, gpus_per_worker=self.qos.gpus_per_worker)
 
-    def idempotency_key(self, parameters: Mapping[str, Any], flow_run_id: str) -> str | None:
-        """The declared key, filled in with parameters; else CI's; else the flow run's; else None.
+    def idempotency_key(
+        self, arguments: Mapping[str, Any], parameters: Mapping[str, Any], flow_run_id: str
+    ) -> str | None:
+        """The declared key, filled in with the arguments; else CI's; else the flow run's; else None.
 
         CI's key (from the environment) is shared by all flows of a process, so the flow and its
-        parameters are added to it.
+        parameters (the arguments as JSON) are added to it.
         """
         declared = self.said.get("idempotency_key")
         if declared is not None:
-            return fill_template(declared, parameters)
+            return fill_template(declared, arguments)
         from_ci = os.environ.get(ENV_IDEMPOTENCY_KEY)
         if from_ci:
-            text = json.dumps(json_object("parameters", parameters), sort_keys=True)
+            text = json.dumps(parameters, sort_keys=True)
             return f"{from_ci}/{self.title}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         return f"flow-run/{flow_run_id}" if flow_run_id else None
 

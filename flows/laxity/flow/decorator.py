@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
 
@@ -34,7 +34,7 @@ _PATIENCE: Final = ("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
 
 def deadline_flow(
     *,
-    deadline: str | datetime | timedelta | None = None,
+    deadline: str | datetime | timedelta | time | None = None,
     workers: int | str | Iterable[int] = 1,
     model: str | None = None,
     epochs: int = 1,
@@ -49,8 +49,10 @@ def deadline_flow(
     samples: int | None = None,
     batch_size: int | None = None,
     dataset_bytes: int | None = None,
+    launcher: str | None = None,
     idempotency_key: str | None = None,
     fresh: bool = False,
+    one_at_a_time: bool = False,
     entry: str | None = None,
     image: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -61,26 +63,25 @@ def deadline_flow(
 ) -> "Callable[[Callable[Concatenate[Training, P], R]], DeadlineFlow[P, R]]":
     """A Prefect flow that carries its QoS. `flow_options` are those of `prefect.flow`.
 
-    The function's first parameter is `training`; the flow's signature is without it. `workers` are
-    the allowed widths: 3, (1, 2, 4), "1..4", or "auto" to let laxity choose; more than one needs
-    `training.average` (or DDP) in the function. A deadline that is a duration counts from the
-    flow run's scheduled start, which a retry keeps. QoSError says at once what cannot be meant.
-    Each run takes another deadline as its parameter `deadline`, unless the function has one.
+    The function's first parameter is `training`; the flow's signature is without it, and has a
+    `deadline` for one run. `workers` are the allowed widths: 3, (1, 2, 4), "1..4", or "auto"; more than
+    one needs `training.average` or DDP in the function, or `launcher="torch"`: RANK, WORLD_SIZE,
+    MASTER_ADDR as from torchrun. A deadline is a duration from the flow run's scheduled start, which a
+    retry keeps, the next "06:00" or "Fri 18:00 Europe/Berlin" after it, or an instant. QoSError says at
+    once what cannot be meant.
 
     The function runs in a worker process, in the context of the flow run: `get_run_logger`,
-    `log_prints` and tasks work there if the worker reaches the Prefect API. What needs the flow's own
-    process does not: Python objects as parameters, `pause_flow_run`, timeouts (`on_miss="stop"`).
+    `log_prints` and tasks work there if the worker reaches the Prefect API; `pause_flow_run` and
+    timeouts (`on_miss="stop"`) do not. Workers run in the caller's directory, with its import path;
+    `env` sets variables, `pass_env` names those to pass on. An image is the project itself.
 
     Runs with one idempotency key are one job: a later one attaches to it, after a failure starts its
     next attempt (at the first epoch with `fresh`), after a refusal asks again. The key may name
     parameters in braces ("nightly-{seed}"); without one it is LAXITY_IDEMPOTENCY_KEY with flow and
-    parameters, else the flow run's id.
+    parameters, else the flow run's id. `one_at_a_time` refuses a run with another key meanwhile.
 
-    `wall_limit` is the longest that one start may run ("48h"): at the end of an epoch before it the
-    job is saved, stopped and started again, as often as it takes. The deadline is that of all links.
-
-    Workers run in the caller's directory, with its import path. `env` sets variables, `pass_env`
-    names those to pass on ("DATA_*"; a secret by its whole name). An image is the project itself.
+    `wall_limit` is the longest that one start may run ("48h"): before it the job is saved, stopped and
+    started again, as often as it takes, under one deadline.
     """
     options = {key: value for key, value in locals().items() if key in OPTIONS}
     options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)

@@ -9,7 +9,7 @@ of an error that Prefect will answer with a retry the log gets the sentence.
 """
 
 import logging
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State
@@ -18,10 +18,9 @@ from prefect.logging.loggers import get_logger
 from prefect.states import exception_to_failed_state
 from prefect.utilities.asyncutils import run_coro_as_sync
 
-from laxity.api.status_text import DeadlineRefused, TrainingFailed
-from laxity.api.transport import ServiceError
-
-WORDED: Final = (DeadlineRefused, TrainingFailed, ServiceError)
+from laxity.api.status_text import DeadlineRefused
+from laxity.job.qos import QoSError
+from laxity.worded_error import WordedError
 
 
 def is_retried(run: FlowRun) -> bool:
@@ -30,9 +29,10 @@ def is_retried(run: FlowRun) -> bool:
 
 
 def end_retries(api: SyncPrefectClient, run: FlowRun, error: Exception) -> FlowRun:
-    """The run as it is now, without further tries if the error is a refusal that stays one."""
+    """The run as it is now, without further tries if the error would only come again."""
     now = api.read_flow_run(run.id)
-    if isinstance(error, DeadlineRefused) and error.is_final and is_retried(now):
+    is_refused = isinstance(error, DeadlineRefused) and error.is_final
+    if (is_refused or isinstance(error, QoSError)) and is_retried(now):
         now.empirical_policy.retries = 0
         api.update_flow_run(run.id, empirical_policy=now.empirical_policy)
     return now
@@ -55,6 +55,6 @@ def log_as_sentence() -> None:
 
 def _as_sentence(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, WORDED):
+    if isinstance(error, WordedError):
         record.msg, record.args, record.exc_info = "%s", (str(error),), None
     return True

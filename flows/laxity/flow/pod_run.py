@@ -26,6 +26,7 @@ from prefect.states import Cancelled
 from laxity.flow.declaration import Declaration
 from laxity.flow.last_word import ENV_WORD, FAILED, TRAINING, USAGE
 from laxity.flow.signature import read_call
+from laxity.job.qos import QoSError
 from laxity.stderr import say
 from laxity.worker import __main__
 from laxity.worker.environment import WorkerEnvironment
@@ -34,6 +35,10 @@ from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED, SigtermHandler
 from laxity.worker.training import Training
 
 ENV_RUN: Final = "PREFECT__FLOW_RUN_ID"
+IN_POOL: Final = (
+    "the flow run itself is worker 0 there, and cannot begin anew at another width; let a served flow "
+    "submit the job, or use laxity.pytorch"
+)
 
 
 class _Call:
@@ -57,6 +62,8 @@ def train_as_job(
     function: Callable[..., Any], declared: Declaration, arguments: Mapping[str, Any]
 ) -> Any:
     """Train in this flow run as worker 0 of its Job; raises what the training raises."""
+    if launcher := declared.said.get("launcher"):
+        raise QoSError("launcher", f"{launcher} is not for work pools: {IN_POOL}")
     word = Path(os.environ.get(ENV_WORD, os.devnull))
     word.write_text(TRAINING)
     call = _Call(function, arguments)

@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -24,9 +25,8 @@ from laxity import names
 from laxity.api.client import Client
 from laxity.api.job_follower import JobFollower, Watcher, submit_patience_s
 from laxity.api.status_text import TrainingCancelled, result_of
-from laxity.flow.declaration import Declaration
+from laxity.flow.declaration import OPTIONS, Declaration
 from laxity.flow.failed_states import (
-    WORDED,
     end_retries,
     is_retried,
     log_as_sentence,
@@ -34,9 +34,13 @@ from laxity.flow.failed_states import (
 )
 from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
+from laxity.flow.torch_launch import launch_of_process
+from laxity.job.parameters import FIELD, check_values, to_json
+from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
 from laxity.safe_text import without_secrets
 from laxity.stderr import say
+from laxity.worded_error import WordedError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,10 +61,25 @@ class DeadlineFlow(Flow[P, R]):
         def __call__(self, *args: Any, **options: Any) -> Any:
             """As for any flow. A temporary server that Prefect starts for it sends no telemetry.
 
-            On a new database that fails, and logs 130 lines at the first run of all.
+            On a new database that fails, and logs 130 lines at the first run of all. What laxity
+            says in words is raised from here: Prefect's frames would bury it.
             """
-            with temporary_settings(set_defaults={PREFECT_SERVER_ANALYTICS_ENABLED: False}):
-                return super().__call__(*args, **options)
+
+            def run() -> Any:
+                with temporary_settings(set_defaults={PREFECT_SERVER_ANALYTICS_ENABLED: False}):
+                    return super(DeadlineFlow, self).__call__(*args, **options)
+
+            try:
+                _check_names(self, args, options)
+                launch = launch_of_process()
+                return run() if launch is None else launch.call(self.name, run)
+            except WordedError as error:
+                raise error.with_traceback(None) from None
+
+        def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
+            """As for any flow; what does not fit is a QoSError in one sentence."""
+            check_values(self._function, parameters)
+            return super().validate_parameters(parameters)
 
     def with_options(self, **options: Any) -> "DeadlineFlow[P, R]":
         """As for any flow. The declaration stays, and so does the hook that cancels the job."""
@@ -114,10 +133,21 @@ class DeadlineFlow(Flow[P, R]):
         return cast("Callable[..., Any]", cast("Any", self.fn).__wrapped__)
 
 
+def _check_names(flow: DeadlineFlow[..., Any], args: tuple[Any, ...], options: Any) -> None:
+    """QoSError for a call whose arguments are not those of the flow, before a run is made of it."""
+    of_prefect = ("return_state", "wait_for")
+    signature = cast("Any", flow.fn).__signature__
+    try:
+        signature.bind(*args, **{k: v for k, v in options.items() if k not in of_prefect})
+    except TypeError as error:
+        raise QoSError(FIELD, f"{flow.name}{signature}: {error}") from None
+
+
 def make_deadline_flow(
     function: Callable[..., Any], declared: Declaration, options: Mapping[str, Any]
 ) -> DeadlineFlow[..., Any]:
     """A DeadlineFlow whose function stands for the user's, with its name, file and version."""
+    _check_flow_options(options)
     flow_options = {"version": _file_version(function), **options}
     flow_options["on_cancellation"] = [cancel_job, *(flow_options.get("on_cancellation") or [])]
     made = DeadlineFlow(_flow_body(function, declared), **flow_options)
@@ -125,15 +155,36 @@ def make_deadline_flow(
     return made
 
 
+def _check_flow_options(options: Mapping[str, Any]) -> None:
+    """QoSError for an option that is neither laxity's nor Prefect's."""
+    of_prefect = inspect.signature(Flow.__init__).parameters
+    for name in options:
+        if name not in of_prefect:
+            nearest = get_close_matches(name, [*OPTIONS, *of_prefect], n=1, cutoff=0.0)[0]
+            raise QoSError(name, f"no such option of deadline_flow; the nearest is {nearest}")
+
+
 def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[..., Any]:
     """The flow's function: the user's signature without `training`, and the declaration on it."""
 
     @functools.wraps(function)
     def submit_and_follow(*args: Any, **kwargs: Any) -> Any:
-        of_run, arguments = read_call(function, declared, args, kwargs)
-        if of_run is not declared and os.environ.get(names.ENV_POOL):
-            say(POOL_DEADLINE)
-        return _run_flow(function, of_run, arguments)
+        context = FlowRunContext.get()
+        run = context.flow_run if context else None
+        try:
+            of_run, arguments = read_call(function, declared, args, kwargs)
+            if of_run is not declared and os.environ.get(names.ENV_POOL):
+                say(POOL_DEADLINE)
+            return _run_flow(function, of_run, arguments, run)
+        except WordedError as error:
+            if context is None or run is None:
+                raise
+            with get_client(sync_client=True) as api:
+                run = end_retries(api, run, error)
+            if is_retried(run):
+                log_as_sentence()
+                raise  # Prefect's engine retries what is raised, and hangs on a state
+            return make_failed_state(context, error)
 
     body = cast("Any", submit_and_follow)
     body.__signature__ = flow_signature(function)
@@ -147,7 +198,10 @@ def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[
 
 
 def _run_flow(
-    function: Callable[..., Any], declared: Declaration, arguments: Mapping[str, Any]
+    function: Callable[..., Any],
+    declared: Declaration,
+    arguments: Mapping[str, Any],
+    run: FlowRun | None,
 ) -> Any:
     """One flow run. Its end by a signal leaves the job alone, unless the run is being cancelled."""
     if os.environ.get(ENV_ALONE):
@@ -156,9 +210,7 @@ def _run_flow(
         from laxity.flow.pod_run import train_as_job
 
         return train_as_job(function, declared, arguments)
-    context = FlowRunContext.get()
-    run = context.flow_run if context else None
-    spec = _job_spec(declared, function, arguments, run)
+    spec, context = _job_spec(declared, function, arguments, run), FlowRunContext.get()
     if context is None or run is None:
         return result_of(submit_and_await(spec.to_manifest(), NullWatcher()))
     with get_client(sync_client=True) as api:
@@ -167,11 +219,6 @@ def _run_flow(
         follow_in(manifest, api, run, log_prints=context.log_prints)
         try:
             return result_of(submit_and_await(manifest, notes))
-        except WORDED as error:
-            if is_retried(end_retries(api, run, error)):
-                log_as_sentence()
-                raise  # Prefect's engine retries what is raised, and hangs on a state
-            return make_failed_state(context, error)
         except TrainingCancelled as error:
             if notes.should_cancel():
                 _call_cancellation_hooks(context.flow, run)
@@ -208,11 +255,12 @@ def _job_spec(
     run: FlowRun | None,
 ) -> TrainingSpec:
     """The job of this call. Its deadline counts from the run's scheduled start, also in a retry."""
-    project = declared.project(function)
+    project, parameters = declared.project(function), to_json(function, arguments)
+    key = declared.idempotency_key(arguments, parameters, str(run.id) if run else "")
     return declared.spec(
         entry=project.entry,
-        parameters=arguments,
-        idempotency_key=declared.idempotency_key(arguments, str(run.id) if run else ""),
+        parameters=parameters,
+        idempotency_key=key,
         submitted_at=run.expected_start_time if run else None,
         env=project.env,
         workdir=project.workdir,

@@ -32,6 +32,7 @@ from laxity.job.pod_template import RESERVED_ENV, escape_literal
 from laxity.job.qos import QoSError
 from laxity.stderr import say
 from laxity.worker.entrypoint import package_of
+from laxity.worker.launcher import VARIABLES
 
 TAKEN: Final = (
     # the user and the machine
@@ -53,6 +54,7 @@ TAKEN: Final = (
 # Where the service logs a training, and which flow run submits it, is not the project's to say.
 LEFT: Final = (
     "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_*", "PREFECT__*", "PYTHONSTARTUP",
+    "TORCHELASTIC_*",
 )  # fmt: skip
 IN_IMAGE: Final = (
     "the workers look for {place} in their image; if it is not there, say where it is: "
@@ -170,6 +172,8 @@ def import_path() -> list[str]:
 
 
 def _is_taken(name: str, wanted: Iterable[str]) -> bool:
+    if name in VARIABLES:  # of the launcher that this process runs under
+        return False
     if any(fnmatchcase(name, pattern) for pattern in wanted):
         return True
     taken = any(fnmatchcase(name, pattern) for pattern in TAKEN)

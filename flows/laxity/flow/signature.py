@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from laxity import names
 from laxity.flow.declaration import Declaration
+from laxity.job.parameters import visible_signature
 
 R = TypeVar("R")
 
@@ -73,24 +74,3 @@ def read_call(
     if deadline := kwargs.get(DEADLINE):
         declared = declared.with_changes(deadline=deadline)
     return declared, bind_arguments(function, args, others)
-
-
-def visible_signature(function: Callable[..., object]) -> inspect.Signature:
-    """The signature without `training`, annotations evaluated where that is possible."""
-    whole = inspect.signature(function)
-    parameters = [
-        parameter.replace(annotation=evaluate_annotation(function, parameter.annotation))
-        for parameter in list(whole.parameters.values())[1:]
-    ]
-    returned = evaluate_annotation(function, whole.return_annotation)
-    return whole.replace(parameters=parameters, return_annotation=returned)
-
-
-def evaluate_annotation(function: Callable[..., object], annotation: Any) -> Any:
-    """What a string annotation means in its module; what cannot be told is left out."""
-    if not isinstance(annotation, str):
-        return annotation
-    try:
-        return eval(annotation, getattr(function, "__globals__", {}))  # noqa: S307 - own source
-    except (NameError, AttributeError, SyntaxError, TypeError):
-        return inspect.Parameter.empty

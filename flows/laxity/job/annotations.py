@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from laxity import names
-from laxity.durations import format_duration, parse_deadline, parse_duration
+from laxity.durations import format_duration, parse_duration, parse_zoned_deadline
 from laxity.job.qos import QoS, QoSError, raise_all
 from laxity.job.widths import format_widths, parse_widths
 
@@ -152,7 +152,7 @@ def _parse_seconds(text: str) -> float:
 
 
 _FIELDS: Final[FieldTable] = {
-    names.DEADLINE: ("deadline", parse_deadline),
+    names.DEADLINE: ("deadline", parse_zoned_deadline),
     names.CLASS: ("service_class", str),
     names.WIDTHS: ("widths", parse_widths),
     names.PREEMPTIBLE: ("preemptible", parse_flag),

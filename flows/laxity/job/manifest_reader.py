@@ -173,10 +173,11 @@ def _read_qos(
     readable.setdefault(names.WIDTHS, stated)
     if plain:
         readable.setdefault(names.PREEMPTIBLE, "false")
+    unread = len(problems)
     qos = _collect_problem(
         problems, lambda: read_qos(readable, gpus_per_worker=gpus_per_worker), QoS()
     )
-    if not is_elastic(spec) and qos.widths != (workers or 1,):
+    if len(problems) == unread and not is_elastic(spec) and qos.widths != (workers or 1,):
         what = f"this Job runs as it is written, on {stated}; only an Indexed Job of as many"
         what = f"{what} completions as parallelism, without rules for indexes, can be resized"
         problems.append(QoSError("widths", f"{what}. Leave the annotation out"))
@@ -265,8 +266,10 @@ _FIELDS: Final[FieldTable] = {
     names.SAMPLES: ("samples", _read_whole),
     names.BATCH_SIZE: ("batch_size", _read_whole),
     names.DATASET_BYTES: ("dataset_bytes", _read_whole),
+    names.LAUNCHER: ("launcher", str),
     names.IDEMPOTENCY_KEY: ("idempotency_key", str),
     names.SUBMITTED_AT: ("submitted_at", parse_instant),
     names.ATTEMPT: ("attempt", _read_whole),
     names.FRESH: ("fresh", parse_flag),
+    names.ONE_AT_A_TIME: ("one_at_a_time", parse_flag),
 }

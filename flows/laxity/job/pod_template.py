@@ -53,6 +53,7 @@ RESERVED_ENV: Final = frozenset(
         names.ENV_INDEX,
         names.ENV_JOB,
         names.ENV_JOB_UID,
+        names.ENV_LAUNCHER,
         names.ENV_MODEL,
         names.ENV_PARAMETERS,
         names.ENV_POD_IP,

@@ -7,12 +7,15 @@ annotations or from a form. Everything that can be said wrongly is told by field
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any, Final, Literal, cast, get_args
 
+from laxity.clock_time import ClockTime
 from laxity.durations import (
     LONGEST,
+    Deadline,
     aware_instant,
+    deadline_instant,
     format_duration,
     parse_deadline,
     parse_duration,
@@ -27,6 +30,7 @@ from laxity.job.widths import (
     parse_widths,
     widths_of,
 )
+from laxity.worded_error import WordedError
 
 __all__ = [
     "MOST_EPOCHS",
@@ -48,7 +52,7 @@ MOST_GPUS_PER_WORKER: Final = 1024
 MOST_EPOCHS: Final = 1_000_000
 
 
-class QoSError(ValueError):
+class QoSError(WordedError, ValueError):
     """What was declared cannot be meant. `problems` holds all of them as (field, problem) pairs.
 
     `field` and `problem` are the first: a form marks the field, a log shows the whole message.
@@ -74,13 +78,13 @@ class QoSError(ValueError):
 class QoS:
     """What a job asks for. Without a class it is hard if there is a deadline, else best_effort.
 
-    `deadline` is an instant or a duration from submission; `widths` are the allowed worker counts,
-    None lets laxity choose; `epoch_estimate_s` is one epoch on one worker. After its deadline a job
+    `deadline` is an instant, a duration from submission, or a time by the clock: the next one after
+    it. `widths` are the allowed worker counts, None lets laxity choose; `epoch_estimate_s` is one epoch on one worker. After its deadline a job
     runs on, unless `on_miss` is "stop". `wall_limit_s` is the longest that one start may run: a longer
     training is a chain of such links, with one deadline for all.
     """
 
-    deadline: datetime | timedelta | None = None
+    deadline: Deadline | None = None
     service_class: ServiceClass = field(default=cast("ServiceClass", None))  # None: by the rule
     widths: tuple[int, ...] | None = None
     gpus_per_worker: int = 1
@@ -113,7 +117,7 @@ class QoS:
     def of(
         cls,
         *,
-        deadline: str | datetime | timedelta | None = None,
+        deadline: str | datetime | timedelta | time | None = None,
         service_class: str | None = None,
         workers: int | str | Iterable[int] | None = None,
         gpus_per_worker: int = 1,
@@ -122,7 +126,7 @@ class QoS:
         on_miss: str = "continue",
         wall_limit: str | timedelta | None = None,
     ) -> "QoS":
-        """What users write: "20m" or an ISO instant, workers=3, (1, 2, 4), "1..4" or "auto"."""
+        """What users write: "20m", "06:00" or an ISO instant, workers=3, (1, 2, 4), "1..4" or "auto"."""
         read = {
             "deadline": collect_error("deadline", _deadline_of, deadline),
             "widths": collect_error("workers", widths_of, workers),
@@ -148,17 +152,18 @@ class QoS:
 
     def deadline_at(self, submitted_at: float) -> float:
         """The deadline in POSIX seconds, infinity if there is none."""
-        if self.deadline is None:
-            return math.inf
-        if isinstance(self.deadline, datetime):
-            return self.deadline.timestamp()
-        return submitted_at + self.deadline.total_seconds()
+        return math.inf if self.deadline is None else deadline_instant(self.deadline, submitted_at)
 
     @property
     def deadline_text(self) -> str:
-        """As the annotation spells it; empty without a deadline."""
+        """As the annotation spells it; empty without a deadline.
+
+        A time by the clock has its zone here, that of this machine if it left it open.
+        """
         if self.deadline is None:
             return ""
+        if isinstance(self.deadline, ClockTime):
+            return str(self.deadline.with_zone())
         if isinstance(self.deadline, datetime):
             return format_instant(self.deadline)
         return format_duration(self.deadline)
@@ -182,12 +187,12 @@ def collect_error(where: str, check: Any, value: Any) -> Any:
 def _deadline_of(value: object) -> object:
     if isinstance(value, str):
         return parse_deadline(value)
-    return value
+    return ClockTime.of(value) if isinstance(value, time) else value
 
 
-def check_deadline(value: object) -> datetime | timedelta | None:
-    if value is None:
-        return None
+def check_deadline(value: object) -> Deadline | None:
+    if value is None or isinstance(value, ClockTime):
+        return value
     if isinstance(value, timedelta):
         return positive_duration(value)
     if isinstance(value, datetime):

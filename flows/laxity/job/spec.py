@@ -30,6 +30,7 @@ LONGEST_PARAMETERS: Final = 65_536
 MOST_ATTEMPTS: Final = 10_000
 EARLIEST: Final = timedelta(hours=1)  # before the scheduled time of a flow run, and between clocks
 BACKOFF_LIMIT: Final = 1000
+LAUNCHERS: Final = ("torch",)
 _SLUG_LENGTH: Final = 36
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -56,10 +57,12 @@ class TrainingSpec:
     samples: int | None = None
     batch_size: int | None = None
     dataset_bytes: int | None = None
+    launcher: str | None = None
     idempotency_key: str | None = None
     submitted_at: datetime | None = None
     attempt: int = 1
     fresh: bool = False
+    one_at_a_time: bool = False
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -136,20 +139,24 @@ class TrainingSpec:
             names.SAMPLES: self.samples,
             names.BATCH_SIZE: self.batch_size,
             names.DATASET_BYTES: self.dataset_bytes,
+            names.LAUNCHER: self.launcher,
             names.IDEMPOTENCY_KEY: self.idempotency_key,
             names.SUBMITTED_AT: self.submitted_at and format_instant(self.submitted_at),
             names.ATTEMPT: self.attempt,
             names.FRESH: "true" if self.fresh else None,
+            names.ONE_AT_A_TIME: "true" if self.one_at_a_time else None,
         }
         written = {name: str(value) for name, value in texts.items() if value is not None}
         return annotations_of(self.qos) | written
 
     def _worker_env(self) -> dict[str, str]:
+        launcher = {names.ENV_LAUNCHER: self.launcher} if self.launcher else {}
         return {
             names.ENV_JOB: self.id,
             names.ENV_EPOCHS: str(self.epochs),
             names.ENV_MODEL: escape_literal(self.model),
             names.ENV_PARAMETERS: escape_literal(_compact_json(self.parameters)),
+            **launcher,
         }
 
 
@@ -181,26 +188,10 @@ def _json_text(where: str, value: object) -> str:
     try:
         text = _compact_json(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise _not_json(where, value, error) from error
+        raise QoSError(where, f"{value!r:.60} is not JSON ({error})") from error
     if len(text.encode()) > LONGEST_PARAMETERS:
         raise QoSError(where, f"longer than {LONGEST_PARAMETERS // 1024} KiB as JSON; pass a path")
     return text
-
-
-def _not_json(where: str, value: Mapping[str, object], error: Exception) -> QoSError:
-    """Which member it is."""
-    place = "?"
-    for key, member in value.items():
-        try:
-            json.dumps(member, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as why:
-            place, error = f"{key} = {member!r:.60}", why
-            break
-    return QoSError(
-        where,
-        f"{place} is not JSON ({error}); pass numbers, texts, lists and dicts, and build the rest "
-        "inside the function",
-    )
 
 
 def _compact_json(value: Mapping[str, Any]) -> str:
@@ -223,9 +214,11 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_optional("samples", spec.samples, least=1),
         lambda: _check_optional("batch_size", spec.batch_size, least=1),
         lambda: _check_optional("dataset_bytes", spec.dataset_bytes, least=0),
+        lambda: _check_launcher(spec.launcher),
         lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
         lambda: _check_times(spec),
         lambda: _check_flag("fresh", spec.fresh),
+        lambda: _check_flag("one_at_a_time", spec.one_at_a_time),
         lambda: check_whole("attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempts"),
         lambda: _check_optional_text("image", spec.image, longest=1024),
         lambda: check_env(spec.env),
@@ -309,6 +302,12 @@ def _check_entry(entry: str | None) -> None:
         raise QoSError(
             "entry", f"{entry!r:.80} is neither module:function nor /path/file.py:function"
         )
+
+
+def _check_launcher(launcher: object) -> None:
+    if launcher not in (None, *LAUNCHERS):
+        known = " or ".join(LAUNCHERS)
+        raise QoSError("launcher", f"{launcher!r:.60} is unknown; write {known}, or leave it out")
 
 
 def _check_optional(where: str, value: int | None, *, least: int) -> None:

@@ -30,7 +30,11 @@ CHECKPOINTS: Final = "/checkpoints"
 RELINQUISH: Final = ("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "relinquish")
 _JOB: Final = "metadata.labels['batch.kubernetes.io/job-name']"
 _QOS: Final = (
-    ("deadline", names.DEADLINE, "RFC 3339 instant, or a duration from submission such as 90m."),
+    (
+        "deadline",
+        names.DEADLINE,
+        "A duration from submission such as 90m, an instant, or 06:00 Europe/Berlin.",
+    ),
     ("service_class", names.CLASS, "hard, soft or best_effort; hard if there is a deadline."),
     ("model", names.MODEL, "Name under which the history of its runs is kept."),
     ("epoch_estimate", names.EPOCH_ESTIMATE, "One epoch on one worker, such as 40s."),

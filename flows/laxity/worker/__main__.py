@@ -18,7 +18,7 @@ from laxity.api.report_lines import ReportKind
 from laxity.durable_files import replace_file
 from laxity.safe_text import without_secrets
 from laxity.stderr import say
-from laxity.worker import failure_file, prefect_context
+from laxity.worker import failure_file, launcher, prefect_context
 from laxity.worker.early_exit import no_early_success
 from laxity.worker.entrypoint import call_arguments, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
@@ -69,6 +69,8 @@ def main(argv: list[str]) -> int:
         termination.install()
         assignment = WorkerEnvironment.of(os.environ)
         training = Training.of(assignment, termination)
+        if assignment.launcher and not training.launch():
+            return 0  # all epochs are done
         prefect_context.watch_imports(
             os.environ, lambda: _flow_run(training), leads=assignment.index == 0
         )
@@ -90,7 +92,8 @@ def run_to_completion(
 ) -> int:
     """Call the training function to an end of some kind, and report which; the exit code."""
     try:
-        _append_report(training, "started", worker_pid=os.getpid(), width=training.workers)
+        if not launcher.is_anew():
+            _append_report(training, "started", worker_pid=os.getpid(), width=training.workers)
         result = call_function(training, termination, call)
         if termination.asked and not training.complete:
             return save_and_stop(training)  # the user's code swallowed the exception
@@ -266,6 +269,8 @@ def _start_worker() -> None:
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
+    if code == EXIT_RESTART and os.environ.get(names.ENV_LAUNCHER):
+        launcher.start_anew("a worker is gone")
     if code in (EXIT_STOPPED, EXIT_RESTART):
         os._exit(code)  # the user's threads and exit hooks must not outlast the grace
     sys.exit(code)

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from laxity.job.parameters import ParameterError, from_json
+
 PARAMETER: Final = "training"
 
 
@@ -40,7 +42,10 @@ def load_function(entry: str) -> Callable[..., Any]:
 
 
 def call_arguments(function: Callable[..., Any], training: object, text: str) -> dict[str, Any]:
-    """The keyword arguments of a call: `training` where it is asked for, and the JSON parameters."""
+    """The keyword arguments of a call: `training` where it is asked for, and the JSON parameters.
+
+    The parameters are of the types that the function declares; EntryError says what does not fit.
+    """
     try:
         parameters = json.loads(text or "{}")
     except ValueError as error:
@@ -48,6 +53,10 @@ def call_arguments(function: Callable[..., Any], training: object, text: str) ->
     if not isinstance(parameters, dict):
         raise EntryError(f"the parameters are a {type(parameters).__name__}, not a JSON object")
     signature = inspect.signature(function)
+    try:
+        parameters = from_json(function, parameters)
+    except ParameterError as error:
+        raise EntryError(f"{function.__name__}{signature}: parameter {error}") from error
     if wanted := _training_parameter(signature, type(training)):
         parameters[wanted] = training
     try:

@@ -34,11 +34,19 @@ class WorkerEnvironment:
     saving_share: float = SAVING_SHARE
     host: str = ""  # where worker 0 can be reached; "" is this machine only
     tracking_uri: str = ""
+    launcher: str = (
+        ""  # "torch": the worker gets RANK, WORLD_SIZE, ... before its function is called
+    )
     orders: Path | None = None  # the signal as a file, where the service is out of reach
 
     @property
     def reports_file(self) -> str:
         return reports_file_of(self.uid, training=self.training)
+
+    def run_tags(self) -> dict[str, str]:
+        """Tags of its MLflow run. A training that nobody schedules is known by its folder."""
+        uid = self.uid or (str(self.folder.resolve()) if self.folder else "")
+        return {names.TAG_JOB: self.job, names.TAG_UID: uid, names.TAG_MODEL: self.model}
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "WorkerEnvironment":
@@ -65,6 +73,7 @@ class WorkerEnvironment:
             saving_share=saving_share(environ),
             host=environ.get(names.ENV_POD_IP, ""),
             tracking_uri=_tracking_uri(environ),
+            launcher=environ.get(names.ENV_LAUNCHER, "") if job else "",
             orders=Path(environ.get(names.ENV_SIGNAL) or _ORDERS) if job else None,
         )
 

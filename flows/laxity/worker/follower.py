@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from laxity.worker import launcher
 from laxity.worker.group.membership import GroupClient
 from laxity.worker.group.messages import Header
 from laxity.worker.training_state import TrainingState
@@ -17,14 +18,35 @@ class Follower:
     def __init__(self, course: TrainingState, member: GroupClient) -> None:
         self._course = course
         self._member = member
+        self._launched = False
 
     @property
     def void(self) -> bool:
         return self._member.void
 
+    def launch(self) -> bool:
+        """With a launcher: meet the others before the function is called; False if all is over.
+
+        A worker that is not needed waits here until it is, or is ended.
+        """
+        command = self._member.join()
+        while command["do"] not in ("launch", "end"):
+            command = self._wait_command()
+        if command["do"] == "end":
+            return False
+        self._launched = True
+        launcher.set_variables(
+            rank=self._course.rank,
+            width=int(command["width"]),
+            host=str(command["host"]),
+            port=int(command["port"]),
+            run=self._course.assignment.training,
+        )
+        return True
+
     def begin(self) -> bool:
         """Join the group; False if the training is over."""
-        return self._obey_command(self._member.join())
+        return self._obey_command(self._wait_command() if self._launched else self._member.join())
 
     def boundary(self) -> bool:
         """An epoch is done; False if it was the last one."""
@@ -35,7 +57,7 @@ class Follower:
         try:
             command = self._member.boundary(bytes_read=ended["bytes"])
         except OSError:
-            return self._obey_command(self._member.join())
+            return self._obey_command(self._join_again())
         if command["do"] == "end" and not void:
             course.done += 1  # it holds the final state itself
             return False
@@ -59,6 +81,8 @@ class Follower:
         while command["do"] == "wait":
             command = self._wait_command()
         course = self._course
+        if command["do"] == "anew":
+            launcher.start_anew("the number of workers changes")
         if command["do"] == "end":
             self._take_final_state()
             return False
@@ -77,7 +101,13 @@ class Follower:
         try:
             return self._member.wait()
         except OSError:
-            return self._member.join()
+            return self._join_again()
+
+    def _join_again(self) -> Header:
+        """Worker 0 is gone: join the next one. A process of a launcher cannot change its group."""
+        if self._launched:
+            launcher.start_anew("worker 0 is gone")
+        return self._member.join()
 
     def _take_final_state(self) -> None:
         """The training ended without this worker: it has what the last checkpoint holds."""

@@ -7,8 +7,11 @@ service and to the flow as JSON; a model belongs into `training.folder` or MLflo
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from laxity.job.parameters import unfold
 
 LONGEST_RESULT: Final = 262_144  # characters of JSON; the service keeps no more
 LONGEST_TEXT: Final = 200
@@ -31,6 +34,8 @@ def json_part(value: Any, odd: list[str], where: str, *, depth: int) -> Any:
             str(key): json_part(part, odd, f"{where}[{key!r}]", depth=depth + 1)
             for key, part in value.items()
         }
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)
     if isinstance(value, list | tuple) and depth < DEEPEST:
         return [
             json_part(part, odd, f"{where}[{n}]", depth=depth + 1) for n, part in enumerate(value)
@@ -41,6 +46,10 @@ def json_part(value: Any, odd: list[str], where: str, *, depth: int) -> Any:
         return str(value).encode(errors="replace").decode()
     if _is_plain(value):
         return value
+    with suppress(TypeError, ValueError):  # a dataclass, a model, an Enum, a date
+        unfolded = unfold(value)
+        if depth < DEEPEST:
+            return json_part(unfolded, odd, where, depth=depth + 1)
     place = f" at {where}" if where else ""
     odd.append(f"{_short_text(value)} of type {type(value).__name__}{place}")
     return _short_text(value)

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity.api.report_lines import ReportKind
+from laxity.human_time import count_noun
 from laxity.stderr import say
+from laxity.worker import launcher
 from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
 from laxity.worker.checkpoint import Checkpoint
 from laxity.worker.group.membership import GroupServer
@@ -55,10 +57,24 @@ class Leader:
         self._unsaved: bytes | None = None  # the state at the last boundary, if it was not saved
         self._longest_s = 0.0  # of the epochs of this process
         self._records: list[Line] = []  # epoch lines since the last checkpoint
+        self._launched = 0  # workers that began together, with a launcher
 
     @property
     def void(self) -> bool:
         return self._group is not None and self._group.void
+
+    def launch(self) -> bool:
+        """With a launcher: meet the other workers, before the function is called."""
+        assignment, group = self._course.assignment, self._group
+        self._gather_workers()
+        self._launched, port = self._reachable_width(), launcher.free_port()
+        host = assignment.host or "127.0.0.1"
+        if group is not None:
+            group.launch(self._launched, host=host, port=port)
+        launcher.set_variables(
+            rank=0, width=self._launched, host=host, port=port, run=assignment.training
+        )
+        return True
 
     def begin(self) -> bool:
         """Load, form, and be ready for the next epoch; False if all epochs are done."""
@@ -249,11 +265,24 @@ class Leader:
         return min(self._target_width(), self._group.reachable()) if self._group is not None else 1
 
     def _form_first(self) -> None:
+        if self._launched and self.anyone_gone():
+            self._start_anew("a worker is gone")
+        if not self._launched:
+            self._gather_workers()
+        self._form_group(self._launched or self._reachable_width(), load=True)
+
+    def _gather_workers(self) -> None:
+        """Wait until as many workers are here as the service says, at most for a while."""
         if self._outbox is not None:
             self._outbox.first_answer(at_most_s=FIRST_ANSWER_S)
         if self._group is not None:
             self._group.wait_for(self._target_width, at_most_s=FIRST_FORM_S)
-        self._form_group(self._reachable_width(), load=True)
+
+    def _start_anew(self, why: str) -> None:
+        """With a launcher a group of another width is one of other processes."""
+        if self._group is not None:
+            self._group.disband()
+        launcher.start_anew(why)
 
     def _form_group(self, width: int, *, load: bool) -> None:
         """With others there must be a checkpoint to start from, the untrained state included."""
@@ -271,12 +300,17 @@ class Leader:
             return
         width = self._reachable_width()
         if width != self._course.width:
+            if self._launched:
+                self._ensure_saved()
+                self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
             self._form_group(width, load=False)
         else:
             self._group.go()
 
     def _fall_back(self) -> None:
         """A worker is gone: all go back to the last checkpoint and do the rest again."""
+        if self._launched:
+            self._start_anew("a worker is gone")
         self._course.epoch_over()
         newest = self._newest_checkpoint()
         if newest is not None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from laxity.human_time import count_noun
 from laxity.worker.checkpoint import CheckpointError
+from laxity.worker.random_generators import RandomGenerators
 
 OBJECTS: Final = "objects.pkl"
 OWN: Final = "own"  # what the user's own save callable makes of this path: a file or a folder
@@ -47,6 +48,12 @@ class States:
                 "give Training.checkpoint_with() a save and a load of your own"
             ) from error
         return buffer.getvalue()
+
+    def begin_epoch(self) -> None:
+        """What has more to put back when the next epoch begins, such as random numbers, does so."""
+        for thing in self.objects:
+            if isinstance(thing, RandomGenerators):
+                thing.begin_epoch()
 
     def fill(self, folder: Path) -> None:
         """Write everything into the folder of a checkpoint."""

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar, cast
 
 from laxity import names
 from laxity.stderr import say
@@ -32,11 +32,13 @@ from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
 from laxity.worker.leader import Leader
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker
+from laxity.worker.random_generators import RandomGenerators
 from laxity.worker.reports import ReportChannel
 from laxity.worker.shards import take_shard
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
 from laxity.worker.state import States
-from laxity.worker.training_state import TrainingState
+from laxity.worker.steps import Steps
+from laxity.worker.training_state import TrainingError, TrainingState
 
 __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "TrainingStopped"]
 
@@ -46,10 +48,6 @@ Save = Callable[[Path], object]
 LONE: Final = "each trains a model of its own, and worker 0's counts"
 ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
 RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, or it cannot
-
-
-class TrainingError(RuntimeError):
-    """The training code calls something where it has no meaning."""
 
 
 class Training:
@@ -99,7 +97,7 @@ class Training:
         self.outbox: ReportChannel | None = None
         self.tracker: Tracker | None = None
         self._active_run: ActiveRun | None = None
-        self._role: Leader | Follower | None = None
+        self._role = self._launched = cast("Leader | Follower | None", None)
         self._unit: int | None = None
         self._inside = False
         self._noticed = False
@@ -113,7 +111,7 @@ class Training:
         assignment = self._course.assignment
         if assignment.tracking_uri:
             self.tracker = Tracker(
-                assignment.tracking_uri, tags=_run_tags(assignment), given_run_id=self._await_run_id
+                assignment.tracking_uri, tags=assignment.run_tags(), given_run_id=self._await_run_id
             )
             if not assignment.job:
                 atexit.register(self._finish_late)
@@ -187,14 +185,21 @@ class Training:
 
     # --- epochs ---
 
+    def launch(self) -> bool:
+        """With a launcher: let the workers meet before the function is called; False if all is over."""
+        self._launched = self._take_role()
+        return self._launched.launch()
+
     def epochs(self, unit: int | None = None, *, total: int | None = None) -> Iterator[int]:
         """The epochs that are left, counted from 1. An epoch is any equal unit of work.
 
         With `unit=500` it is 500 steps: `training.steps` then counts them through. `total` is for
         a training that nobody schedules; a job's number of epochs is part of its declaration.
         """
-        course = self._course
-        course.total = course.assignment.epochs or total or 0
+        course, declared = self._course, self._course.assignment.epochs
+        if total and declared and total != declared:
+            say(f"epochs(total={total}): this job declares {declared} epochs, and trains those")
+        course.total = declared or total or 0
         if course.total < 1:
             raise TrainingError(f"how many epochs? Declare epochs=... or set {names.ENV_EPOCHS}")
         if self._role is not None:
@@ -211,6 +216,7 @@ class Training:
         while going:
             self._course.termination.check()
             self._course.loaded = None
+            self._course.states.begin_epoch()
             self._inside = True
             if self._active_run is not None:
                 self._active_run.offer()
@@ -233,6 +239,8 @@ class Training:
 
     def _take_role(self) -> Leader | Follower:
         assignment = self._course.assignment
+        if self._launched is not None:
+            return self._launched
         if assignment.job and assignment.folder is not None and assignment.index > 0:
             return Follower(
                 self._course,
@@ -252,15 +260,12 @@ class Training:
         return self.outbox.signal.run_id
 
     @property
-    def steps(self) -> Iterator[int]:
-        """With `epochs(unit=n)`: the numbers of this epoch's steps, over the whole training.
-
-        Ends early when the epoch is void because another worker is gone: it will be done again.
-        """
-        if self._unit is None or not self._inside:
-            raise TrainingError("training.steps counts inside a loop over epochs(unit=...)")
-        first = self._course.done * self._unit
-        return self._loop_steps(range(first, first + self._unit))
+    def steps(self) -> Steps:
+        """The steps of this epoch in a loop over `epochs(unit=n)`; `steps(total=, every=)`: all."""
+        unit = self._unit if self._inside else None
+        first = self._course.done * (unit or 0)
+        of_epoch = range(first, first + unit) if unit else None
+        return Steps(of_epoch, self._loop_steps, self.epochs, self._course.assignment.epochs)
 
     def _loop_steps(self, numbers_: range) -> Iterator[int]:
         for number in numbers_:
@@ -293,16 +298,17 @@ class Training:
 
     # --- state ---
 
-    def restore(self, *things: object) -> int:
+    def restore(self, *things: object, random: bool = False) -> int:
         """Save these at each boundary from now on, and put them back as last saved, in place.
 
-        The number of epochs that they hold: 0 at the first start.
+        The number of epochs that they hold: 0 at the first start. `random`: the random numbers of
+        Python, NumPy, PyTorch and CUDA go on, too.
         """
         if self._role is not None:
             raise TrainingError("restore() comes before epochs()")
         course = self._course
         first = len(course.states.objects)
-        course.states.objects += things
+        course.states.objects += (*things, *([RandomGenerators(self.rank)] if random else ()))
         newest = course.checkpoints.newest() if course.checkpoints else None
         if newest is not None:
             course.load(newest, first=first)
@@ -392,9 +398,3 @@ def _finite_number(name: str, value: Any) -> float:
     if isinstance(value, numbers.Real) or hasattr(value, "item"):
         return float(value)
     raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}")
-
-
-def _run_tags(given: WorkerEnvironment) -> dict[str, str]:
-    """A training that nobody schedules is known by its folder, if it has one."""
-    uid = given.uid or (str(given.folder.resolve()) if given.folder else "")
-    return {names.TAG_JOB: given.job, names.TAG_UID: uid, names.TAG_MODEL: given.model}

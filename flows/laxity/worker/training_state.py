@@ -13,6 +13,10 @@ from laxity.worker.sigterm import SigtermHandler
 from laxity.worker.state import States
 
 
+class TrainingError(RuntimeError):
+    """The training code calls something where it has no meaning."""
+
+
 @dataclass(slots=True)
 class TrainingState:
     """`done` epochs of `total` are completed; `width` workers train, this one is number `rank`."""

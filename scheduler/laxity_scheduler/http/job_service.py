@@ -7,13 +7,14 @@ cycle makes of it.
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from threading import Lock
 from typing import Any, Final
 
 import orjson
 
 from laxity import json_tree, names
-from laxity.durations import parse_deadline
+from laxity.clock_time import ClockTime
+from laxity.durations import deadline_instant, parse_zoned_deadline
 from laxity.human_time import count_noun
 from laxity.instants import instant_at
 from laxity.job.spec import TrainingSpec
@@ -23,7 +24,7 @@ from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.whatif import WhatIf, decide_whatif, whatif_view, with_deadline
 from laxity_scheduler.http.worker_calls import ConflictError, WorkerCalls
-from laxity_scheduler.live import Released
+from laxity_scheduler.live import Released, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import format_duration
@@ -56,13 +57,22 @@ class JobService:
         self.workers = WorkerCalls(service, self.views, reports)
         self._service = service
         self._world = service.world
+        self._one_at_a_time = Lock()
 
     def submit_job(self, manifest: Mapping[str, Any]) -> tuple[Json, bool]:
         """The view of the new Job, or of the one that its key attaches to; and whether it is new.
 
         A refused Job asks again with what is declared now, so its view says nothing of attaching.
+        ConflictError for a flow that says one_at_a_time while another job of it has not ended.
         """
-        TrainingSpec.from_manifest(manifest)
+        spec = TrainingSpec.from_manifest(manifest)
+        if not spec.one_at_a_time:
+            return self._submit(manifest)
+        with self._one_at_a_time:
+            self._check_no_other(spec)
+            return self._submit(manifest)
+
+    def _submit(self, manifest: Mapping[str, Any]) -> tuple[Json, bool]:
         job = self._world.submit(manifest, self._cancelled_attempts(manifest))
         before = self._service.view_cache.view_by_uid(json_tree.uid_of(job))
         if before is not None and before["state"] not in TERMINAL_STATES:
@@ -71,6 +81,30 @@ class JobService:
         view = self.views.first_view(job) | {"attached": attached, "project": project_view(job)}
         self._world.wake()
         return view, before is None
+
+    def _check_no_other(self, spec: TrainingSpec) -> None:
+        """ConflictError if a job of the same function and model, with another key, has not ended."""
+        for view in self._service.view_cache.views_in_any_order():
+            is_alike = view["model"] == spec.model and view["state"] not in TERMINAL_STATES
+            namespace = view["id"].partition("/")[0]
+            if not is_alike or namespace != spec.namespace:
+                continue
+            if view["idempotency_key"] == spec.idempotency_key or not self._trains(view, spec):
+                continue
+            raise ConflictError(
+                f"{view['id']} of the same flow has not ended ({view['state']}, {view['epochs_done']} "
+                f"of {view['epochs']} epochs), and one_at_a_time is declared: wait for it, cancel it, "
+                f"or submit with its key to attach to it"
+            )
+
+    def _trains(self, view: Json, spec: TrainingSpec) -> bool:
+        """Whether the job of this view trains the function of this spec, wherever its file lies."""
+        try:
+            annotations = json_tree.annotations_of(self._world.job(view["id"]))
+        except UnknownJobError:
+            return False
+        entries = (annotations.get(names.ENTRY), spec.entry)
+        return len({str(entry).rpartition(":")[2] for entry in entries}) == 1
 
     def _update_follower(self, job: Json, manifest: Mapping[str, Any]) -> Json:
         """Name the flow run that follows the Job now: the earlier one may have been killed."""
@@ -104,12 +138,9 @@ class JobService:
         asked for; returns that refusal's view.
         """
         row = self._row_to_change(job_id)
-        due = parse_deadline(deadline)
-        due_at = (
-            due.timestamp()
-            if isinstance(due, datetime)
-            else self._deadline_base_at(row) + due.total_seconds()
-        )
+        due = parse_zoned_deadline(deadline)
+        base_at = time.time() if isinstance(due, ClockTime) else self._deadline_base_at(row)
+        due_at = deadline_instant(due, base_at)
         answer = self._decide_with(with_deadline(row, due_at))
         if isinstance(row.verdict, Promise) and isinstance(answer.verdict, Refusal):
             state, _ = self._service.last_snapshot

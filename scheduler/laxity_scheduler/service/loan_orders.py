@@ -7,11 +7,10 @@ next leader has it too.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from threading import Lock
 from typing import Any
 
-from laxity.durations import parse_deadline
+from laxity.durations import deadline_instant, parse_zoned_deadline
 from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.store.tables import LoanOrderRow
@@ -126,10 +125,10 @@ def _read_by(body: Mapping[str, Any], verb: str, now: float) -> float:
     if "by" not in body:
         return now
     try:
-        due = parse_deadline(str(body["by"]))
+        due = parse_zoned_deadline(str(body["by"]))
     except ValueError as error:
         raise LoanOrderError("by", str(error)) from error
-    due_at = due.timestamp() if isinstance(due, datetime) else now + due.total_seconds()
+    due_at = deadline_instant(due, now)
     if due_at < now:
         late_s = now - due_at
         raise LoanOrderError("by", f"that was {late_s:.0f} s ago; leave it out to reclaim at once")

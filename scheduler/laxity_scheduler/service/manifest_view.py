@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from laxity import json_tree, names
+from laxity.clock_time import is_like_clock_time
 from laxity.instants import instant_at
 from laxity.job.submission import queue_instant
 from laxity_scheduler.model.verdict import Refusal
@@ -31,6 +32,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "model": str(annotations.get(names.MODEL) or ""),
         "state": "refused" if isinstance(verdict, Refusal) else "queued",
         "deadline_at": None,
+        "deadline_clock": _clock_text(annotations.get(names.DEADLINE)),
         "submitted_at": _queue_entry_at(
             annotations.get(names.SUBMITTED_AT),
             json_tree.get_in(manifest, "metadata", "creationTimestamp"),
@@ -84,6 +86,11 @@ def declaration_of(manifest: Mapping[str, Any]) -> Json:
         for name in ("env", "envFrom"):
             container.pop(name, None)
     return kept
+
+
+def _clock_text(deadline: Any) -> str:
+    """A deadline by the clock as it is declared, with its zone; "" for any other."""
+    return deadline if isinstance(deadline, str) and is_like_clock_time(deadline) else ""
 
 
 def _queue_entry_at(claimed: Any, created: Any) -> float | None:

@@ -1,10 +1,13 @@
 """PyTorch trainings for tests: one plain, one with DDP."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 from laxity import Training
 from laxity.pytorch import Distributed, EvenSampler
@@ -37,6 +40,24 @@ def plain(training: Training, gates: str) -> float:
         training.log(loss=step(model, optimizer, *training.shard((ROWS, WANT), seed=3)))
         training.average(model)
     return training.last("loss")
+
+
+def randomly(training: Training, gates: str) -> list[float]:
+    """Draws from all generators, also between its restoring and its first epoch."""
+    model, optimizer = made()
+    random.seed(1)
+    np.random.seed(2)  # noqa: NPY002 - as older code does
+    training.restore(model, optimizer, random=True)
+    loader = DataLoader(TensorDataset(ROWS, WANT), batch_size=8, shuffle=True)
+    drawn = [random.random(), np.random.random(), float(torch.rand(1))]  # noqa: NPY002
+    for epoch in training.epochs():
+        note(gates, training, "began", drawn=drawn)
+        wait_at_gate(gates, epoch)
+        for rows, want in loader:
+            noise = random.random() + np.random.random()  # noqa: NPY002
+            loss = step(model, optimizer, rows + noise, want)
+        training.log(loss=loss, python=random.random())
+    return [*next(model.parameters()).flatten().tolist(), random.random()]
 
 
 def distributed(training: Training, gates: str) -> None:

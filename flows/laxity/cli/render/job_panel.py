@@ -13,7 +13,7 @@ from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
 from laxity.api.prediction import comparison_text
-from laxity.api.status_text import ending_text
+from laxity.api.status_text import ending_text, with_clock
 from laxity.cli.render.job_table import (
     VERDICT_STYLES,
     console,
@@ -172,7 +172,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("class", job.service_class),
         ("model", job.model),
         ("submitted", instant_text(job.submitted_at, now)),
-        ("deadline", instant_text(job.deadline_at, now)),
+        ("deadline", with_clock(instant_text(job.deadline_at, now), job)),
         ("refused deadline", describe_refused_deadline(job, now)),
         ("promised P90", "" if job.ended else instant_text(job.promised_p90_at, now)),
         ("P50 finish", _expected_text(job, job.p50_at, now)),

@@ -69,6 +69,20 @@ class GroupServer:
             with self._came:
                 self._came.wait(min(left, 5 * LOOK_S))
 
+    def launch(self, width: int, *, host: str, port: int) -> None:
+        """Take in indexes 1 to width - 1 and tell them where their processes meet; `void` if one is gone."""
+        with self._came:
+            joined = {index: self._waiting.pop(index, None) for index in range(1, width)}
+        self._members = {index: peer for index, peer in joined.items() if peer is not None}
+        self.width, self.void = width, len(self._members) < width - 1
+        for index in sorted(self._members):
+            self._send_header(index, {"do": "launch", "width": width, "host": host, "port": port})
+
+    def disband(self) -> None:
+        """All workers of the group are to begin anew."""
+        for index in sorted(self._members):
+            self._send_header(index, {"do": "anew"})
+
     def form(self, width: int, *, epoch: int, load: bool) -> None:
         """Take in indexes 1 to width - 1; the rest waits. `load`: all of them, not only new ones."""
         with self._came:

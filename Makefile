@@ -34,7 +34,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.laxity/matplotlib
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.laxity/numba
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup torch format check metrics oracle test unit integration demo bench soak lock clean
+.PHONY: help setup torch format check metrics oracle test verify unit smoke integration demo bench soak lock clean
 
 help: ## list the verbs
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -72,23 +72,36 @@ check: setup ## format, lint, types, import contracts and the form of GitHub's f
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/{bug,feature}.yml
 
-test: unit integration ## all tests but the soak
-
 # Quick tests side by side on all cores; afterwards, file by file, what starts servers, processes or a browser.
-INTEGRATION := slow or cluster or browser
+LIVE := (slow or cluster or browser) and not soak
 RESULTS := .laxity/test
+# The part of them that `make test` runs: real services, workers, groups and kills on this machine.
+SMOKE := tests/act tests/command_line tests/declare/test_first_run.py tests/metrics \
+	tests/service/test_home.py tests/service/test_starting.py tests/survive/test_crashes.py \
+	tests/survive/test_killed.py tests/train/test_group.py tests/train/test_stopping.py
+run_live := $(BIN)/python -m tests.support.run_twice $(RESULTS)/integration.xml \
+	-n $(JOBS) --dist loadfile --no-loadscope-reorder -m "$(LIVE)"
+name_skipped := $(BIN)/python -m tests.support.skipped_tests $(RESULTS)
+
+test: unit smoke ## the quick tests and some of the others, eight minutes: before each change
+	@$(name_skipped)
+
+verify: unit integration ## all tests but the soak, half an hour: what CI runs
+	@$(name_skipped)
 
 unit: setup ## the quick tests
-	@$(BIN)/pytest -n $(CORES) --dist worksteal -m "not (soak or $(INTEGRATION))" \
+	@$(BIN)/pytest -n $(CORES) --dist worksteal -m "not (slow or cluster or browser or soak)" \
 		--junitxml=$(RESULTS)/unit.xml $(ARGS)
 
-integration: setup ## the tests that start servers, processes, a cluster or a browser
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
-		-m "($(INTEGRATION)) and not soak" --junitxml=$(RESULTS)/integration.xml $(ARGS)
+smoke: setup ## some of those that start servers and processes here
+	@$(run_live) $(SMOKE) $(ARGS)
+
+integration: setup ## all that start servers, processes, a cluster or a browser
+	@$(run_live) $(ARGS)
 
 soak: setup ## what is too long for every change
 	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m soak --timeout 14400 \
-		--junitxml=$(RESULTS)/soak.xml $(ARGS)
+		--junitxml=.laxity/soak/soak.xml $(ARGS)
 
 metrics: setup ## sizes, names and imports of the code, beside their goals
 	@$(BIN)/python -m tests.metrics $(ARGS)

@@ -46,7 +46,7 @@ class Case:
 
 @cache
 def cases(many: int) -> tuple[Case, ...]:
-    """The first so many cases; those of `make test` are made once and asked by all policies."""
+    """The first so many cases; those of `make unit` are made once and asked by all policies."""
     return tuple(drawn(many))
 
 

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from laxity.worker.mlflow_tracking import ANSWER_S, EXPERIMENT, TRAINING_VIEW, require_answer
+from laxity.worker.mlflow_tracking import (
+    ANSWER_S,
+    EXPERIMENT,
+    TRAINING_VIEW,
+    require_answer,
+    ui_command,
+)
 
 UI: Final = "http://127.0.0.1:5000"  # of `mlflow ui`
 FIRST: Final = "1"  # of a new store, where 0 is Default
@@ -25,7 +31,7 @@ def tracking_lines(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
     if not uri:
         return
     if not uri.startswith(("http://", "https://")):
-        yield f"runs: mlflow ui --backend-store-uri {uri}"
+        yield f"runs: {ui_command(uri)}"
         yield f"      {_experiment_url(UI, _id_in_file(uri, experiment))}"
         return
     try:

@@ -65,10 +65,17 @@ def instant_text(at: float | None, now: float) -> str:
 
 
 def as_of(now: float, text: str) -> str:
-    """A sentence of the service with its instants in local time and as seen from now."""
-    return _UTC.sub(
-        lambda found: instant_text(datetime.fromisoformat(found[0]).timestamp(), now), text
-    )
+    """A sentence of the service with its instants in local time and as seen from now.
+
+    They are whole seconds there: one that is not a second away is now, on either side.
+    """
+
+    def show(match: re.Match[str]) -> str:
+        instant_at = datetime.fromisoformat(match[0]).timestamp()
+        is_now = abs(instant_at - now) < 1.0
+        return f"{wall_time(instant_at, now)} (now)" if is_now else instant_text(instant_at, now)
+
+    return _UTC.sub(show, text)
 
 
 def count_noun(number: int, noun: str) -> str:

@@ -253,7 +253,9 @@ def test_a_function_that_cannot_be_called_so_is_refused(
     ("code", "problem"),
     [
         pytest.param(
-            "raise RuntimeError('boo')", r"RuntimeError: boo \(mine.py, line 1\)", id="it"
+            "raise RuntimeError('boo')",
+            r"raises RuntimeError: boo when it is imported \(mine.py, line 1\)",
+            id="it",
         ),
         pytest.param("\nimport sys; sys.exit(3)", r"ends the program \(3\).*line 2", id="exit"),
         pytest.param("def fn(:", "invalid syntax", id="no Python"),

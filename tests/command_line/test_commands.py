@@ -60,9 +60,9 @@ def test_a_pinned_job_is_listed_and_shown_as_pinned_until_it_ends(
     assert laxity("ls", "--all") == 0
     _, pinned, other, gone = laxity.read().splitlines()
     assert laxity("show", "train") == 0
-    assert "running, pinned" in pinned
+    assert "running, promised, pinned" in pinned
     assert "pinned" not in other + gone
-    assert "running, pinned: counted, never resized or stopped" in laxity.read()
+    assert "running, promised, pinned: counted, never resized or stopped" in laxity.read()
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,6 @@ def test_submit_tells_of_a_history_that_may_be_anothers(
     assert laxity("submit", str(tmp_path / "job.json")) == 0
 
     told = laxity.read_errors()
-    assert "the history of model 'train' says 15s for 10 epochs" in told
+    assert "the history of model 'train' says 15s for a start and 10 epochs" in told
     assert "epoch_estimate 1m00s on one worker" in told
     assert "--model" in told

@@ -58,6 +58,14 @@ def test_a_reasons_instants_are_shown_as_seen_from_now() -> None:
     assert as_of(at.timestamp() + 60.0, text).startswith(f"P90 finish {local} (1m00s ago), 30s")
 
 
+@pytest.mark.parametrize("apart_s", [-0.9, -0.2, 0.0, 0.5])
+def test_an_instant_less_than_a_second_away_is_now(apart_s: float) -> None:
+    at = datetime(2026, 11, 21, 18, 5, tzinfo=UTC)
+    text = "the deadline 2026-11-21T18:05:00Z has passed"
+    shown = as_of(at.timestamp() + apart_s, text)
+    assert shown == f"the deadline {at.astimezone():%H:%M:%S} (now) has passed"
+
+
 def test_an_instant_that_one_is_to_write_is_shown_as_it_is_to_be_written() -> None:
     text = "deadline: 2026-11-27T06:00:00 has no time zone; write 2026-11-27T06:00:00Z for UTC"
 

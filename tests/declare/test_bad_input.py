@@ -197,6 +197,18 @@ def test_one_wrong_annotation_is_one_problem_on_any_job(annotation: str, mode: s
     assert [where for where, _ in error.value.problems] == [annotation]
 
 
+def test_wrong_widths_are_told_beside_a_wrong_deadline() -> None:
+    annotations = {"laxity.dev/deadline": "20 or so", "laxity.dev/widths": "2..4"}
+    metadata, spec = SOUND["metadata"], {**SOUND["spec"], "completionMode": "NonIndexed"}
+
+    with pytest.raises(QoSError) as error:
+        TrainingSpec.from_manifest(
+            {**SOUND, "spec": spec, "metadata": {**metadata, "annotations": annotations}}
+        )
+
+    assert {where for where, _ in error.value.problems} == {"deadline", "widths"}
+
+
 def test_all_that_is_wrong_is_told_at_once() -> None:
     annotations = {"laxity.dev/deadline": "2x", "laxity.dev/epochs": "0", "laxity.dev/modle": "m"}
     metadata = {**SOUND["metadata"], "name": "Not Good", "annotations": annotations}

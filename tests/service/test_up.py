@@ -113,7 +113,7 @@ def test_a_service_killed_in_the_middle_of_a_training_goes_on_and_nothing_is_los
     explained = json.loads(laxity(home, "explain", "a", "--json"))
     down = laxity(home, "down")
     assert up.startswith("up: http://127.0.0.1:")
-    assert f"runs: mlflow ui --backend-store-uri sqlite:///{home}/mlflow.db" not in up  # none
+    assert "mlflow ui" not in up  # none
     assert again.startswith("already up: http://127.0.0.1:")
     assert "its options stay as they are" in again  # it was told a port
     assert (ended.state, ended.raw["outcome"], ended.result) == ("finished", "kept", 40.0)
@@ -214,7 +214,8 @@ def test_up_names_the_page_of_a_local_store(tmp_path: Path) -> None:
     lines = [*tracking_lines(store)]
 
     page = "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
-    assert lines == [f"runs: mlflow ui --backend-store-uri {store}", f"      {page}"]
+    small = "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false mlflow ui --workers 1"
+    assert lines == [f"runs: {small} --backend-store-uri {store}", f"      {page}"]
 
 
 def test_up_asks_a_server_for_the_experiment_it_will_show() -> None:

@@ -14,9 +14,11 @@ from examples.demo.models import EXECUTIONS
 from examples.demo.parts import Part
 from laxity.api.client import JobView
 from laxity.api.job_view import Json
-from laxity.cli.render.job_table import VERDICT_STYLES, outcome_text
+from laxity.api.status_text import state_words
+from laxity.cli.render.job_table import VERDICT_STYLES
 from laxity.durable_files import replace_file
 from laxity.human_time import format_seconds, wall_time
+from laxity.worker.mlflow_tracking import ui_command
 
 AGEING_S: Final = 600.0  # the policy's limit for jobs as short as these
 UID_LENGTH: Final = 8  # at least so much of a uid stands in the folder's name
@@ -110,7 +112,7 @@ def print_report(console: Console, ended: Sequence[Ended], *, folder: Path) -> N
     table.add_column("OUTCOME", no_wrap=True)
     for row in ended:
         table.add_row(*_row_cells(row))
-    mlflow = f".venv/bin/mlflow ui --backend-store-uri sqlite:///{folder / 'mlflow.db'}"
+    mlflow = ui_command(f"sqlite:///{folder / 'mlflow.db'}", program=".venv/bin/mlflow")
     waited = max(
         (row.waited_s for row in ended if row.job.service_class == "best_effort"), default=0.0
     )
@@ -159,5 +161,5 @@ def _row_cells(row: Ended) -> list[Text]:
         Text(",".join(map(str, widths_run(job))) or "-"),
         Text(str(job.preemptions or "-")),
         Text(f"{len(row.executions)}/{row.expected}" + ("" if row.exactly_once else " !")),
-        Text(outcome_text(job) or job.state, style="red" if job.kept is False else "green"),
+        Text(state_words(job), style="red" if job.kept is False else "green"),
     ]

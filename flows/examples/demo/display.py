@@ -16,8 +16,9 @@ from rich.text import Text
 
 from examples.demo.job_poller import Jobs
 from laxity.api.job_view import JobView
-from laxity.cli.render.job_table import VERDICT_STYLES, job_table, outcome_text, short_id
-from laxity.cli.render.top import job_rank
+from laxity.api.status_text import state_words
+from laxity.cli.render.job_table import VERDICT_STYLES, job_table, short_id
+from laxity.cli.render.top import in_order
 from laxity.human_time import count_noun, format_seconds, wall_time
 
 SUM_UP_S: Final = 10.0
@@ -82,7 +83,8 @@ class Screen:
     def _draw_picture(self) -> Group:
         elapsed = format_seconds(time.monotonic() - self.began)
         title = Text(f"laxity demo  {elapsed}  {self.act}", style="bold")
-        table = job_table(sorted(self._jobs.values(), key=job_rank), now=time.time())
+        now = time.time()
+        table = job_table(in_order(self._jobs.values(), now), now=now)
         return Group(Text(), title, table)
 
 
@@ -100,9 +102,8 @@ def job_news(before: JobView | None, job: JobView) -> Iterable[tuple[str, str]]:
     if job.state == "stopping" != old.state and job.workers:
         yield f"asked to stop at the end of epoch {job.epochs_done + 1}", "yellow"
     if job.ended and not old.ended:
-        summary_text = outcome_text(job) or job.error
         yield (
-            f"{job.state}{f', {summary_text}' if summary_text else ''}",
+            f"{state_words(job)}{f', {job.error}' if job.error else ''}",
             "green" if job.kept is not False else "red",
         )
 
@@ -113,7 +114,7 @@ def jobs_summary(jobs: Iterable[JobView]) -> str:
         f"{short_id(job.id)} {job.epochs_done}/{job.epochs} on {job.workers}"
         if job.workers
         else f"{short_id(job.id)} waits"
-        for job in sorted(jobs, key=job_rank)
+        for job in in_order(jobs, time.time())
         if not job.ended and job.state != "refused"
     ]
     return "   ".join(shown) or "nothing runs"

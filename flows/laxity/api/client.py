@@ -4,6 +4,7 @@ Flows, workers, the command line and scripts all speak to the service through th
 is named "namespace/name", or "name" for the namespace `default`.
 """
 
+import errno
 import json
 import os
 import uuid
@@ -24,8 +25,17 @@ DEFAULT_URL: Final = "http://127.0.0.1:8642"
 
 
 def home_folder() -> Path:
-    """Where the embedded default keeps its state: $LAXITY_HOME, or ~/.laxity."""
-    return Path(os.environ.get(names.ENV_HOME) or Path.home() / ".laxity")
+    """Where the embedded default keeps its state: $LAXITY_HOME, or ~/.laxity.
+
+    FileNotFoundError for a user without a home folder, as in many containers.
+    """
+    if home := os.environ.get(names.ENV_HOME):
+        return Path(home)
+    try:
+        return Path.home() / ".laxity"
+    except RuntimeError:
+        message = f"this user has none; set {names.ENV_HOME} to a folder"
+        raise FileNotFoundError(errno.ENOENT, message, "home folder") from None
 
 
 def full_id(job_id: str) -> str:

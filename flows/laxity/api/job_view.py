@@ -33,6 +33,7 @@ class OfferView:
 class JobView:
     """One job as the service sees it. Instants are POSIX seconds, None where there is none.
 
+    `given_p90_at` is the P90 finish with which the promise in force was given; `promised_p90_at` moves.
     `deadline_clock` is a deadline by the clock as it was declared, "06:00 Europe/Berlin";
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
     inference has lent, now, `borrowed_gpu_h` in all; `first_...` are what the first verdict predicted;
@@ -52,6 +53,7 @@ class JobView:
     deadline_clock: str = ""
     submitted_at: float | None = None
     promised_p90_at: float | None = None
+    given_p90_at: float | None = None
     p50_at: float | None = None
     p90_at: float | None = None
     first_p50_at: float | None = None

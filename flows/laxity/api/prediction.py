@@ -9,6 +9,7 @@ from typing import Final
 from laxity.api.job_view import JobView
 from laxity.human_time import count_noun, format_seconds
 
+LEAST_DIFFERENCE_S: Final = 30.0  # below, the time that a start takes is most of it
 DOUBTED: Final = 2.0  # times as long, or as short, as declared
 STARTUP_S: Final = 60.0  # of a run that an estimate of its epochs does not hold
 
@@ -36,8 +37,11 @@ def comparison_text(job: JobView) -> str:
     error_pct = prediction_error_pct(job)
     if error_pct is None or job.first_run_s is None:
         return ""
-    predicted, took = format_seconds(job.first_run_s), format_seconds(run_time_s(job))
-    return f"predicted {predicted} of run time, took {took} ({error_pct:.0f} % off)"
+    took_s = run_time_s(job)
+    predicted, took = format_seconds(job.first_run_s), format_seconds(took_s)
+    is_seen = abs(job.first_run_s - took_s) >= LEAST_DIFFERENCE_S
+    share = f" ({error_pct:.0f} % off)" if is_seen else ""
+    return f"predicted {predicted} of run time, took {took}{share}"
 
 
 def history_doubt(job: JobView, epoch_estimate_s: float | None) -> str:
@@ -46,7 +50,7 @@ def history_doubt(job: JobView, epoch_estimate_s: float | None) -> str:
     A model that nobody named is called as its function, and two projects may each have a `train`:
     the second is then predicted by the runs of the first. Empty if nothing is to be doubted.
     """
-    predicted_s = _first_predicted_s(job)
+    predicted_s, what = _first_predicted_s(job)
     if predicted_s is None or epoch_estimate_s is None or not job.epochs:
         return ""
     declared_s = epoch_estimate_s * job.epochs
@@ -54,17 +58,20 @@ def history_doubt(job: JobView, epoch_estimate_s: float | None) -> str:
     if least_s <= predicted_s <= declared_s * DOUBTED + STARTUP_S:
         return ""
     return (
-        f"the history of model {job.model!r} says {format_seconds(predicted_s)} for "
-        f"{count_noun(job.epochs, 'epoch')}, the declared epoch_estimate "
+        f"the history of model {job.model!r} says {format_seconds(predicted_s)} for a start and "
+        f"{count_noun(job.epochs, 'epoch')}{what}, the declared epoch_estimate "
         f"{format_seconds(declared_s)} on one worker; if these are runs of another training, give "
         "this one a model of its own (model=..., --model)"
     )
 
 
-def _first_predicted_s(job: JobView) -> float | None:
-    """Seconds of run time that the verdict rests on; None where it says nothing about a whole run."""
+def _first_predicted_s(job: JobView) -> tuple[float | None, str]:
+    """Seconds of run time that the verdict rests on, and at which quantile if not at P50.
+
+    None where it says nothing about a whole run.
+    """
     if job.epochs_done or job.attempt > 1:
-        return None
+        return None, ""
     if job.reason_code == "deadline_before_fastest_finish" and job.p90_at and job.submitted_at:
-        return job.p90_at - job.submitted_at
-    return job.first_run_s
+        return job.p90_at - job.submitted_at, " (P90)"
+    return job.first_run_s, ""

@@ -66,6 +66,7 @@ PROGRESS_KEY: Final = "laxity-progress"
 # Where a job stands with its deadline, in one word; a change of it is an event.
 ENDANGERED: Final = "endangered"
 BROKEN: Final = "broken"
+STANDINGS: Final = frozenset({"promised", ENDANGERED, BROKEN, "late"})  # of a job that goes on
 TENTHS: Final = 10  # of a training's epochs; each is told of in logs
 
 
@@ -101,6 +102,21 @@ def standing_text(job: JobView) -> str:
         expected = f"; P90 finish {instant_text(job.p90_at)}" if job.p90_at is not None else ""
         return f"{status}: {deadline} has passed{expected}"
     return with_clock(f"{status}, deadline {instant_text(due)}", job)
+
+
+def state_words(job: JobView) -> str:
+    """What it does and where it stands, or how it ended, in a few words for tables.
+
+    "running, promised", "running, endangered", "kept, 8m39s early", "broken by 12s", "cancelled".
+    """
+    status, due = deadline_status(job), job.deadline_at
+    if job.state == "finished" and job.finished_at is not None and due is not None:
+        apart = format_seconds(abs(due - job.finished_at))
+        return f"{status}, {apart} early" if job.kept else f"{status} by {apart}"
+    if job.ended or job.state == "refused":
+        return job.state
+    doing = f"{job.state}, {status}" if status in STANDINGS else job.state
+    return f"{doing}, pinned" if job.pinned else doing
 
 
 def with_clock(deadline: str, job: JobView) -> str:
@@ -189,7 +205,7 @@ def _finish_rows(job: JobView) -> list[tuple[str, str]]:
     return [
         ("P50 finish", instant_text(job.p50_at)),
         ("P90 finish", instant_text(job.p90_at)),
-        ("promised P90", instant_text(job.promised_p90_at)),
+        ("promised P90", instant_text(job.given_p90_at)),
     ]
 
 

@@ -34,7 +34,7 @@ def ls(
     from laxity.api.client import Client
     from laxity.cli.render.job_panel import print_json
     from laxity.cli.render.job_table import console, job_table
-    from laxity.cli.render.top import job_rank
+    from laxity.cli.render.top import in_order
 
     jobs, now = Client(patience_s=0).jobs(namespace), time.time()
     if not ended:
@@ -42,7 +42,7 @@ def ls(
     if as_json:
         print_json({"jobs": [job.raw for job in jobs]})
     elif jobs:
-        console().print(job_table(sorted(jobs, key=job_rank), now=now))
+        console().print(job_table(in_order(jobs, now), now=now))
     else:
         typer.echo("no jobs" if ended else "no jobs that have not ended (--all shows those too)")
 
@@ -52,21 +52,25 @@ def top(
     namespace: Namespace = None,
     every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.2)] = POLL_S,
 ) -> None:
-    """Watch the cluster and its jobs. Into a pipe it prints once."""
+    """Watch the cluster and its jobs; q quits. Into a pipe it prints once."""
     from rich.live import Live
 
     from laxity.api.client import Client
     from laxity.cli.render.job_table import console
     from laxity.cli.render.top import render_cluster, render_overview
+    from laxity.cli.terminal_keys import reading_keys
 
     client, out = Client(patience_s=0), console()
     first = render_cluster(client, namespace)  # a service that is away later may come back
     if not out.is_terminal:
         out.print(first)
         return
-    with Live(first, console=out, screen=True, auto_refresh=False) as live:
-        while True:
-            time.sleep(every)
+    with (
+        reading_keys() as read_key,
+        Live(first, console=out, screen=True, auto_refresh=False) as live,
+    ):
+        live.refresh()
+        while read_key(every) not in {"q", "Q"}:
             live.update(render_overview(client, namespace), refresh=True)
 
 

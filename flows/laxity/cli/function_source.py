@@ -77,7 +77,8 @@ def _import_problem(error: BaseException) -> str:
         return str(error)
     if isinstance(error, SystemExit):
         return f"it ends the program ({error.code}) when it is imported{_error_line(error)}"
-    return f"{type(error).__name__}: {error}{_error_line(error)}"
+    message = f": {error}" if str(error) else ""
+    return f"it raises {type(error).__name__}{message} when it is imported{_error_line(error)}"
 
 
 def _error_line(error: BaseException) -> str:

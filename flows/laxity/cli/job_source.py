@@ -63,6 +63,7 @@ def job_manifests(
     pass_env: Sequence[str] = (),
 ) -> list[Json]:
     """Manifests; `given` are annotations from options (None: not given), which win over a file's."""
+    name = name and _job_label(name)
     if not source or source.endswith(SCRIPT_ENDINGS):
         place = source.rstrip(":") or "train.py"
         message = f"{source!r} names no function; write {place}:FUNCTION, or a file of Jobs"
@@ -84,6 +85,16 @@ def job_manifests(
     if pass_env:
         options["pass_env"] = tuple(pass_env)
     return [_entry_job(source, options, name=name, params=params)]
+
+
+def _job_label(name: str) -> str:
+    """The name as a Job may have it, as the name of a function becomes one, too."""
+    from laxity.job.spec import dns_label
+
+    label = dns_label(name)
+    if label and label != name:
+        say(f"--name {name}: the Job is called {label}, since names of Jobs are a-z, 0-9 and '-'")
+    return label or name
 
 
 def _with_own_key(

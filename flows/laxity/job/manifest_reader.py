@@ -15,7 +15,7 @@ from laxity.job.accelerators import main_accelerator
 from laxity.job.annotations import FieldTable, parse_fields, parse_flag, read_qos
 from laxity.job.pod_template import RESERVED_ENV
 from laxity.job.qos import QoS, QoSError, check_whole
-from laxity.job.widths import MOST_WORKERS
+from laxity.job.widths import MOST_WORKERS, check_widths, parse_widths
 from laxity.parsing import whole_number
 
 Json = dict[str, Any]
@@ -173,15 +173,23 @@ def _read_qos(
     readable.setdefault(names.WIDTHS, stated)
     if plain:
         readable.setdefault(names.PREEMPTIBLE, "false")
-    unread = len(problems)
     qos = _collect_problem(
         problems, lambda: read_qos(readable, gpus_per_worker=gpus_per_worker), QoS()
     )
-    if len(problems) == unread and not is_elastic(spec) and qos.widths != (workers or 1,):
+    if not is_elastic(spec) and _names_other_widths(readable, workers or 1):
         what = f"this Job runs as it is written, on {stated}; only an Indexed Job of as many"
         what = f"{what} completions as parallelism, without rules for indexes, can be resized"
         problems.append(QoSError("widths", f"{what}. Leave the annotation out"))
     return qos
+
+
+def _names_other_widths(annotations: Mapping[str, Any], workers: int) -> bool:
+    """Whether the widths are others than this one; of widths that mean nothing `read_qos` tells."""
+    text = annotations.get(names.WIDTHS)
+    try:
+        return isinstance(text, str) and check_widths(parse_widths(text)) != (workers,)
+    except ValueError:
+        return False
 
 
 def _collect_problem(problems: list[QoSError], read_one: Callable[[], T], instead: T) -> T:

@@ -172,9 +172,14 @@ _FAILURES: Final[Json] = {
 
 def job_name(title: str, idempotency_key: str | None = None) -> str:
     """A DNS label that begins like the title: one name per key, a new name without a key."""
-    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:_SLUG_LENGTH].strip("-") or "job"
+    slug = dns_label(title, longest=_SLUG_LENGTH) or "job"
     seed = uuid.uuid4().hex if idempotency_key is None else f"{title}\0{idempotency_key}"
     return f"{slug}-{hashlib.sha256(seed.encode()).hexdigest()[:12]}"
+
+
+def dns_label(text: str, *, longest: int = LONGEST_NAME) -> str:
+    """The text as a DNS label: a-z, 0-9, and a hyphen for all else; "" if nothing is left."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:longest].strip("-")
 
 
 def json_object(where: str, value: object) -> Json:

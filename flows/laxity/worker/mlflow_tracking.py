@@ -83,6 +83,11 @@ class EpochMetrics:
         return cls(int(document["epoch"]), float(document["at"]), dict(document["values"]))
 
 
+def ui_command(uri: str, *, program: str = "mlflow") -> str:
+    """What starts MLflow's pages of a local store on this machine: in 0.4 GB, by default it takes 2.6."""
+    return f"MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false {program} ui --workers 1 --backend-store-uri {uri}"
+
+
 class Tracker:
     """Logs points into the run of one job. `given_run_id` says which, if somebody else made it."""
 

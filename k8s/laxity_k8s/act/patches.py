@@ -177,12 +177,11 @@ def _write_verdict(draft: _Draft, decision: Promised | Forecasted | Refuse) -> N
     if isinstance(verdict, Promise):  # the Job is its namespace's to read
         verdict = replace(verdict, rests_on=_select_visible_ids(verdict.rests_on, draft.row.id))
     p90 = format_second(verdict.p90_at)
+    deadline = format_instant(verdict.deadline_at) if isinstance(verdict, Promise) else None
     draft.annotations |= {
         names.VERDICT: verdict_text(verdict),
-        names.PROMISED_DEADLINE: format_instant(verdict.deadline_at)
-        if isinstance(verdict, Promise)
-        else None,
-        names.PROMISED_FINISH: p90 if isinstance(verdict, Promise) else None,
+        names.PROMISED_DEADLINE: deadline,
+        names.PROMISED_FINISH: _finish_when_given(draft.job, deadline, p90),
         names.P50_FINISH: format_second(getattr(verdict, "p50_at", float("inf"))),
         names.P90_FINISH: p90,
     }
@@ -199,6 +198,14 @@ def _write_verdict(draft: _Draft, decision: Promised | Forecasted | Refuse) -> N
     _write_reason(draft, decision.reason)
     if isinstance(verdict, Refusal) and verdict.offers:
         draft.reasons.append(("offered", partial(describe_offers, verdict.offers)))
+
+
+def _finish_when_given(job: Json, deadline: str | None, p90: str | None) -> str | None:
+    """The P90 finish with which the promise of this deadline was given: it does not move with it."""
+    annotations = json_tree.annotations_of(job)
+    is_same = deadline is not None and annotations.get(names.PROMISED_DEADLINE) == deadline
+    before: str | None = annotations.get(names.PROMISED_FINISH) if is_same else None
+    return None if deadline is None else before or p90
 
 
 def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:

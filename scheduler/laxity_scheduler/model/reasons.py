@@ -86,9 +86,9 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "forecast_late": "P90 finish {p90}, {late} after the deadline",
     "missed_and_stopped": "the deadline, {due}, has passed and the job says on_miss=stop",
     # starting and waiting
-    "due_first": "it starts: of the jobs that fit, it can wait least ({slack}), on {workers:worker}",
+    "due_first": "it starts: least slack ({slack}) of the jobs that fit, on {workers:worker}",
     "planned_growth": "it starts on {workers:worker} and grows later, as planned",
-    "shortest_first": "it starts: of the jobs that fit, it has the least left ({remaining})",
+    "shortest_first": "it starts: least time left ({remaining}) of the jobs that fit",
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
@@ -263,6 +263,8 @@ def format_duration(seconds: float) -> str:
     """Seconds as text: 45s, 12m30s, 3h05m, 2d04h."""
     if not isfinite(seconds):
         return UNKNOWN_TIME
+    if 0.0 < abs(seconds) < 0.05:
+        return "less than 0.1s"
     shown_s = seconds if abs(seconds) < 9.5 else round(seconds)
     return format_seconds(shown_s).replace(".0s", "s")
 

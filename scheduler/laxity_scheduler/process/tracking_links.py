@@ -15,7 +15,13 @@ from urllib.parse import quote
 
 from laxity.http_login import request_to
 from laxity.safe_text import without_secrets
-from laxity.worker.mlflow_tracking import ANSWER_S, EXPERIMENT, TRAINING_VIEW, require_answer
+from laxity.worker.mlflow_tracking import (
+    ANSWER_S,
+    EXPERIMENT,
+    TRAINING_VIEW,
+    require_answer,
+    ui_command,
+)
 
 UI: Final = "http://127.0.0.1:5000"  # of `mlflow ui`
 STORE_VARIABLE: Final = '"$MLFLOW_TRACKING_URI"'  # where the address holds a password
@@ -29,7 +35,7 @@ def tracking_lines(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
         return
     shown = without_secrets(uri)
     if not uri.startswith(("http://", "https://")):
-        yield f"runs: mlflow ui --backend-store-uri {uri if uri == shown else STORE_VARIABLE}"
+        yield f"runs: {ui_command(uri if uri == shown else STORE_VARIABLE)}"
         yield f"      {_experiment_url(UI, _id_in_file(uri, experiment))}"
         return
     try:

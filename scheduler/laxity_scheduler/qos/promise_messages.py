@@ -30,7 +30,7 @@ from laxity_scheduler.promising.share_table import ShareTable
 from laxity_scheduler.qos.context import DecisionContext
 
 IN_TIME: Final = frozenset({"fits", "promise_moved"})
-NO_DANGER_S: Final = 1e-3
+NO_DANGER_S: Final = 0.5  # of lateness that nobody would see
 
 
 class Outlook(NamedTuple):

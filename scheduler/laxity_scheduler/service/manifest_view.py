@@ -38,6 +38,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
             json_tree.get_in(manifest, "metadata", "creationTimestamp"),
         ),
         "promised_p90_at": None,
+        "given_p90_at": None,
         "p50_at": None,
         "p90_at": None,
         "laxity_s": None,

@@ -347,6 +347,7 @@ class ViewCache:
         )
         view |= {key: (before or {}).get(key) for key in INTERNAL_FIELDS}
         view["broken"] = bool(view["broken"] or is_promise_broken(view, cycle_input.state.now))
+        view["given_p90_at"] = _p90_when_given(view, before)
         return _with_first_prediction(view, cycle_input.state.now)
 
     def _keep_view(self, view: Json) -> None:
@@ -385,6 +386,16 @@ def _submission_key(view: Json) -> tuple[float, float]:
     """Orders Jobs of one name. A job that asks again has the time of its first submission."""
     ended_at = view["finished_at"]
     return view["submitted_at"] or 0.0, math.inf if ended_at is None else ended_at
+
+
+def _p90_when_given(view: Json, before: Json | None) -> float | None:
+    """The P90 finish at which the promise in force was given, however its forecast moves since."""
+    if view["verdict"] != "promised":
+        return None
+    is_same = before is not None and before["deadline_at"] == view["deadline_at"]
+    given_at: float | None = before.get("given_p90_at") if before and is_same else None
+    latest: float | None = view["promised_p90_at"]
+    return latest if given_at is None else given_at
 
 
 def _with_first_prediction(view: Json, now: float) -> Json:

@@ -36,7 +36,7 @@ def test_a_start_a_growth_and_a_stop_are_told() -> None:
 def test_the_end_is_told_with_how_it_stands_to_its_deadline() -> None:
     end = job(state="finished", finished_at=90.0, deadline_at=100.0)
 
-    assert told(job(deadline_at=100.0, workers=1), end) == ["finished, kept, 10s early"]
+    assert told(job(deadline_at=100.0, workers=1), end) == ["kept, 10s early"]
 
 
 def test_an_epoch_alone_is_no_line() -> None:
@@ -60,10 +60,10 @@ def test_a_terminal_gets_a_table_that_is_drawn_over() -> None:
     out = io.StringIO()
     console = Console(file=out, width=160, force_terminal=True)
     with Screen(console) as screen:
-        screen.look({"default/train": job(workers=1, verdict="promised")})
+        screen.look({"default/train": job(workers=1, state="running", verdict="promised")})
 
-    assert "VERDICT" in out.getvalue()
-    assert "promised" in out.getvalue()
+    assert "STATE" in out.getvalue()
+    assert "running, promised" in out.getvalue()
 
 
 def test_a_summary_names_what_runs_and_what_waits() -> None:

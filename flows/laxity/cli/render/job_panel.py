@@ -13,13 +13,14 @@ from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
 from laxity.api.prediction import comparison_text
-from laxity.api.status_text import ending_text, with_clock
+from laxity.api.status_text import ending_text, state_words, with_clock
 from laxity.cli.render.job_table import (
     VERDICT_STYLES,
     console,
     epochs_text,
     fact_table,
     format_expected_end,
+    reason_text,
     short_id,
     width_text,
 )
@@ -61,15 +62,16 @@ def offer_lines(job: JobView, now: float) -> list[Text]:
 def headline_text(job: JobView, now: float) -> Text:
     """The verdict with its reason; after the end how the job ended."""
     if job.state not in ENDED:
-        return verdict_line(job.verdict, job.reason_code, as_of(now, job.reason))
+        return verdict_line(job.verdict, job.reason_code, reason_text(job, now))
     is_bad = job.state == "failed" or job.kept is False
     style = "bold red" if is_bad else "bold green" if job.kept else "bold"
     return Text(ending_text(job), style=style)
 
 
 def verdict_line(verdict: str, code: str, reason: str) -> Text:
+    """The verdict and why; a refusal with its code, by which it is known in the docs."""
     line = Text(verdict, style=VERDICT_STYLES.get(verdict, "dim"))
-    code = "" if code == verdict else code  # "forecast" once is enough
+    code = code if verdict == "refused" else ""
     if code:
         line.append(f"  {code}", style="bold not dim")
     if reason:
@@ -174,7 +176,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("submitted", instant_text(job.submitted_at, now)),
         ("deadline", with_clock(instant_text(job.deadline_at, now), job)),
         ("refused deadline", describe_refused_deadline(job, now)),
-        ("promised P90", "" if job.ended else instant_text(job.promised_p90_at, now)),
+        ("promised P90", "" if job.ended else instant_text(job.given_p90_at, now)),
         ("P50 finish", _expected_text(job, job.p50_at, now)),
         ("P90 finish", _expected_text(job, job.p90_at, now)),
         ("laxity", "" if job.ended or job.laxity_s is None else format_seconds(job.laxity_s)),
@@ -233,9 +235,10 @@ def format_borrowing(job: JobView) -> str:
 
 
 def _state_text(job: JobView) -> str:
+    words = state_words(job)
     if job.pinned and not job.ended:
-        return f"{job.state}, pinned: counted, never resized or stopped"
-    return f"{job.state}, stops at the end of its epoch" if job.state == "stopping" else job.state
+        return f"{words}: counted, never resized or stopped"
+    return f"{words}: it stops at the end of its epoch" if job.state == "stopping" else words
 
 
 def _result_text(result: Any) -> str:

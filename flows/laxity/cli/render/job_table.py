@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from laxity.api.job_view import JobView
-from laxity.human_time import NONE, as_of, format_seconds, relative_text, wall_time
+from laxity.api.status_text import ENDANGERED, deadline_status, state_words
+from laxity.human_time import NONE, as_of, format_seconds, instant_text, relative_text, wall_time
 from laxity.safe_text import printable
 
 PIPE_COLUMNS: Final = 200
@@ -18,7 +19,6 @@ COLUMNS: Final[Mapping[str, Literal["left", "right"]]] = {
     "JOB": "left",
     "CLASS": "left",
     "STATE": "left",
-    "VERDICT": "left",
     "DEADLINE": "right",
     "P50": "right",
     "P90": "right",
@@ -27,17 +27,13 @@ COLUMNS: Final[Mapping[str, Literal["left", "right"]]] = {
     "EPOCH": "right",
     "REASON": "left",
 }
-DROPPED: Final = (
-    "P50",
-    "CLASS",
-    "REASON",
-    "WORKERS",
-    "LAXITY",
-)  # on a narrow screen, in this order
+DROPPED: Final = ("P50", "CLASS", "WORKERS", "LAXITY", "DEADLINE")  # in this order
 OVERDUE: Final = "now"
 REASON_CELLS: Final = 24  # fewer say nothing
 LEAST_NAME_CELLS: Final = 16  # of a long name on a narrow screen
-GAP_CELLS: Final = 2
+GAPS: Final = (2, 1)  # cells between columns; one where that saves a column
+REASONS_BELOW_FROM: Final = 90  # cells of a screen on which a reason has a line of its own
+FORECASTS: Final = {"fits", "forecast", "forecast_late", "promise_in_danger", "promise_moved"}
 RUNS_WELL: Final = {"due_first", "fits", "forecast", "promise_moved", "shortest_first"}
 STATE_STYLES: Final = {
     "running": "green",
@@ -81,44 +77,65 @@ def console() -> Console:
 
 @dataclass(frozen=True, slots=True)
 class JobTable:
-    """One row per job: what it was promised, what is expected, where it is, and why.
+    """One row per job: what it does, when it is due and expected, where it is, and why.
 
-    On a narrow screen the columns that say least go first, and the reason gives way.
+    On a narrow screen the reason goes below its row, and on a very narrow one the columns that say
+    least go.
     """
 
     jobs: Sequence[JobView]
     now: float
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = [dict(zip(COLUMNS, job_cells(job, self.now), strict=True)) for job in self.jobs]
-        shown = _fitting_columns(rows, options.max_width)
-        table = Table(box=None, pad_edge=False, expand=False)
-        for name, cells in shown.items():
-            most_cells = cells - GAP_CELLS if name == "JOB" else None
-            table.add_column(
-                name, no_wrap=name != "REASON", justify=COLUMNS[name], max_width=most_cells
-            )
+        layout = _choose_layout(rows, options.max_width)
+        table = Table(box=None, pad_edge=False, expand=False, padding=(0, layout.gap, 0, 0))
+        for name, cells in layout.cells.items():
+            table.add_column(name, no_wrap=True, justify=COLUMNS[name], max_width=cells)
         for row in rows:
-            table.add_row(*(row[name] for name in shown))
-        yield table
+            table.add_row(*(row[name] for name in layout.cells))
+        below = "REASON" not in layout.cells and options.max_width >= REASONS_BELOW_FROM
+        reasons = [row["REASON"] for row in rows] if below else [Text()] * len(rows)
+        lines = console.render_lines(table, options, pad=False)
+        for line, reason in zip(lines, [Text(), *reasons], strict=True):
+            yield from (*line, Segment.line())
+            if reason.plain:
+                yield Text(f"  {reason.plain}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
-def _fitting_columns(rows: Sequence[Mapping[str, Text]], max_width: int) -> dict[str, int]:
-    """The columns that fit beside one another, and their widths with the gap, in cells.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns that fit beside one another with their widths, and the gap between two, in cells."""
 
-    A long name gives way last: a beginning of it still names the job.
+    cells: Mapping[str, int]
+    gap: int
+
+    @property
+    def width(self) -> int:
+        return sum(self.cells.values()) + self.gap * (len(self.cells) - 1)
+
+
+def _choose_layout(rows: Sequence[Mapping[str, Text]], max_width: int) -> Layout:
+    """All columns if they fit, else the reason goes, then a cell of each gap, then columns.
+
+    A long name gives way first, to its beginning, and takes what is left at the end.
     """
-    shown = {
-        name: max([len(name), *(row[name].cell_len for row in rows)]) + GAP_CELLS
-        for name in COLUMNS
-    }
-    shown["REASON"] = min(shown["REASON"], REASON_CELLS + GAP_CELLS)
-    for name in DROPPED:
-        if sum(shown.values()) - GAP_CELLS > max_width:
-            del shown[name]
-    excess = max(0, sum(shown.values()) - GAP_CELLS - max_width)
-    shown["JOB"] = max(min(shown["JOB"], LEAST_NAME_CELLS + GAP_CELLS), shown["JOB"] - excess)
-    return shown
+    whole = {name: max([len(name), *(row[name].cell_len for row in rows)]) for name in COLUMNS}
+    short = whole | {"JOB": min(whole["JOB"], LEAST_NAME_CELLS)}
+    beside = short | {"REASON": min(short["REASON"], REASON_CELLS)}
+    below = {name: cells for name, cells in short.items() if name != "REASON"}
+    choices = [Layout(beside, GAPS[0]), *(Layout(below, gap) for gap in GAPS)]
+    for dropped in range(1, len(DROPPED) + 1):
+        kept = {name: cells for name, cells in below.items() if name not in DROPPED[:dropped]}
+        choices.append(Layout(kept, GAPS[0]))
+    layout = next((choice for choice in choices if choice.width <= max_width), choices[-1])
+    left = max(0, max_width - layout.width)
+    name_cells = min(whole["JOB"], layout.cells["JOB"] + left)
+    left -= name_cells - layout.cells["JOB"]
+    cells = {**layout.cells, "JOB": name_cells}
+    if "REASON" in cells:
+        cells["REASON"] += left
+    return Layout(cells, layout.gap)
 
 
 def job_table(jobs: Iterable[JobView], *, now: float) -> JobTable:
@@ -130,29 +147,21 @@ def job_cells(job: JobView, now: float) -> list[Text]:
     return [
         Text(short_id(job.id), style="bold"),
         Text(job.service_class),
-        Text(state_text(job), style=STATE_STYLES.get(job.state, "")),
-        Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "dim")),
+        Text(state_words(job), style=_state_style(job)),
         Text(wall_time(job.deadline_at, now)),
         Text(format_expected_end(job, job.p50_at, now)),
         Text(format_expected_end(job, job.p90_at, now)),
         _slack_text(job),
         Text(width_text(job)),
         Text(epochs_text(job)),
-        Text(_reason_text(job, now), no_wrap=True, overflow="ellipsis"),
+        Text(_reason_cell(job, now), no_wrap=True, overflow="ellipsis"),
     ]
 
 
-def state_text(job: JobView) -> str:
-    """What it does, and whether laxity leaves it alone."""
-    return f"{job.state}, pinned" if job.pinned and not job.ended else job.state
-
-
-def outcome_text(job: JobView) -> str:
-    """How an ended job stands to its deadline, in words; nothing while it is not finished."""
-    if job.finished_at is None or job.deadline_at is None or job.state != "finished":
-        return ""
-    apart = format_seconds(abs(job.deadline_at - job.finished_at))
-    return f"kept, {apart} early" if job.kept else f"missed by {apart}"
+def _state_style(job: JobView) -> str:
+    if job.broken or job.state in {"refused", "failed"} or deadline_status(job) == ENDANGERED:
+        return "red"
+    return "green" if job.kept else STATE_STYLES.get(job.state, "")
 
 
 def width_text(job: JobView) -> str:
@@ -197,19 +206,35 @@ def format_expected_end(job: JobView, at: float | None, now: float) -> str:
     return relative_text(at, now)
 
 
-def _reason_text(job: JobView, now: float) -> str:
-    """How it ended, what it failed of, or what is to be known of it now.
+def reason_text(job: JobView, now: float) -> str:
+    """Why it is where it is. Of a job that runs, figures of a forecast are those of now.
+
+    A decision's own would be those of its instant, and after a while a finish in the past.
+    """
+    if job.state != "running" or job.reason_code not in FORECASTS or job.p90_at is None:
+        return as_of(now, job.reason)
+    finish = f"P90 finish {instant_text(max(job.p90_at, now), now)}"
+    if job.deadline_at is None:
+        return finish
+    apart = format_seconds(abs(job.deadline_at - job.p90_at))
+    return (
+        f"{finish}, {apart} {'before' if job.p90_at <= job.deadline_at else 'after'} the deadline"
+    )
+
+
+def _reason_cell(job: JobView, now: float) -> str:
+    """What it failed of, or what is to be known of it now.
 
     A reason stands as long as it was not said anew: of a job that runs as it should, has finished
     or was cancelled, it is old.
     """
     runs_well = job.state == "running" and job.reason_code in RUNS_WELL
     is_old = runs_well or job.state in {"finished", "cancelled"}
-    return outcome_text(job) or job.error or ("" if is_old else as_of(now, job.reason))
+    return job.error or ("" if is_old else reason_text(job, now))
 
 
 def _slack_text(job: JobView) -> Text:
     """Slack in words, red when there is none left."""
-    if job.laxity_s is None or job.ended:
+    if job.laxity_s is None or job.ended or job.state == "refused":
         return Text(NONE, style="dim")
     return Text(format_seconds(job.laxity_s), style="red" if job.laxity_s < 0 else "")

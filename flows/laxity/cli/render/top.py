@@ -1,7 +1,7 @@
 """The cluster and its jobs on one screen, as it is at this moment."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rich.console import Group
@@ -20,7 +20,8 @@ FATES: Final = {
     "failed": "ended by an error of the training",
     "cancelled": "cancelled",
 }
-_RANK = {"running": 0, "stopping": 0, "queued": 1, "suspended": 1, "refused": 2}
+_RANK: Final = {"running": 0, "stopping": 0, "queued": 1, "suspended": 1, "refused": 2}
+_ENDED: Final = 3
 
 
 def render_overview(client: Client, namespace: str | None) -> Group:
@@ -34,25 +35,34 @@ def render_overview(client: Client, namespace: str | None) -> Group:
 def render_cluster(client: Client, namespace: str | None) -> Group:
     """One line of the cluster, then its jobs: running first, ended last. May raise ServiceError."""
     answer, jobs = client.cluster(), client.jobs(namespace)
-    return Group(cluster_line(answer), job_table(sorted(jobs, key=job_rank), now=time.time()))
+    now = time.time()
+    return Group(cluster_line(answer), job_table(in_order(jobs, now), now=now))
 
 
-def job_rank(job: JobView) -> tuple[int, float, float]:
-    """Running before waiting before refused before ended; then by deadline and submission."""
+def in_order(jobs: Iterable[JobView], now: float) -> list[JobView]:
+    """Running before waiting before refused before ended jobs, of which the latest come first."""
+    return sorted(jobs, key=lambda job: _rank(job, now))
+
+
+def _rank(job: JobView, now: float) -> tuple[int, float, float]:
+    """Jobs that have not ended by deadline, then by submission."""
+    if job.ended or job.has_lapsed(now):
+        return _ENDED, -(job.finished_at or job.deadline_at or 0.0), 0.0
     deadline_at = job.deadline_at if job.deadline_at is not None else float("inf")
-    return _RANK.get(job.state, 3), deadline_at, job.submitted_at or 0.0
+    return _RANK.get(job.state, _ENDED), deadline_at, job.submitted_at or 0.0
 
 
 def cluster_line(answer: Mapping[str, Any]) -> Text:
     total, free = answer.get("total_gpus", 0), answer.get("free_gpus", 0)
-    line = Text(f"{total - free} of {total} GPUs busy", style="bold")
+    here = answer.get("world") == "local"
+    line = Text(f"{total - free} of {total} {'slots' if here else 'GPUs'} busy", style="bold")
     line.append(loan_text(answer))
     line.append(f"   policy {answer.get('policy', '?')}", style="dim")
     learned = answer.get("learned") or {}
     if learned.get("fallback"):
         line.append(f" in place of {learned['learned']}", style="yellow")
-    if answer.get("world") == "local":
-        line.append("   on this machine a worker counts as a GPU", style="dim")
+    if here:
+        line.append("   a worker takes a slot", style="dim")
     return line
 
 
@@ -115,7 +125,7 @@ def node_table(answer: Mapping[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("NODE", "POOL", "TYPE"):
         table.add_column(name, no_wrap=True)
-    for name in ("GPUS", "FREE"):
+    for name in ("SLOTS" if answer.get("world") == "local" else "GPUS", "FREE"):
         table.add_column(name, justify="right")
     for node in answer.get("nodes") or ():
         table.add_row(

@@ -32,6 +32,7 @@ IDEMPOTENCY_KEY: Final = f"{DOMAIN}/idempotency-key"
 SUBMITTED_AT: Final = f"{DOMAIN}/submitted-at"  # RFC 3339; a retry keeps the first one
 ATTEMPT: Final = f"{DOMAIN}/attempt"
 FRESH: Final = f"{DOMAIN}/fresh"  # "true": an attempt after a failure begins at epoch 0
+RESUMES: Final = f"{DOMAIN}/resumes"  # "true": the training code keeps and restores its own state
 FOLLOWED_BY: Final = f"{DOMAIN}/followed-by"  # address of the flow run that submitted this job
 PIN: Final = f"{DOMAIN}/pin"  # changed by hand: counted, never touched, until this is removed
 
@@ -81,6 +82,7 @@ ENV_MODEL: Final = "LAXITY_MODEL"  # key of the model's history
 ENV_PARAMETERS: Final = "LAXITY_PARAMETERS"  # JSON object for the training function
 ENV_ACCELERATORS: Final = "LAXITY_ACCELERATORS"  # more names of resources, by spaces
 ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
+ENV_RESUMES: Final = "LAXITY_RESUMES"  # "true": the training code keeps and restores its own state
 ENV_TRACKED_BY: Final = "LAXITY_TRACKED_BY"  # "service": it logs the epochs to MLflow, not workers
 ENV_FLOW_RUN: Final = "LAXITY_FLOW_RUN"  # the flow run that follows the job: API/flow_runs/ID
 ENV_LOG_PRINTS: Final = "LAXITY_LOG_PRINTS"  # set: print() is a line of that flow run's log, too

@@ -34,7 +34,8 @@ class JobView:
     """One job as the service sees it. Instants are POSIX seconds, None where there is none.
 
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
-    inference has lent, now, `borrowed_gpu_h` in all; `first_...` are what the first verdict predicted;
+    inference has lent, now, `borrowed_gpu_h` in all; a stop of one that holds no state loses all epochs;
+    `first_...` are what the first verdict predicted;
     `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
     answer.
     """
@@ -63,6 +64,7 @@ class JobView:
     epochs: int = 0
     epochs_done: int = 0
     preemptions: int = 0
+    holds_state: bool = True
     borrowed_gpus: int = 0
     borrowed_gpu_h: float = 0.0
     pinned: bool = False

@@ -34,6 +34,7 @@ _SPEC_FIELDS: Final = (
     "batch_size",
     "dataset_bytes",
     "fresh",
+    "resumes",
     "image",
     "template",
 )
@@ -83,6 +84,11 @@ class Declaration:
     @property
     def epochs(self) -> int:
         return int(self.said.get("epochs", 1))
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the function keeps and restores a state of its own."""
+        return bool(self.said.get("resumes"))
 
     def with_changes(self, *, name: str | None = None, **options: Any) -> "Declaration":
         """The same with other options; the class follows the rule again if it was not named.

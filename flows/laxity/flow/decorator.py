@@ -51,6 +51,7 @@ def deadline_flow(
     dataset_bytes: int | None = None,
     idempotency_key: str | None = None,
     fresh: bool = False,
+    resumes: bool = False,
     entry: str | None = None,
     image: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -75,6 +76,9 @@ def deadline_flow(
     next attempt (at the first epoch with `fresh`), after a refusal asks again. The key may name
     parameters in braces ("nightly-{seed}"); without one it is LAXITY_IDEMPOTENCY_KEY with flow and
     parameters, else the flow run's id.
+
+    A start goes on from what the function gave to `training.restore` or `training.checkpoint_with`,
+    else it begins at epoch 1. `resumes`: the function keeps and restores its own state.
 
     `wall_limit` is the longest that one start may run ("48h"): at the end of an epoch before it the
     job is saved, stopped and started again, as often as it takes. The deadline is that of all links.

@@ -26,6 +26,7 @@ FROM_ANNOTATIONS: Final = (
     (names.ENV_EPOCHS, names.EPOCHS),
     (names.ENV_MODEL, names.MODEL),
     (names.ENV_PARAMETERS, names.PARAMETERS),
+    (names.ENV_RESUMES, names.RESUMES),
 )
 
 

@@ -242,4 +242,5 @@ _FIELDS: Final[FieldTable] = {
     names.SUBMITTED_AT: ("submitted_at", parse_instant),
     names.ATTEMPT: ("attempt", _read_whole),
     names.FRESH: ("fresh", parse_flag),
+    names.RESUMES: ("resumes", parse_flag),
 }

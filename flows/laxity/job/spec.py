@@ -43,7 +43,8 @@ class TrainingSpec:
 
     `parameters` is a JSON object for the function. `image`, `env` and `template` say what the pods
     look like beyond that (see laxity.job.pod_template). `submitted_at` stays the first one in later attempts,
-    which go on from the last finished epoch unless they are `fresh`.
+    which go on from the last finished epoch unless they are `fresh`. `resumes`: the code keeps its
+    own state beside what it gives to `Training.restore`.
     """
 
     name: str
@@ -60,6 +61,7 @@ class TrainingSpec:
     submitted_at: datetime | None = None
     attempt: int = 1
     fresh: bool = False
+    resumes: bool = False
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -140,6 +142,7 @@ class TrainingSpec:
             names.SUBMITTED_AT: self.submitted_at and format_instant(self.submitted_at),
             names.ATTEMPT: self.attempt,
             names.FRESH: "true" if self.fresh else None,
+            names.RESUMES: "true" if self.resumes else None,
         }
         written = {name: str(value) for name, value in texts.items() if value is not None}
         return annotations_of(self.qos) | written
@@ -150,6 +153,7 @@ class TrainingSpec:
             names.ENV_EPOCHS: str(self.epochs),
             names.ENV_MODEL: escape_literal(self.model),
             names.ENV_PARAMETERS: escape_literal(_compact_json(self.parameters)),
+            **({names.ENV_RESUMES: "true"} if self.resumes else {}),
         }
 
 
@@ -226,6 +230,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
         lambda: _check_times(spec),
         lambda: _check_flag("fresh", spec.fresh),
+        lambda: _check_flag("resumes", spec.resumes),
         lambda: check_whole("attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempts"),
         lambda: _check_optional_text("image", spec.image, longest=1024),
         lambda: check_env(spec.env),

@@ -26,6 +26,8 @@ from laxity.worker.mlflow_tracking import Tracker
 from laxity.worker.sigterm import (
     EXIT_RESTART,
     EXIT_STOPPED,
+    BeginAnew,
+    EndedWithout,
     SigtermHandler,
     Superseded,
     TrainingStopped,
@@ -102,6 +104,12 @@ def run_to_completion(
     except Superseded as why:
         say(str(why))
         return EXIT_STOPPED  # not AGAIN: a flow run that is the Job would begin anew, and supersede
+    except EndedWithout as why:
+        say(str(why))
+    except BeginAnew as why:
+        say(str(why))
+        _hand_over(training, at_most_s=_STOPPED_S)
+        return EXIT_RESTART
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job

@@ -35,10 +35,17 @@ class WorkerEnvironment:
     host: str = ""  # where worker 0 can be reached; "" is this machine only
     tracking_uri: str = ""
     orders: Path | None = None  # the signal as a file, where the service is out of reach
+    resumes: bool = False  # the training code keeps its own state
 
     @property
     def reports_file(self) -> str:
         return reports_file_of(self.uid, training=self.training)
+
+    @property
+    def run_tags(self) -> dict[str, str]:
+        """Tags of the MLflow run. A training that nobody schedules is known by its folder, if it has one."""
+        uid = self.uid or (str(self.folder.resolve()) if self.folder else "")
+        return {names.TAG_JOB: self.job, names.TAG_UID: uid, names.TAG_MODEL: self.model}
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "WorkerEnvironment":
@@ -66,6 +73,7 @@ class WorkerEnvironment:
             host=environ.get(names.ENV_POD_IP, ""),
             tracking_uri=_tracking_uri(environ),
             orders=Path(environ.get(names.ENV_SIGNAL) or _ORDERS) if job else None,
+            resumes=says_resumes(environ),
         )
 
 
@@ -97,6 +105,14 @@ def _whole_number(environ: Mapping[str, str], name: str, *, least: int) -> int |
     if not text.isdecimal() or int(text) < least:
         raise AssignmentError(f"{name}={text!r}: expected a whole number, {least} or more")
     return int(text)
+
+
+def says_resumes(environ: Mapping[str, str]) -> bool:
+    """Whether the training code keeps its own state; AssignmentError if that is no answer."""
+    text = environ.get(names.ENV_RESUMES, "").strip() or "false"
+    if text not in {"true", "false"}:
+        raise AssignmentError(f"{names.ENV_RESUMES}={text!r}: expected true or false")
+    return text == "true"
 
 
 def saving_share(environ: Mapping[str, str]) -> float:

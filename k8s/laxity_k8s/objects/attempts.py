@@ -79,7 +79,8 @@ def next_attempt(job: Json, before: Json, report: Report) -> Json:
     rename_job(again, name)
     if not begins_anew(job):
         began = origin_of(before)
-        _go_on(again, Origin(began.name, began.uid, epochs_done(before, report)))
+        done = 0 if report.holds_state is False else epochs_done(before, report)
+        _go_on(again, Origin(began.name, began.uid, done))
     return again
 
 

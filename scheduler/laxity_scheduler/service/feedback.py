@@ -1,8 +1,9 @@
 """What a running service reports to the profiler: what stops cost, and how predictions came out.
 
 A prediction of a job's remaining time is noted when the job begins to train at a width, and when half
-of its epochs are done. It is compared with the measured time when the job finishes. A stop or another
-width makes it void. A store that does not answer costs one observation, never a cycle.
+of its epochs are done. It is compared with the measured time when the job finishes. A stop, another
+width and a training that begins anew make it void. A store that does not answer costs one
+observation, never a cycle.
 """
 
 import logging
@@ -28,7 +29,8 @@ class Feedback:
     def __init__(self, stops: History, predictions: Learner) -> None:
         self._stops, self._predictions = stops, predictions
         self._watcher = TransitionWatcher()
-        self._steady_widths: dict[str, int] = {}  # width of the course that was noted, by uid
+        # by uid: width of the course that was noted, and how far it is
+        self._courses: dict[str, tuple[int, int]] = {}
         self._halfway: set[str] = set()
         self.faults = JobFaults()  # the publisher puts the service's here
 
@@ -57,7 +59,7 @@ class Feedback:
             view = change.after
             if view["state"] == "finished" and (change.before or {}).get("state") != "finished":
                 uid, finished_at = view["uid"], view["finished_at"]
-                self._steady_widths.pop(uid, None)
+                self._courses.pop(uid, None)
                 self._halfway.discard(uid)
                 self._ignore_store_errors(
                     uid, partial(self._predictions.observe_finish, uid, at=finished_at)
@@ -68,16 +70,19 @@ class Feedback:
             return  # its pods end now
         steady = job.formed and job.formed == job.workers and not job.resize_to
         width = job.formed if steady and job.stop_requested_at is None else 0
-        before = self._steady_widths.get(uid, 0)
-        if not uid or width == before:
+        before, reached = self._courses.get(uid, (0, 0))
+        done = job.progress.epochs_done
+        if not uid or (width == before and done >= reached):
+            if before:
+                self._courses[uid] = width, done
             self._note_halfway(job, uid, width, predictor)
             return
         if before:
-            self._steady_widths.pop(uid)
+            self._courses.pop(uid)
             self._halfway.discard(uid)
             self._ignore_store_errors(uid, partial(self._predictions.drop_predictions, uid))
         if width:
-            self._steady_widths[uid] = width
+            self._courses[uid] = width, done
             stage = "running" if job.progress.epochs_done else "start"
             self._ignore_store_errors(
                 uid, partial(self._note_prediction, job, uid, width, predictor, stage=stage)

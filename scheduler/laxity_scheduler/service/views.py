@@ -91,7 +91,8 @@ def view_of(
             "held_by": list(last_reason.held_by),
             "expected_start_at": finite_or_none(last_reason.expected_start_at),
         }
-    view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
+    if row is None or row.holds_state:
+        view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
     died = "" if row is None else row.died  # the cluster's error of a worker that reports no more
     view |= {"result": report.result, "error": report.failed or died or view["error"]}
     view |= _fields_of_end(manifest, view, report, now, absence)
@@ -141,7 +142,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     if before is None:
         return {}
     lasting = (
-        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs",
+        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state",
         "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}
@@ -160,6 +161,7 @@ def _fields_from_row(row: Job) -> Json:
         "epochs": row.workload.epochs,
         "epochs_done": row.progress.epochs_done,
         "preemptions": row.preemptions,
+        "holds_state": row.holds_state,
         "pinned": row.pinned,
         "promised_p90_at": None,
     }

@@ -34,6 +34,7 @@ ONE_AT_A_TIME: Final = f"{DOMAIN}/one-at-a-time"  # "true": refused while anothe
 SUBMITTED_AT: Final = f"{DOMAIN}/submitted-at"  # RFC 3339; a retry keeps the first one
 ATTEMPT: Final = f"{DOMAIN}/attempt"
 FRESH: Final = f"{DOMAIN}/fresh"  # "true": an attempt after a failure begins at epoch 0
+RESUMES: Final = f"{DOMAIN}/resumes"  # "true": the training code keeps and restores its own state
 FOLLOWED_BY: Final = f"{DOMAIN}/followed-by"  # address of the flow run that submitted this job
 PIN: Final = f"{DOMAIN}/pin"  # changed by hand: counted, never touched, until this is removed
 
@@ -85,6 +86,7 @@ ENV_LAUNCHER: Final = "LAXITY_LAUNCHER"  # torch: set RANK, WORLD_SIZE, ... befo
 ENV_ANEW: Final = "LAXITY_ANEW"  # set: this worker has begun anew, for another width
 ENV_ACCELERATORS: Final = "LAXITY_ACCELERATORS"  # more names of resources, by spaces
 ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
+ENV_RESUMES: Final = "LAXITY_RESUMES"  # "true": the training code keeps and restores its own state
 ENV_TRACKED_BY: Final = "LAXITY_TRACKED_BY"  # "service": it logs the epochs to MLflow, not workers
 ENV_FLOW_RUN: Final = "LAXITY_FLOW_RUN"  # the flow run that follows the job: API/flow_runs/ID
 ENV_LOG_PRINTS: Final = "LAXITY_LOG_PRINTS"  # set: print() is a line of that flow run's log, too

@@ -34,6 +34,7 @@ from laxity_k8s.act.release import release_jobs
 from laxity_k8s.act.resealing import reseal_jobs
 from laxity_k8s.act.rights import is_without_right
 from laxity_k8s.act.sender import Sender
+from laxity_k8s.act.state_notice import find_state_notice
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects
@@ -331,12 +332,11 @@ class LiveCluster:
             now = time.time()
             self._drop_forged(touched)
             self._write_corrections(partial(self._find_correction, now=now), touched)
-            state = self._snapshot.take_state(touched, nodes=nodes, now=now, cycle=self.cycle)
-            self._state = state
-            self._write_corrections(
-                partial(write_refusal, bad=self._snapshot.bad), self._snapshot.untold
-            )
-            self._snapshot.untold.clear()
+            seen, report_of = self._snapshot, self._reminders.report_of
+            self._state = state = seen.take_state(touched, nodes=nodes, now=now, cycle=self.cycle)
+            self._write_corrections(partial(write_refusal, bad=seen.bad), seen.untold)
+            seen.untold.clear()
+            self._write_corrections(partial(find_state_notice, reports=report_of), seen.unnoted)
         return state
 
     def _resync_mirror(self) -> str:

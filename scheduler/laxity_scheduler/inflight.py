@@ -33,6 +33,7 @@ from laxity_scheduler.model.start_backoff import (
 )
 from laxity_scheduler.model.stop_requests import was_served
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.stateless import sparing_stateless
 
 LEAST_WAIT_S: Final = 600.0  # a requested stop is overdue after this time ...
 EPOCHS_WAITED: Final = 3.0  # ... and this many of the job's longest recent epochs
@@ -75,15 +76,16 @@ def overdue_at(job: Job) -> float:
 def with_follow_ups(policy: Policy, lend: Callable[[Policy], Policy] = with_loans) -> Policy:
     """The policy, with follow-ups first; the policy's own acts on jobs that have one are dropped.
 
-    No job is suspended before its start was seen; that is decided again once it was. The plan fits:
-    whatever a policy decides, what does not is `Plan.dropped`.
+    Jobs that hold no state are stopped where nothing else keeps a promise (`stateless`). No job is
+    suspended before its start was seen; that is decided again once it was. The plan fits: whatever a
+    policy decides, what does not is `Plan.dropped`.
     """
 
     def decide_with_follow_ups(state: ClusterState, predictor: Predictor) -> Plan:
         visible_state, next_at = hide_backed_off_jobs(state)
         due, (links, link_at) = follow_ups(state), end_links(state, predictor)
         visible_state = visible_state.lock_holds({d.job for d in (*due, *links)})
-        plan = lend(policy)(visible_state, predictor)
+        plan = sparing_stateless(lend(policy))(visible_state, predictor)
         spared = {d.job for d in plan.decisions if isinstance(d, Continue)}
         ahead = (d for d in due if not (d.job in spared and _is_requested_stop(d)))
         first = _one_of_each((*ahead, *links))
@@ -114,7 +116,7 @@ def _one_of_each(decisions: Sequence[Preempt | Resize]) -> tuple[Preempt | Resiz
 
 def _is_requested_stop(decision: Preempt | Resize) -> bool:
     """Whether it only carries out a stop that was requested before."""
-    return decision.reason.code in {"stopped_at_epoch", "stop_overdue"}
+    return decision.reason.code in {"stopped_at_epoch", "stopped_stateless", "stop_overdue"}
 
 
 def _is_about(decision: Decision, jobs: Collection[str]) -> bool:
@@ -152,7 +154,8 @@ def _leave_closed_node(
 ) -> tuple[Preempt | Resize, ...]:
     """Ask a job on a closed node to stop at its epoch's end, unless it was resized this instant."""
     closed = next((node for node in job.nodes if pools[node] in CLOSED_POOLS), None)
-    if closed is None or not job.preemptible or job.stop_requested_at is not None:
+    leaves = job.preemptible and job.holds_state
+    if closed is None or not leaves or job.stop_requested_at is not None:
         return ()
     if job.width_changed_at is not None and job.width_changed_at >= state.now:
         return ()
@@ -216,8 +219,11 @@ def _current_beneficiary(job: Job, state: ClusterState) -> str:
 def _parking_reason(job: Job, pools: Mapping[str, Pool]) -> Reason:
     leaves = any(pools[node] in CLOSED_POOLS for node in job.nodes)
     if job.stop_for == job.id and job.wall_limit_s < FOREVER and not leaves:
+        if not job.holds_state:
+            return reason("link_lost", epochs=job.parked_epoch, limit_s=job.wall_limit_s)
         return reason("link_ended", epoch=job.parked_epoch, limit_s=job.wall_limit_s)
-    return reason("stopped_at_epoch", epoch=job.parked_epoch, beneficiary=_beneficiary_text(job))
+    code = "stopped_at_epoch" if job.holds_state else "stopped_stateless"
+    return reason(code, epoch=job.parked_epoch, beneficiary=_beneficiary_text(job))
 
 
 def _beneficiary_text(job: Job) -> str:

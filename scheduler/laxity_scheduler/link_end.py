@@ -15,12 +15,13 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.reasons import Reason, reason
 
 LEAVING_S: Final = 15.0  # for orders on their way, and clocks that differ ...
 LEAVING_SHARE: Final = 0.1  # ... at most this share of the limit
 SAVING_SHARE: Final = 0.1  # of the limit at most, for the last checkpoint
-LINK_ENDS: Final = ("link_ended", "link_cut")  # reasons of stops that are no preemption
+CUTS: Final = ("link_cut", "link_lost")  # reasons of stops after which no epoch has come of a link
+LINK_ENDS: Final = ("link_ended", *CUTS)  # reasons of stops that are no preemption
 
 
 def link_ends_at(job: Job) -> float:
@@ -48,7 +49,7 @@ def end_links(state: ClusterState, predictor: Predictor) -> tuple[tuple[Preempt,
             continue
         cut, asks = cut_at(job), asks_at(job, predictor)
         if state.now >= cut:
-            cause = reason("link_cut", limit_s=job.wall_limit_s)
+            cause = _cut_reason(job)
             stops.append(Preempt(job.id, "now", job.id, cause))
         elif job.stop_requested_at is None and (state.now >= asks or was_set_back(job, state.now)):
             cause = reason("link_ends", limit_s=job.wall_limit_s, ends_at=link_ends_at(job))
@@ -59,13 +60,22 @@ def end_links(state: ClusterState, predictor: Predictor) -> tuple[tuple[Preempt,
     return tuple(stops), look_at
 
 
+def _cut_reason(job: Job) -> Reason:
+    if job.holds_state:
+        return reason("link_cut", limit_s=job.wall_limit_s)
+    return reason("link_lost", limit_s=job.wall_limit_s, epochs=job.progress.epochs_done)
+
+
 def asks_at(job: Job, predictor: Predictor) -> float:
     """From when on the link is asked to stop at its epoch's end: at once where no other one fits.
 
-    FOREVER before it trains, in its last epoch, and as long as nobody knows how long one takes.
+    FOREVER before it trains, in its last epoch, as long as nobody knows how long one takes, and of a
+    job that holds no state: its next link would not go on.
     """
     width = job.formed or job.workers
-    if job.epoch_started_at is None or job.progress.epochs_done + 1 >= job.workload.epochs:
+    if not job.holds_state or job.epoch_started_at is None:
+        return FOREVER
+    if job.progress.epochs_done + 1 >= job.workload.epochs:
         return FOREVER
     epoch_s = max(predictor.epoch_time(job.workload, width).p90_s, *_lately(job, width), 0.0)
     if epoch_s == FOREVER:

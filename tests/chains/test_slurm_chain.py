@@ -39,7 +39,7 @@ exec {sys.executable} -c '
 import os, time
 from laxity import Training
 with open(os.environ["LAXITY_CHAIN_FOLDER"] + "/epochs", "a") as epochs:
-    for epoch in Training(60).epochs():
+    for epoch in Training(60, resumes=True).epochs():
         time.sleep(1.0 if os.environ["LAXITY_CHAIN_LINK"] == "1" else 0.0)
         print("epoch", epoch, file=epochs, flush=True)
 '

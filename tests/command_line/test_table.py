@@ -1,4 +1,6 @@
 import io
+from dataclasses import asdict
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -6,6 +8,7 @@ from rich.console import Console
 from laxity.api.client import JobView
 from laxity.api.job_view import OfferView
 from laxity.api.status_text import instant_text, standing_text, verdict_markdown
+from laxity.cli.render.decisions import chain_lines
 from laxity.cli.render.job_panel import job_panel, verdict_line, whatif_lines
 from laxity.cli.render.job_table import COLUMNS, job_cells, job_table
 from laxity.human_time import instant_text as instant_seen_from
@@ -204,6 +207,26 @@ def test_a_cancelled_job_no_longer_says_why_it_waited() -> None:
     waited = running(workers=0, state="cancelled", finished_at=NOW, reason="it needs 1 GPU; 0 free")
 
     assert "it needs" not in shown(waited)[1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_shown"),
+    [
+        pytest.param({"holds_state": False}, True, id="it holds no state"),
+        pytest.param({"holds_state": True}, False, id="it holds state"),
+        pytest.param({}, False, id="an older service does not say"),
+        pytest.param(
+            {"holds_state": False, "state": "finished", "finished_at": NOW}, False, id="it is done"
+        ),
+    ],
+)
+def test_that_a_stop_loses_all_epochs_is_shown(fields: dict[str, Any], *, is_shown: bool) -> None:
+    job, words = running(**fields), "so a stop loses all epochs"
+    out = io.StringIO()
+    Console(file=out, width=160).print(job_panel(job, now=NOW))
+    Console(file=out, width=160).print(chain_lines({"job": asdict(job)}, now=NOW))
+
+    assert out.getvalue().count(words) == 2 * is_shown
 
 
 def test_a_cancelled_job_shows_no_predicted_end() -> None:

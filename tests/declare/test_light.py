@@ -101,7 +101,7 @@ def test_training_alone_with_a_folder_goes_on_from_its_checkpoint(
 
     @deadline_flow(epochs=4)
     def train(training: Training, stop_after: int) -> int:
-        count = training.restore()
+        count = training.restore({"model": "a small one"})
         for epoch in training.epochs():
             if epoch > stop_after:
                 raise InterruptedError

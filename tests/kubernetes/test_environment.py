@@ -23,6 +23,7 @@ ASKED = {
     names.EPOCHS: "90",
     names.MODEL: "res$net(50)",
     names.PARAMETERS: '{"rate": "$(HOME)"}',
+    names.RESUMES: "true",
 }
 SECRET = {"secretRef": {"name": WORKER_SECRET, "optional": True}}
 

@@ -279,3 +279,39 @@ def test_a_hundred_thousand_epochs_are_taken_in_one_call(history: History) -> No
 
     assert acked == n
     assert len(history.epochs("mlp", most=2 * n)[0].epochs) == n
+
+
+def test_a_job_that_holds_no_state_counts_from_0_at_each_start(history: History) -> None:
+    lost = {"holds_state": False}
+    take(history, line(1, "started", width=1), line(2, "formed", width=1, epoch=0))
+    unknown = history.report(UID)
+    take(history, epoch_line(3, 1, **lost), epoch_line(4, 2, **lost))
+    first = history.report(UID)
+    take(history, line(5, "started", width=1))
+    again = history.report(UID)
+    take(history, line(6, "formed", width=1, epoch=0), epoch_line(7, 1, again=True, **lost))
+    second = history.report(UID)
+
+    assert (unknown.holds_state, first.holds_state, again.holds_state) == (None, False, False)
+    done = [report.progress.epochs_done for report in (first, again, second)]
+    assert done == [2, 0, 1]
+    assert (second.furthest_epoch, second.advanced_at) == (2, START_AT + 40)
+    assert second.epoch_ended_at == START_AT + 70
+    assert epochs_of(history) == [1, 2], "each epoch of a run is learned once"
+
+
+def test_a_job_that_holds_state_goes_on_counting(history: History) -> None:
+    take(history, epoch_line(1, 1), epoch_line(2, 2), line(3, "started", width=1))
+
+    assert history.report(UID).holds_state is True
+    assert history.report(UID).progress.epochs_done == 2
+
+
+def test_that_a_job_holds_no_state_is_known_after_a_restart(
+    tmp_path: Path, open_history: OpenHistory
+) -> None:
+    take(open_history(tmp_path), epoch_line(1, 3, holds_state=False))
+
+    again = open_history(tmp_path).report(UID)
+
+    assert (again.holds_state, again.furthest_epoch, again.advanced_at) == (False, 3, START_AT + 10)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity.api.job_view import job_view
+from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -137,6 +138,27 @@ def test_a_refused_job_stays_refused_when_it_is_gone_and_gives_way_to_the_one_th
     assert [view["uid"] for view in ViewCache(rows[::-1]).all()] == ["second"]
     board.drop_old(ended_before=31.0)
     assert board.views_in_any_order() == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "holds_state", "done"),
+    [
+        pytest.param(1, True, 5, id="the report is newer than the row"),
+        pytest.param(0, False, 0, id="stopped, without state"),
+    ],
+)
+def test_epochs_that_are_lost_are_not_shown(workers: int, done: int, *, holds_state: bool) -> None:
+    board, before = ViewCache(), replace(running("a", 4), holds_state=holds_state)
+    board.update_views(look(before), lambda _: QUIET)
+    row = replace(
+        before, workers=workers, progress=replace(before.progress, epochs_done=4 * workers)
+    )
+    report = Report(Progress(5), holds_state=holds_state)
+
+    board.update_views(look(row, now=20.0), lambda _: report)
+
+    (view,) = board.all()
+    assert (view["epochs_done"], view["holds_state"]) == (done, holds_state)
 
 
 def widths_after_absence(report: Report, *seen: tuple[float, int]) -> list[list[float]]:

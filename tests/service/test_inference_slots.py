@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 def train(training):
+    training.restore({{}})
     with open({notes!r}, "a") as notes:
         for epoch in training.epochs():
             for _ in training.shard(list(range(8))):

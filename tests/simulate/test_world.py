@@ -9,7 +9,7 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import run_cycle
 from laxity_scheduler.inflight import follow_ups, with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Admit, Preempt, Resize
+from laxity_scheduler.model.decision import Admit, Preempt, Resize, When
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
@@ -74,6 +74,27 @@ def test_a_stop_at_once_loses_the_running_epoch() -> None:
     assert sim.now == 924.0
     assert row.progress.epochs_done == 1  # 24 s to start, 600 s for the first, 300 s are lost
     assert sim.live["default/a"].lost_gpu_s == pytest.approx(24.0 + 300.0)
+
+
+@pytest.mark.parametrize("when", ["now", "epoch"])
+def test_a_stop_loses_all_epochs_of_a_job_that_holds_no_state(when: When) -> None:
+    sim, _ = world(trace(job("a", runs_s=3_000.0), job("b", at=1_500.0)), cost="live")
+    sim.advance()
+    sim.live["default/a"].row = replace(sim.live["default/a"].row, holds_state=False)
+    start(sim, "default/a", "node-0")
+    sim.advance()
+    assert sim.observe().by_id["default/a"].progress.epochs_done == 2
+    sim.carry_out(Plan((Preempt("default/a", when, "", WHY),)))
+    while sim.observe().by_id["default/a"].workers:
+        if when == "epoch":
+            sim.advance()
+        sim.carry_out(Plan(follow_ups(sim.observe())))
+    stopped_at = sim.now
+    assert sim.observe().by_id["default/a"].progress.epochs_done == 0
+    start(sim, "default/a", "node-0")
+    while "default/a" in sim.live:
+        sim.advance()
+    assert sim.now == pytest.approx(stopped_at + 24.0 + 3_000.0)
 
 
 def test_more_workers_join_at_an_epochs_end_and_fewer_leave_after_reforming() -> None:

@@ -15,6 +15,8 @@ from tests.support.waiting import until
 class Served:
     """A service in a folder of its own, and `laxity` called in the folder of a project."""
 
+    slots = 2
+
     def __init__(
         self,
         home: Path,
@@ -33,7 +35,8 @@ class Served:
         self.start()
 
     def start(self) -> None:
-        serve = ["-m", "laxity.cli.main", "serve", "--slots", "2", "--port", str(self.port)]
+        place = ["--slots", str(self.slots), "--port", str(self.port)]
+        serve = ["-m", "laxity.cli.main", "serve", *place]
         process = self.processes.start("service", [sys.executable, *serve])
         until(lambda: self.client.alive() or process.poll() is not None, limit_s=180, what="it")
 

@@ -44,8 +44,10 @@ def train_link(
     """The epochs that a link trains, of six of ten seconds each."""
     monkeypatch.setenv(names.ENV_CHAIN_LINK, str(number))
     monkeypatch.setenv(names.ENV_ENDS_AT, str(clock.now + limit_s))
-    trained = []
-    for epoch in Training(6).epochs():
+    trained: list[int] = []
+    training = Training(6)
+    training.restore([0.0])
+    for epoch in training.epochs():
         trained.append(epoch)
         clock.now += EPOCH_S
     return trained
@@ -93,7 +95,7 @@ def test_a_script_ends_without_a_traceback_and_with_the_code_that_means_go_on(
 ) -> None:
     script = (
         "from laxity import Training\n"
-        "for epoch in Training(10**6).epochs():\n"
+        "for epoch in Training(10**6, resumes=True).epochs():\n"
         "    print(epoch, flush=True)\n"
     )
     env = os.environ | {

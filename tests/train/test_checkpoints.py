@@ -33,7 +33,10 @@ def test_a_training_alone_saves_as_often_as_its_saving_share_allows(
     monkeypatch.setattr(leader, "FREE_SAVE_S", -1.0)  # however quick a save is, it counts
     monkeypatch.setenv("LAXITY_SAVING_SHARE", share)
 
-    assert [newest_epoch(tmp_path) for _ in Training(4, folder=tmp_path).epochs()] == saved
+    training = Training(4, folder=tmp_path)
+    training.restore([0.0])
+
+    assert [newest_epoch(tmp_path) for _ in training.epochs()] == saved
 
 
 def test_the_newest_is_found_with_its_note(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ class JobView:
     `given_p90_at` is the P90 finish with which the promise in force was given; `promised_p90_at` moves.
     `deadline_clock` is a deadline by the clock as it was declared, "06:00 Europe/Berlin";
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
-    inference has lent, now, `borrowed_gpu_h` in all; `first_...` are what the first verdict predicted;
+    inference has lent, now, `borrowed_gpu_h` in all; a stop of one that holds no state loses all epochs;
+    `first_...` are what the first verdict predicted;
     `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
     answer.
     """
@@ -67,6 +68,7 @@ class JobView:
     epochs: int = 0
     epochs_done: int = 0
     preemptions: int = 0
+    holds_state: bool = True
     borrowed_gpus: int = 0
     borrowed_gpu_h: float = 0.0
     pinned: bool = False

@@ -36,6 +36,7 @@ _SPEC_FIELDS: Final = (
     "launcher",
     "fresh",
     "one_at_a_time",
+    "resumes",
     "image",
     "template",
 )
@@ -85,6 +86,11 @@ class Declaration:
     @property
     def epochs(self) -> int:
         return int(self.said.get("epochs", 1))
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the function keeps and restores a state of its own."""
+        return bool(self.said.get("resumes"))
 
     def with_changes(self, *, name: str | None = None, **options: Any) -> "Declaration":
         """The same with other options; the class follows the rule again if it was not named.

@@ -53,6 +53,7 @@ def deadline_flow(
     idempotency_key: str | None = None,
     fresh: bool = False,
     one_at_a_time: bool = False,
+    resumes: bool = False,
     entry: str | None = None,
     image: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -79,6 +80,9 @@ def deadline_flow(
     next attempt (at the first epoch with `fresh`), after a refusal asks again. The key may name
     parameters in braces ("nightly-{seed}"); without one it is LAXITY_IDEMPOTENCY_KEY with flow and
     parameters, else the flow run's id. `one_at_a_time` refuses a run with another key meanwhile.
+
+    A start goes on from what the function gave to `training.restore` or `training.checkpoint_with`,
+    else it begins at epoch 1. `resumes`: the function keeps and restores its own state.
 
     `wall_limit` is the longest that one start may run ("48h"): before it the job is saved, stopped and
     started again, as often as it takes, under one deadline.

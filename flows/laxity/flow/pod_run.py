@@ -117,7 +117,10 @@ def _train_call(call: _Call, declared: Declaration) -> int:
     termination = SigtermHandler()
     with _taking_signals(termination):
         assignment = replace(
-            WorkerEnvironment.of(os.environ), epochs=declared.epochs, model=declared.model
+            WorkerEnvironment.of(os.environ),
+            epochs=declared.epochs,
+            model=declared.model,
+            resumes=declared.resumes,
         )
         training = Training.of(assignment, termination)
         return __main__.run_to_completion(training, termination, lambda: call(training))

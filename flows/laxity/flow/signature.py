@@ -24,7 +24,8 @@ def train_alone(
     """
     from laxity.worker.training import Training
 
-    training = Training(declared.epochs, folder=os.environ.get(names.ENV_CHECKPOINTS))
+    folder = os.environ.get(names.ENV_CHECKPOINTS)
+    training = Training(declared.epochs, folder=folder, resumes=declared.resumes)
     result = function(training, **arguments)
     training.finish()
     return result

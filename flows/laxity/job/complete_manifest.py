@@ -27,6 +27,7 @@ FROM_ANNOTATIONS: Final = (
     (names.ENV_MODEL, names.MODEL),
     (names.ENV_PARAMETERS, names.PARAMETERS),
     (names.ENV_LAUNCHER, names.LAUNCHER),
+    (names.ENV_RESUMES, names.RESUMES),
 )
 
 

@@ -57,6 +57,7 @@ RESERVED_ENV: Final = frozenset(
         names.ENV_MODEL,
         names.ENV_PARAMETERS,
         names.ENV_POD_IP,
+        names.ENV_RESUMES,
         names.ENV_TOKEN,
         names.ENV_TRAINING,
     }

@@ -44,7 +44,8 @@ class TrainingSpec:
 
     `parameters` is a JSON object for the function. `image`, `env` and `template` say what the pods
     look like beyond that (see laxity.job.pod_template). `submitted_at` stays the first one in later attempts,
-    which go on from the last finished epoch unless they are `fresh`.
+    which go on from the last finished epoch unless they are `fresh`. `resumes`: the code keeps its
+    own state beside what it gives to `Training.restore`.
     """
 
     name: str
@@ -63,6 +64,7 @@ class TrainingSpec:
     attempt: int = 1
     fresh: bool = False
     one_at_a_time: bool = False
+    resumes: bool = False
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -145,6 +147,7 @@ class TrainingSpec:
             names.ATTEMPT: self.attempt,
             names.FRESH: "true" if self.fresh else None,
             names.ONE_AT_A_TIME: "true" if self.one_at_a_time else None,
+            names.RESUMES: "true" if self.resumes else None,
         }
         written = {name: str(value) for name, value in texts.items() if value is not None}
         return annotations_of(self.qos) | written
@@ -157,6 +160,7 @@ class TrainingSpec:
             names.ENV_MODEL: escape_literal(self.model),
             names.ENV_PARAMETERS: escape_literal(_compact_json(self.parameters)),
             **launcher,
+            **({names.ENV_RESUMES: "true"} if self.resumes else {}),
         }
 
 
@@ -224,6 +228,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_times(spec),
         lambda: _check_flag("fresh", spec.fresh),
         lambda: _check_flag("one_at_a_time", spec.one_at_a_time),
+        lambda: _check_flag("resumes", spec.resumes),
         lambda: check_whole("attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempts"),
         lambda: _check_optional_text("image", spec.image, longest=1024),
         lambda: check_env(spec.env),

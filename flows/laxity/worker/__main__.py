@@ -27,6 +27,8 @@ from laxity.worker.mlflow_tracking import Tracker
 from laxity.worker.sigterm import (
     EXIT_RESTART,
     EXIT_STOPPED,
+    BeginAnew,
+    EndedWithout,
     SigtermHandler,
     Superseded,
     TrainingStopped,
@@ -103,9 +105,15 @@ def run_to_completion(
             report_finish(training, termination, result)
     except TrainingStopped:
         return save_and_stop(training)
-    except Superseded as why:
+    except (Superseded, EndedWithout) as why:
+        say(
+            str(why)
+        )  # superseded: not AGAIN, a flow run that is the Job would begin anew, and supersede
+        return EXIT_STOPPED if isinstance(why, Superseded) else 0
+    except BeginAnew as why:
         say(str(why))
-        return EXIT_STOPPED  # not AGAIN: a flow run that is the Job would begin anew, and supersede
+        _hand_over(training, at_most_s=_STOPPED_S)
+        return EXIT_RESTART
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job

@@ -56,8 +56,9 @@ class ChainLink:
         """ChainError where earlier links have ended and no epoch was ever saved."""
         if not done and self.number > PATIENT_LINKS:
             message = (
-                f"{self.number - 1} links have ended and no epoch was saved: an epoch takes longer "
-                "than the time limit allows. Give the links more time, or count smaller epochs: "
+                f"{self.number - 1} links have ended and no epoch was saved: nothing was given to "
+                "training.restore(), or an epoch takes longer than the time limit allows. Give it "
+                "your model and optimizer, give the links more time, or count smaller epochs: "
                 "epochs(unit=STEPS)"
             )
             raise ChainError(message)

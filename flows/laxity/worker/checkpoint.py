@@ -88,6 +88,12 @@ class Checkpoints:
         for path in self.folder.glob(f"{_ASIDE}*"):
             shutil.rmtree(path, ignore_errors=True)
 
+    def drop_finished(self) -> None:
+        """Remove the finished ones, of which none is of use: newer ones would give way to them."""
+        for path in self._epoch_folders():
+            if _read_checkpoint(path) is not None:
+                self._clear_folder(path)
+
     def _epoch_folders(self) -> list[Path]:
         return sorted(self.folder.glob("epoch-" + "[0-9]" * 8), reverse=True)
 

@@ -38,6 +38,7 @@ class WorkerEnvironment:
         ""  # "torch": the worker gets RANK, WORLD_SIZE, ... before its function is called
     )
     orders: Path | None = None  # the signal as a file, where the service is out of reach
+    resumes: bool = False  # the training code keeps its own state
 
     @property
     def reports_file(self) -> str:
@@ -75,6 +76,7 @@ class WorkerEnvironment:
             tracking_uri=_tracking_uri(environ),
             launcher=environ.get(names.ENV_LAUNCHER, "") if job else "",
             orders=Path(environ.get(names.ENV_SIGNAL) or _ORDERS) if job else None,
+            resumes=says_resumes(environ),
         )
 
 
@@ -106,6 +108,14 @@ def _whole_number(environ: Mapping[str, str], name: str, *, least: int) -> int |
     if not text.isdecimal() or int(text) < least:
         raise AssignmentError(f"{name}={text!r}: expected a whole number, {least} or more")
     return int(text)
+
+
+def says_resumes(environ: Mapping[str, str]) -> bool:
+    """Whether the training code keeps its own state; AssignmentError if that is no answer."""
+    text = environ.get(names.ENV_RESUMES, "").strip() or "false"
+    if text not in {"true", "false"}:
+        raise AssignmentError(f"{names.ENV_RESUMES}={text!r}: expected true or false")
+    return text == "true"
 
 
 def saving_share(environ: Mapping[str, str]) -> float:

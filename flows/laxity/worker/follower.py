@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from laxity.worker import launcher
 from laxity.worker.group.membership import GroupClient
 from laxity.worker.group.messages import Header
+from laxity.worker.sigterm import BeginAnew, EndedWithout
 from laxity.worker.training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Follower:
         try:
             command = self._member.boundary(bytes_read=ended["bytes"])
         except OSError:
+            if not course.holds_state and not self._member.await_another():
+                return self._obey_command({"do": "end"})
+            self._require_state()
             return self._obey_command(self._join_again())
         if command["do"] == "end" and not void:
             course.done += 1  # it holds the final state itself
@@ -88,6 +92,7 @@ class Follower:
             return False
         if command["do"] == "form":
             epoch = int(command["epoch"])
+            self._require_state()
             if command["load"] and course.loaded != epoch:
                 course.load_epoch(epoch)
             course.done = epoch
@@ -96,6 +101,13 @@ class Follower:
             course.done += 1
             course.warmup = False
         return True
+
+    def _require_state(self) -> None:
+        """BeginAnew where this process has trained and cannot go to what another group begins with."""
+        course = self._course
+        if course.has_trained and not course.holds_state:
+            course.termination.asked = True
+            raise BeginAnew("the workers change, and nothing was given to training.restore()")
 
     def _wait_command(self) -> Header:
         try:
@@ -112,6 +124,11 @@ class Follower:
     def _take_final_state(self) -> None:
         """The training ended without this worker: it has what the last checkpoint holds."""
         course = self._course
-        newest = course.checkpoints.newest() if course.checkpoints else None
+        if not course.holds_state:
+            raise EndedWithout(
+                "the training has ended without this worker, and nothing was given to "
+                "training.restore(): its code after the epochs is left out"
+            )
+        newest = course.newest_checkpoint()
         if newest is not None and course.loaded != newest.epoch:
             course.load(newest)

@@ -17,11 +17,11 @@ from laxity.stderr import say
 from laxity.worker import launcher
 from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
 from laxity.worker.checkpoint import Checkpoint
+from laxity.worker.checkpoint_contents import NOTE, OBJECTS
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
 from laxity.worker.reports import Line, ReportChannel
-from laxity.worker.sigterm import Superseded
-from laxity.worker.state import OBJECTS
+from laxity.worker.sigterm import BeginAnew, Superseded
 from laxity.worker.training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ FIRST_FORM_S: Final = 60.0
 FREE_SAVE_S: Final = 0.05  # so short a save never waits
 SNAPSHOT_BYTES: Final = 256 << 20  # larger states are not kept in memory between saves
 LOOK_S: Final = 3600.0
+NO_STATE: Final = "nothing was given to training.restore()"
+STOP_LOSES_ALL: Final = (
+    f"{NO_STATE}: a stop loses all epochs, and the next start begins at epoch 1. Give it the model "
+    "and the optimizer, or declare resumes=True if your code keeps its own state in training.folder"
+)
 
 
 class Leader:
@@ -58,6 +63,7 @@ class Leader:
         self._longest_s = 0.0  # of the epochs of this process
         self._records: list[Line] = []  # epoch lines since the last checkpoint
         self._launched = 0  # workers that began together, with a launcher
+        self._warned = False  # that a stop loses all
 
     @property
     def void(self) -> bool:
@@ -83,9 +89,11 @@ class Leader:
         if newest is not None and course.loaded != newest.epoch:
             course.load(newest)
         if newest is not None:
+            course.check_complete(newest)
             self._report_again(newest)
-        if self._tracker is not None and self._outbox is not None:
-            self._tracker.add([EpochMetrics.of(line) for line in self._outbox.lines("epoch")])
+        else:
+            self._forget_earlier_starts()
+        self._track(self._outbox.lines("epoch") if self._outbox is not None else ())
         if self._is_over():
             return False
         self._end_link_in_time()
@@ -95,6 +103,15 @@ class Leader:
         self._park_while_told()
         self._watch_reading()
         return True
+
+    def _forget_earlier_starts(self) -> None:
+        """No checkpoint holds what they have trained: this one trains all of it again."""
+        if self._course.checkpoints is not None:
+            self._course.checkpoints.drop_finished()
+        lost = self._outbox.last_epoch if self._outbox is not None else 0
+        if lost:
+            epochs = count_noun(lost, "epoch")
+            say(f"it begins at epoch 1: no checkpoint holds the {epochs} of an earlier start")
 
     def boundary(self) -> bool:
         """An epoch is done; False if it was the last one. Superseded: it does not count here."""
@@ -139,6 +156,9 @@ class Leader:
 
     def on_sigterm(self) -> None:
         """SIGTERM: what was trained since the last checkpoint is saved, up to the last boundary."""
+        course = self._course
+        if course.done and course.checkpoints is not None and not course.holds_state:
+            say(f"{count_noun(course.done, 'epoch')} of this process are lost: {NO_STATE}")
         superseded = self._group is not None and self._group.is_superseded()
         if self._unsaved is not None and not superseded:
             self._save_checkpoint(self._unsaved)
@@ -182,14 +202,27 @@ class Leader:
             course.last |= ended["metrics"]
             course.done += 1
             course.warmup = False
+            self._note_stateless(line)
+            if self._outbox is not None and course.done <= self._outbox.furthest_epoch:
+                line["again"] = True
             if self._outbox is None or self._outbox.last_epoch < course.done:
                 self._records.append(line)
             self._save_if_due()
             self._send_records()
 
+    def _note_stateless(self, line: Line) -> None:
+        """Report with each epoch that a stop loses it, and say so once."""
+        course = self._course
+        if course.holds_state or course.checkpoints is None:
+            return
+        line["holds_state"] = False
+        if not self._warned and course.done < course.total:
+            self._warned = True
+            say(STOP_LOSES_ALL)
+
     def _save_if_due(self) -> None:
         """Every epoch, unless saving would cost more than its share; always after the last one."""
-        if self._course.checkpoints is None:
+        if not self._saves:
             return
         share = self._course.assignment.saving_share
         pause_s = self._save_s * (1 / share - 1) if self._save_s > FREE_SAVE_S else 0.0
@@ -203,22 +236,31 @@ class Leader:
         records, self._records = self._records, []
         if self._outbox is not None and records:
             self._outbox.append_all(records)
+        self._track(records)
+
+    def _track(self, lines: Sequence[Line]) -> None:
+        """Log these epochs to MLflow, each once: not what is trained again."""
         if self._tracker is not None:
-            self._tracker.add([EpochMetrics.of(line) for line in records])
+            self._tracker.add([EpochMetrics.of(line) for line in lines if not line.get("again")])
 
     # --- saving and loading ---
 
+    @property
+    def _saves(self) -> bool:
+        """Whether a checkpoint is of use: one of the untrained state shows others what is given."""
+        course = self._course
+        return course.checkpoints is not None and (course.holds_state or not course.done)
+
     def _newest_checkpoint(self) -> Checkpoint | None:
-        checkpoints = self._course.checkpoints
-        if checkpoints is None:
+        if self._course.checkpoints is None:
             return None
-        checkpoints.sweep()
-        newest = checkpoints.newest()
+        self._course.checkpoints.sweep()
+        newest = self._course.newest_checkpoint()
         self._saved_epoch = newest.epoch if newest else -1
         return newest
 
     def _ensure_saved(self) -> None:
-        if self._course.checkpoints is not None and self._saved_epoch != self._course.done:
+        if self._saves and self._saved_epoch != self._course.done:
             self._save_checkpoint()
 
     def _save_checkpoint(self, packed: bytes | None = None) -> None:
@@ -234,7 +276,8 @@ class Leader:
                 (folder / OBJECTS).write_bytes(packed)
 
         began = time.monotonic()
-        note = {"records": self._records, "last": _finite_metrics(course.last)}
+        contents = course.states.contents.to_json()
+        note = {"records": self._records, "last": _finite_metrics(course.last), NOTE: contents}
         with course.termination.defer():
             written = course.checkpoints.write(course.done, fill=fill, note=note)
             self._saved_at = time.monotonic()
@@ -303,6 +346,7 @@ class Leader:
             if self._launched:
                 self._ensure_saved()
                 self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
+            self._require_state(f"{count_noun(width, 'worker')} instead of {self._course.width}")
             self._form_group(width, load=False)
         else:
             self._group.go()
@@ -311,12 +355,20 @@ class Leader:
         """A worker is gone: all go back to the last checkpoint and do the rest again."""
         if self._launched:
             self._start_anew("a worker is gone")
+        self._require_state("a worker is gone")
         self._course.epoch_over()
         newest = self._newest_checkpoint()
         if newest is not None:
             self._course.load(newest)
         self._unsaved = None
         self._form_group(self._reachable_width(), load=True)
+
+    def _require_state(self, change: str) -> None:
+        """BeginAnew where the workers change and none can take over what the others have trained."""
+        course = self._course
+        if not course.holds_state:
+            course.termination.asked = True
+            raise BeginAnew(f"{change}, and {NO_STATE}: all workers begin again at epoch 1")
 
     # --- the end of a link, and being told to stop ---
 
@@ -329,7 +381,10 @@ class Leader:
         if self._longest_s and not link.has_time_for(self._longest_s, self._save_s):
             self._ensure_saved()
             course.link_ended = True
-            say(f"link {link.number} ends in time after epoch {course.done}; the next one goes on")
+            then = "the next one goes on"
+            if not course.holds_state:
+                then = f"{NO_STATE}: the next one begins at epoch 1"
+            say(f"link {link.number} ends in time after epoch {course.done}; {then}")
             raise LinkEnded(EXIT_UNFINISHED)
 
     def _park_while_told(self) -> None:

@@ -8,6 +8,7 @@ is the one that `mlflow.start_run()` and autolog in the training code resume.
 """
 
 import math
+import numbers
 import os
 import re
 import sqlite3
@@ -259,6 +260,13 @@ class Tracker:
                 f"MLflow at {self._uri} does not take the epochs "
                 f"({type(error).__name__}: {str(error)[:200]}); they wait, training goes on"
             )
+
+
+def logged_number(name: str, value: Any) -> float:
+    """A value of `Training.log` as a float; TypeError if it is no number."""
+    if isinstance(value, numbers.Real) or hasattr(value, "item"):
+        return float(value)
+    raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}")
 
 
 def series_name(name: str) -> str:

@@ -55,9 +55,10 @@ class ReportChannel:
         self._path = folder / file
         self._lines = read_lines(self._path, cut=True)
         others = (path for path in folder.glob(ALL_REPORTS) if path != self._path)
-        earlier = (_last_epoch(read_lines(path)) for path in others)
-        # the greatest epoch that was reported, by any attempt
-        self.last_epoch = max(_last_epoch(self._lines), *earlier, 0)
+        earlier = max((_last_epoch(read_lines(path)) for path in others), default=0)
+        # the greatest epoch that was reported, by any attempt, since the training began at 1 last
+        self.last_epoch = _last_epoch(self._lines, earlier)
+        self.furthest_epoch = _furthest_epoch(self._lines)  # of this Job, however often it began
         self._unwritten: list[Line] = []
         self._acked = 0
         self._changed = threading.Condition()
@@ -105,7 +106,8 @@ class ReportChannel:
                 say(f"reports cannot be kept in {self._path} ({error}); they are still sent")
             with self._changed:
                 self._lines += numbered
-                self.last_epoch = max(self.last_epoch, _last_epoch(numbered))
+                self.last_epoch = _last_epoch(numbered, self.last_epoch)
+                self.furthest_epoch = max(self.furthest_epoch, _furthest_epoch(numbered))
                 self._changed.notify_all()
 
     def wait_for_another(self, generation: int, *, at_most_s: float) -> Signal | None:
@@ -265,7 +267,18 @@ def _whole_lines(path: Path, texts: Sequence[bytes]) -> Iterator[Line]:
             say(f"{path}, line {number} is no report: passed over")
 
 
-def _last_epoch(lines: Sequence[Line]) -> int:
+def _last_epoch(lines: Sequence[Line], before: int = 0) -> int:
+    """The greatest epoch since workers have formed with none done last; `before` these lines."""
+    last = before
+    for line in lines:
+        if line["kind"] == "epoch":
+            last = max(last, int(line["epoch"]))
+        elif line["kind"] == "formed" and not line["epoch"]:
+            last = 0
+    return last
+
+
+def _furthest_epoch(lines: Sequence[Line]) -> int:
     return max((int(line["epoch"]) for line in lines if line["kind"] == "epoch"), default=0)
 
 

@@ -22,6 +22,14 @@ class Superseded(BaseException):
     """Another worker 0 of this Job has begun: this one writes nothing any more and leaves."""
 
 
+class BeginAnew(BaseException):
+    """The workers change and the training holds no state: each process ends and starts again."""
+
+
+class EndedWithout(BaseException):
+    """The others have ended the training, and this worker has nothing that its code could go on with."""
+
+
 class SigtermHandler:
     """Raises TrainingStopped once, in the main thread, and never inside `deferred()`."""
 

@@ -11,7 +11,6 @@ its width when told so. Without a scheduler the same code just trains, alone.
 
 import atexit
 import math
-import numbers
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -25,18 +24,18 @@ from laxity.worker.active_run import ActiveRun
 from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
 from laxity.worker.counted_io import count_items, open_counted
-from laxity.worker.environment import WorkerEnvironment, saving_share
+from laxity.worker.environment import WorkerEnvironment, saving_share, says_resumes
 from laxity.worker.follower import Follower
 from laxity.worker.group.membership import GroupClient, GroupError, GroupServer
 from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
 from laxity.worker.leader import Leader
-from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker
+from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker, logged_number
 from laxity.worker.random_generators import RandomGenerators
 from laxity.worker.reports import ReportChannel
 from laxity.worker.shards import take_shard
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
-from laxity.worker.state import States
+from laxity.worker.state import States, check_restorable
 from laxity.worker.steps import Steps
 from laxity.worker.training_state import TrainingError, TrainingState
 
@@ -60,8 +59,12 @@ class Training:
         folder: Path | str | None = None,
         save: Save | None = None,
         load: Save | None = None,
+        resumes: bool = False,
     ) -> None:
-        """Train alone: with a folder, checkpoints go there and a second start goes on from them."""
+        """Train alone: with a folder, checkpoints go there and a second start goes on from them.
+
+        `resumes`: the code keeps its own state, and a second start goes on by itself.
+        """
         link = ChainLink.of(os.environ)
         if folder is None and link is not None:
             folder = link.checkpoints
@@ -70,6 +73,7 @@ class Training:
             epochs=epochs,
             saving_share=saving_share(os.environ),
             tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", ""),
+            resumes=resumes or says_resumes(os.environ),
         )
         self._set_up(assignment, SigtermHandler())
         self._course.link = link
@@ -90,7 +94,7 @@ class Training:
         self._course = TrainingState(
             assignment,
             checkpoints=Checkpoints(folder) if folder is not None else None,
-            states=States(),
+            states=States(resumes=assignment.resumes),
             termination=termination,
             total=assignment.epochs or 0,
         )
@@ -217,7 +221,7 @@ class Training:
             self._course.termination.check()
             self._course.loaded = None
             self._course.states.begin_epoch()
-            self._inside = True
+            self._inside = self._course.has_trained = True
             if self._active_run is not None:
                 self._active_run.offer()
             yield self.epoch
@@ -306,16 +310,20 @@ class Training:
         """
         if self._role is not None:
             raise TrainingError("restore() comes before epochs()")
+        for thing in things:
+            check_restorable(thing)
         course = self._course
         first = len(course.states.objects)
         course.states.objects += (*things, *([RandomGenerators(self.rank)] if random else ()))
-        newest = course.checkpoints.newest() if course.checkpoints else None
+        newest = course.newest_checkpoint()
         if newest is not None:
             course.load(newest, first=first)
         return course.done
 
     def checkpoint_with(self, save: Save, load: Save) -> None:
         """Callables of your own: `save(path)` makes a file or a folder there, `load(path)` reads it."""
+        if self._role is not None:
+            raise TrainingError("checkpoint_with() comes before epochs()")
         self._course.states.save, self._course.states.load = save, load
         self._course.loaded = None
 
@@ -349,7 +357,7 @@ class Training:
 
     def log(self, **metrics: float) -> None:
         """Figures of this epoch, for MLflow and the reports; worker 0's count."""
-        figures = {name: _finite_number(name, value) for name, value in metrics.items()}
+        figures = {name: logged_number(name, value) for name, value in metrics.items()}
         odd = [name for name, value in figures.items() if not math.isfinite(value)]
         if odd and not self._noticed:
             self._noticed = True
@@ -392,9 +400,3 @@ class Training:
     def has_lost_others(self) -> bool:
         """Whether another worker of the group is gone."""
         return self._role is not None and self._role.anyone_gone()
-
-
-def _finite_number(name: str, value: Any) -> float:
-    if isinstance(value, numbers.Real) or hasattr(value, "item"):
-        return float(value)
-    raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}")

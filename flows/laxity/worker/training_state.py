@@ -7,6 +7,7 @@ from typing import Any
 
 from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import Checkpoint, CheckpointError, Checkpoints
+from laxity.worker.checkpoint_contents import Contents
 from laxity.worker.environment import WorkerEnvironment
 from laxity.worker.io_meter import Meter
 from laxity.worker.sigterm import SigtermHandler
@@ -31,6 +32,7 @@ class TrainingState:
     formation: str = ""
     warmup: bool = True
     bytes_read: int = 0
+    has_trained: bool = False  # this process has begun an epoch, also one that did not count
     link: ChainLink | None = None  # where it is one of a chain
     link_ended: bool = False
     meter: Meter | None = None  # where an epoch is one pass over the data
@@ -50,8 +52,22 @@ class TrainingState:
         if self.meter is not None:
             self.meter.count(count, of_file=of_file)
 
+    @property
+    def holds_state(self) -> bool:
+        """Whether a later start can go on from what this one leaves."""
+        return self.states.contents.holds_state
+
+    def newest_checkpoint(self) -> Checkpoint | None:
+        """The newest one that holds something: nobody can go on from the others."""
+        newest = self.checkpoints.newest() if self.checkpoints else None
+        return newest if newest is not None and Contents.of(newest).holds_state else None
+
     def load(self, checkpoint: Checkpoint, *, first: int = 0) -> None:
-        """Put the registered objects (from number `first` on) back to this checkpoint."""
+        """Put the registered objects (from number `first` on) back to this checkpoint.
+
+        CheckpointError where it holds fewer or others.
+        """
+        Contents.of(checkpoint).check_known(self.states.contents, checkpoint.path)
         began = time.monotonic()
         with self.termination.defer():
             self.states.read(checkpoint.path, first=first)
@@ -68,6 +84,11 @@ class TrainingState:
                 f"{self.assignment.folder}: all workers of a job need the same folder"
             )
         self.load(checkpoint)
+        self.check_complete(checkpoint)
+
+    def check_complete(self, checkpoint: Checkpoint) -> None:
+        """CheckpointError where it holds something that was not given to be restored."""
+        Contents.of(checkpoint).check_complete(self.states.contents, checkpoint.path)
 
     def set_width(self, width: int, *, formation: str = "") -> None:
         """The group has this width from now on."""

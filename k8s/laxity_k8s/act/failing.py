@@ -22,7 +22,7 @@ from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.pods import end_instant
 from laxity_k8s.objects.start_limit import start_limit_s
 from laxity_k8s.objects.status_annotation import read_status
-from laxity_scheduler.live import Reports
+from laxity_scheduler.live import Report, Reports
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 
@@ -91,18 +91,27 @@ def _keep_failing(
     failures = [pod for pod in own if pods.has_failed(pod)]
     if len(failures) < MOST_FAILURES:
         return None
-    often = max(_in_a_row(job, own, failures, reports), key=len, default=[])
+    report = reports(str(job["metadata"].get("uid")))
+    often = max(_in_a_row(job, own, failures, report), key=len, default=[])
     if len(often) < MOST_FAILURES:
         return None
+    died = pods.worker_failure(max(often, key=end_instant))
+    if trains and report.holds_state is False:
+        facts = {"times": len(often), "epoch": report.furthest_epoch}
+        return reason("workers_fail_anew", **facts, died=died)
     code = "workers_keep_failing" if trains else "pods_keep_failing"
-    return reason(code, times=len(often), died=pods.worker_failure(max(often, key=end_instant)))
+    return reason(code, times=len(often), died=died)
 
 
 def _in_a_row(
-    job: Json, own: Sequence[Json], found: Sequence[Json], reports: Reports
+    job: Json, own: Sequence[Json], found: Sequence[Json], report: Report
 ) -> Iterable[list[Json]]:
-    """These failures by worker, since the last epoch; of pods without an index, the last of each."""
-    since = reports(str(job["metadata"].get("uid"))).epoch_ended_at or 0.0
+    """These failures by worker, since the last epoch; of pods without an index, the last of each.
+
+    An epoch that was trained before is none: a job that holds no state would go on for ever.
+    """
+    ended_at = report.advanced_at if report.holds_state is False else report.epoch_ended_at
+    since = ended_at or 0.0
     failed: defaultdict[int | None, list[Json]] = defaultdict(list)
     for pod in found:
         if end_instant(pod) >= since:
@@ -132,7 +141,8 @@ def _links_in_vain(job: Json) -> Reason | None:
     links = read_status(job).cut_links
     if links < MOST_CUT_LINKS or (limit_s := start_limit_s(job, jobs.spec_of(job))) == FOREVER:
         return None
-    return reason("epoch_over_wall_limit", times=links, limit_s=limit_s)
+    code = "epoch_over_wall_limit" if read_status(job).holds_state else "links_begin_anew"
+    return reason(code, times=links, limit_s=limit_s)
 
 
 def _waits_in_vain(pod: Json) -> bool:

@@ -29,7 +29,7 @@ from laxity_k8s.objects.status_annotation import (
     verdict_label,
     verdict_text,
 )
-from laxity_scheduler.link_end import LINK_ENDS
+from laxity_scheduler.link_end import CUTS, LINK_ENDS
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -320,13 +320,14 @@ def _write_preemption(draft: _Draft, decision: Preempt) -> None:
     draft.spec["suspend"] = True
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
     done, epochs = draft.row.progress.epochs_done, draft.row.workload.epochs
-    is_cut = decision.reason.code == "link_cut" and done < epochs
+    is_cut = decision.reason.code in CUTS and done < epochs
+    kept = done if draft.row.holds_state else 0
     failed = count_failed_starts(draft.row) if decision.reason.code in FAILED_START_CODES else 0
     draft.status_fields |= {
         **gpu_seconds(draft),
         "queued_at": draft.now,
         "preemptions": draft.was.preemptions + (decision.reason.code not in LINK_ENDS),
-        **(draft.was.count_cut(done) if is_cut else {}),
+        **(draft.was.count_cut(kept) if is_cut else {}),
         "wanted": 0,
         "freed_for": decision.beneficiary,
         "freed_nodes": draft.row.nodes if decision.beneficiary else (),

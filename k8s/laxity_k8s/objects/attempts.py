@@ -108,7 +108,8 @@ def rename_job(job: Json, name: str) -> None:
 def go_on(job: Json, trained: Json, report: Report) -> None:
     """Let the Job go on with the training of an earlier attempt, whose report this is, in its folder."""
     first = origin_of(trained)
-    began = Origin(first.name, first.uid, epochs_done(trained, report))
+    done = 0 if report.holds_state is False else epochs_done(trained, report)
+    began = Origin(first.name, first.uid, done)
     job["metadata"]["annotations"][names.TRAINING] = json.dumps(asdict(began))
     for container in json_tree.list_at(job, "spec", "template", "spec", "containers")[:1]:
         rows = json_tree.list_at(container, "env")

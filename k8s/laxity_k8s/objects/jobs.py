@@ -169,7 +169,7 @@ def build_row(
     """The row of a Job that declares `spec`; other arguments as in `job_row`."""
     state, annotations = read_status(job), json_tree.annotations_of(job)
     submitted_at, claimed_at = submission_instant(job, spec), submission_claim(spec)
-    workers, told_verdict = current_width(job), read_verdict(job)
+    workers, gpus, told_verdict = current_width(job), spec.qos.gpus_per_worker, read_verdict(job)
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
     stop, limit_s = parse_mapping(annotations.get(names.STOP)), start_limit_s(job, spec)
     since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
@@ -180,14 +180,13 @@ def build_row(
         deadline_at=spec.qos.deadline_at(counts_from(claimed_at, creation_instant(job))),
         service_class=spec.qos.service_class,
         widths=find_allowed_widths(spec.qos, job, largest),
-        gpus_per_worker=spec.qos.gpus_per_worker,
+        gpus_per_worker=gpus,
         workers=workers,
         nodes=find_places(job, own, workers),
         terminating_workers=count_leaving(job, own, workers),
-        progress=_read_progress(job, report),
+        progress=_read_progress(job, own, report),
         since=since,
-        attained_gpu_s=state.attained_gpu_s
-        + workers * spec.qos.gpus_per_worker * (since - max(state.since, submitted_at)),
+        attained_gpu_s=state.gpu_s_until(since, workers * gpus, submitted_at),
         preemptible=spec.qos.preemptible,
         preemptions=state.preemptions,
         verdict=told_verdict,
@@ -213,11 +212,20 @@ def build_row(
         pending=pods.pending_reason(own, workers) if workers and had_time else "",
         displaced=displaced[min(displaced)] if displaced else "",
         eligible=eligible,
+        holds_state=_holds_state(job, report),
     )
 
 
-def _read_progress(job: Json, report: Report) -> Progress:
-    done = epochs_done(job, report)
+def _holds_state(job: Json, report: Report) -> bool:
+    """Whether its next start goes on from what it has trained; as its workers said last."""
+    return read_status(job).holds_state if report.holds_state is None else report.holds_state
+
+
+def _read_progress(job: Json, own: Sequence[Json], report: Report) -> Progress:
+    """How far it is. Of one that holds no state only what its present worker 0 has trained counts."""
+    holds_state = _holds_state(job, report)
+    began_at = pods.leader_began_at(own) if current_width(job) and not holds_state else FOREVER
+    done = epochs_done(job, report) if holds_state or report.since >= began_at else 0
     progress = report.progress
     return progress if done == progress.epochs_done else replace(progress, epochs_done=done)
 

@@ -12,6 +12,7 @@ from laxity.safe_text import without_secrets
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import find_condition, read_condition
+from laxity_scheduler.model.job import FOREVER
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -140,6 +141,12 @@ def failure_reason(own: Iterable[Json], workers: int) -> str:
         newest[index_of(pod) or 0] = pod
     failed = [pod for number, pod in newest.items() if number < workers and has_failed(pod)]
     return worker_failure(min(failed, key=end_text)) if failed else ""
+
+
+def leader_began_at(own: Iterable[Json]) -> float:
+    """When the newest pod of worker 0 was created, if it has not failed; never without one."""
+    leaders = [pod for pod in own if (index_of(pod) or 0) == 0 and phase_of(pod) != "Failed"]
+    return max(map(created_at, leaders), default=FOREVER)
 
 
 def pending_reason(own: Iterable[Json], workers: int) -> str:

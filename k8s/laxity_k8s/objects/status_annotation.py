@@ -50,7 +50,8 @@ class JobStatusRecord:
     `terms` is the digest of what was judged; after `failed_starts` in a row it is not tried again
     before `not_before`. `cut_links` links in a row were cut off with `cut_epoch` epochs done.
     `written_limit_s` is the activeDeadlineSeconds that laxity wrote for a wall limit. `applied` is how
-    often in a row a file was applied that changed its size, the last time at `applied_at`.
+    often in a row a file was applied that changed its size, the last time at `applied_at`. A stop of a job
+    that does not hold state loses all its epochs.
     """
 
     queued_at: float | None = None
@@ -71,6 +72,11 @@ class JobStatusRecord:
     written_limit_s: int | None = None
     applied: int = 0
     applied_at: float = 0.0
+    holds_state: bool = True
+
+    def gpu_s_until(self, instant: float, gpus: int, submitted_at: float) -> float:
+        """The GPU-seconds then, if so many GPUs were held since these were counted last."""
+        return self.attained_gpu_s + gpus * (instant - max(self.since, submitted_at))
 
     def count_cut(self, epochs_done: int) -> dict[str, int]:
         """The fields after another link was cut off with so many epochs done."""
@@ -189,6 +195,8 @@ def field_or_none(name: str, value: object) -> object:
         return value if isinstance(value, str) else None
     if name == "freed_nodes":
         return tuple(value) if _are_texts(value) else None
+    if name == "holds_state":
+        return value if isinstance(value, bool) else None
     if name in WHOLE:
         return whole_number(value) if isinstance(value, int) else None
     return finite_number(value, least=0.0, most=MOST if name == "attained_gpu_s" else LAST_AT)

@@ -77,6 +77,7 @@ class Snapshot:
         self.shown: dict[str, Json] = {}
         self.bad: dict[str, BadJob] = {}
         self.untold: set[str] = set()  # of these, those that were found since somebody looked
+        self.unnoted: set[str] = set()  # groups whose Job does not say yet whether it holds state
 
     @property
     def due_at(self) -> float:
@@ -219,6 +220,8 @@ class Snapshot:
             self._started.add(group)
         if lacks_nodes(entry.row.verdict):
             self._lacking.add(group)
+        if entry.row.holds_state != entry.state.holds_state:
+            self.unnoted.add(group)
         if entry.state.freed_for:
             self._freed[group] = entry.state
 
@@ -231,7 +234,7 @@ class Snapshot:
             self._nodes.remove(group, old)
         for table in (self._rows, self.shown, self.bad, self._due, self._freed):
             table.pop(group, None)
-        for groups in (self._started, self._lacking, self.untold):
+        for groups in (self._started, self._lacking, self.untold, self.unnoted):
             groups.discard(group)
 
     def _recompute_bounds(self, touched: set[str]) -> set[str]:

@@ -62,6 +62,9 @@ class Report:
     finished: bool = False  # the training function has returned, and nothing has begun since
     started_at: float | None = None  # when worker 0 began, the last time
     silent_since: float | None = None  # its last line before that
+    holds_state: bool | None = None  # whether a start goes on from the last one; None: nobody said
+    furthest_epoch: int = 0  # however often it began anew
+    advanced_at: float | None = None  # when that one ended
 
 
 NO_REPORT: Final = Report()
@@ -134,6 +137,9 @@ class ReportState:
     finished: bool = False
     started_at: float | None = None
     silent_since: float | None = None
+    holds_state: bool | None = None
+    furthest_epoch: int = 0
+    advanced_at: float | None = None
     reading: dict[str, Any] | None = None  # of the first epoch, until there is one
     behind_s: float = 0.0  # how far the worker's clock is behind ours
     finishing_s: float | None = None  # from the last epoch to the result, as the worker timed it
@@ -152,6 +158,9 @@ class ReportState:
             self.finished,
             self.started_at,
             self.silent_since,
+            self.holds_state,
+            self.furthest_epoch,
+            self.advanced_at,
         )
 
     def first_reading(self) -> Reading | None:
@@ -295,6 +304,9 @@ class ReportState:
             self.epochs_done, self.epoch_started_at, self.reading = epoch, at, None
             self.epoch_ended_at = at
             self.parked_epoch, self.failed, self.training = None, "", True
+            self.holds_state = line.get("holds_state") is not False
+            if epoch > self.furthest_epoch:
+                self.furthest_epoch, self.advanced_at = epoch, at
         width, seconds = width_in(line), seconds_in(line, "epoch_s", least=SHORTEST_S)
         warmup = line.get("warmup") is True
         folded.epochs.append(Epoch(epoch, width, seconds, bytes_in(line) or 0, warmup, at))
@@ -367,6 +379,8 @@ class ReportState:
         if kind == "started":
             self.formed, self.parked_epoch, self.failed = 0, None, ""
             self.started_at, self.silent_since = at, self.at or None
+            if self.holds_state is False:
+                self.epochs_done = 0  # it begins anew
         elif kind == "parked":
             self.parked_epoch = min(epochs, count_in(line, "epoch", least=0))
             self.epochs_done = self.parked_epoch

@@ -5,10 +5,11 @@ each victim loses a checkpoint and a restart, so a set costs
 
     max(delay) + sum(loss)        loss = T_ckpt + R;  stopped at once: phi * T_ep + R
 
-in seconds. GPUs that two victims free on two nodes are no place for one worker of two GPUs: what a
-set is worth is the number of workers that fit then. Up to 12 candidates the best set is found by
-looking at all; above that by a greedy (cheapest per useful worker, then without those that are no
-longer needed, then against the best single one), under a few limits of the delay.
+in seconds; who holds no state loses all its epochs as well. GPUs that two victims free on two nodes
+are no place for one worker of two GPUs: what a set is worth is the number of workers that fit then.
+Up to 12 candidates the best set is found by looking at all; above that by a greedy (cheapest per
+useful worker, then without those that are no longer needed, then against the best single one), under
+a few limits of the delay.
 """
 
 from collections import Counter
@@ -136,10 +137,13 @@ def victim_by_stopping(job: Job, forecasts: Forecasts, patience_s: float) -> Vic
     save_s = curve.stop_s(job.workers, "mean")
     delay_s = forecasts.time_to_free_s(job)
     frees = tuple(sorted(gpus_of(job, job.nodes).items()))
-    redo_s = forecasts.phi(job, "mean") * curve.epoch_s(job.formed or job.workers, "mean")
+    epoch_s = curve.epoch_s(job.formed or job.workers, "mean")
+    redo_s, lost_s = forecasts.phi(job, "mean") * epoch_s, forecasts.lost_s(job)
     if delay_s > patience_s and save_s + redo_s + again_s < delay_s + save_s + again_s:
-        return Victim(job.id, frees, save_s, redo_s + again_s, "now")
-    return Victim(job.id, frees, delay_s, save_s + again_s)
+        return Victim(job.id, frees, save_s, lost_s + redo_s + again_s, "now")
+    if not job.holds_state:
+        lost_s += epoch_s
+    return Victim(job.id, frees, delay_s, lost_s + save_s + again_s)
 
 
 def total_cost_s(victims: Sequence[Victim]) -> float:

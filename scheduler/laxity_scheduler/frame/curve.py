@@ -21,7 +21,7 @@ Costs = Mapping[int, Quantiles]  # by width
 ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
 TINY: Final = 1e-9
 ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
-Limits = tuple[float, float]  # of one start: its wall limit, its active deadline
+Limits = tuple[float, float, bool]  # of one start: its wall limit, its active deadline, holds state
 Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...], Limits]  # levels, widths
 
 
@@ -86,6 +86,7 @@ def work_of(job: Job, curve: Curve, quantile: Quantile) -> Work:
     parked = runs and job.parked_epoch is not None
     return Work(
         left=curve.epochs_left,
+        anew=epochs_anew(job) if runs else 0.0,
         begun_at=nan if job.epoch_started_at is None else job.epoch_started_at,
         resumed_at=nan if job.resumed_at is None else job.resumed_at,
         changed_at=nan if job.width_changed_at is None else job.width_changed_at,
@@ -95,6 +96,11 @@ def work_of(job: Job, curve: Curve, quantile: Quantile) -> Work:
         own=curve.at(job.workers, quantile),
         formed=curve.at(runs and (job.formed or job.workers), quantile),
     )
+
+
+def epochs_anew(job: Job) -> float:
+    """Epochs that it would train after a stop, if it holds no state; else 0."""
+    return 0.0 if job.holds_state else float(job.workload.epochs)
 
 
 class CurveMemory:
@@ -173,12 +179,13 @@ class CurveMemory:
         return curves
 
     def _curve(self, key: Key, totals: Mapping[int, Quantiles], source: Source) -> Curve:
-        workload, progress, levels, widths, (limit_s, active_deadline_s) = key
+        workload, progress, levels, widths, (limit_s, active_deadline_s, holds_state) = key
         starts, stops = self._cost(workload, levels)
         left = max(0, workload.epochs - progress.epochs_done)
         if limit_s < FOREVER:
+            link = with_restarts if holds_state else in_one_link
             totals = {
-                width: with_restarts(totals[width], left, limit_s, starts[width], stops[width])
+                width: link(totals[width], left, limit_s, starts[width], stops[width])
                 for width in levels
             }
             widths = tuple(w for w in widths if totals[w][ROW["p90"]] < FOREVER) or widths
@@ -225,6 +232,17 @@ def with_restarts(
     return (p10_s, p50_s, mean_s, p90_s)
 
 
+def in_one_link(
+    totals: Quantiles, _left: int, limit_s: float, starts: Quantiles, _stops: Quantiles
+) -> Quantiles:
+    """The seconds of the epochs of a job that holds no state: they fit into one link, or never end."""
+    columns = zip(totals, starts, strict=True)
+    p10_s, p50_s, mean_s, p90_s = (
+        total_s if start_s + total_s <= limit_s else FOREVER for total_s, start_s in columns
+    )
+    return (p10_s, p50_s, mean_s, p90_s)
+
+
 def _with_restarts(
     total_s: float, start_s: float, stop_s: float, left: int, limit_s: float
 ) -> float:
@@ -248,7 +266,7 @@ def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tup
     return tuple(useful)
 
 
-_limits_of = attrgetter("wall_limit_s", "active_deadline_s")
+_limits_of = attrgetter("wall_limit_s", "active_deadline_s", "holds_state")
 
 
 def _key_of(job: Job) -> Key:

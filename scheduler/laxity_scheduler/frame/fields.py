@@ -6,7 +6,7 @@ Instants that there are not are no numbers; seconds stand for themselves, yes is
 from collections.abc import Mapping
 from typing import Final
 
-FIELDS: Final = 31
+FIELDS: Final = 32
 (
     WORKERS,
     SIZE,  # GPUs per worker
@@ -23,6 +23,7 @@ FIELDS: Final = 31
     PLAIN,  # it starts or trains at the width that it has, and its end there is known
     WAITING,  # neither workers nor pods that end, and it may be started
     LEFT,  # epochs
+    ANEW,  # epochs that it would train after a stop, if it holds no state; else 0
     LEVELS,
     MEAN_EPOCH_S,  # at the width that it has
     BEGUN_AT,  # its running epoch

@@ -17,7 +17,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import compiled, fields, loops
 from laxity_scheduler.frame.arrays import Bools, Ints, carry_over_rows
-from laxity_scheduler.frame.curve import ROW, Curve, Quantile
+from laxity_scheduler.frame.curve import ROW, Curve, Quantile, epochs_anew
 from laxity_scheduler.frame.fields import EXTRA, FIELDS, KINDS, SERVICES, TROUBLES
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
@@ -168,6 +168,7 @@ def _read_running(row: Floats, job: Job, curve: Curve) -> None:
     row[fields.HAS_FORMED], row[fields.RESIZING] = job.formed > 0, job.resize_to > 0
     row[fields.PARKED], row[fields.STOPPING], row[fields.CHANGING] = parked, stopping, changing
     row[fields.STARTING] = starting
+    row[fields.ANEW] = epochs_anew(job)
     row[fields.MEAN_EPOCH_S] = curve.epoch_s(job.workers, "mean")
     row[fields.PLAIN] = (
         not (changing or job.pinned)

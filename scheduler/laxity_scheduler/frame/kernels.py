@@ -39,6 +39,7 @@ class Work(NamedTuple):
     """One job as its row has it. Instants that there are not are no numbers."""
 
     left: float  # epochs, the running one among them
+    anew: float  # that it would train after a stop, if it holds no state; else 0
     begun_at: float  # the running epoch
     resumed_at: float
     changed_at: float  # its width
@@ -124,9 +125,15 @@ def remaining_s(work: Work, to: Width, after_s: float, now: float) -> float:
     return finish_after_change_s(work, to, after_s, now)
 
 
+def left_after_stop(work: Work) -> float:
+    """Epochs that are left once it is stopped at its epoch's end."""
+    left = work.left if work.parked else work.left - 1.0
+    return max(left, work.anew) if left > 0.0 else 0.0
+
+
 def finish_after_restart_s(work: Work, to: Width, after_s: float, now: float) -> float:
     """Stopped at its epoch's end, then started again at once."""
-    left = work.left if work.parked else work.left - 1.0
+    left = left_after_stop(work)
     free_s = time_to_free_s(work, now)
     if left <= 0.0:
         return free_s
@@ -142,6 +149,8 @@ def finish_after_change_s(work: Work, to: Width, after_s: float, now: float) -> 
         end_s, done = end_s + more * whole_s, done + more
     if done >= work.left:
         return end_s
+    if work.anew > 0.0:
+        return end_s + to.start_s + work.anew * epoch_s(work, to)
     return end_s + to.stop_s + (work.left - done) * epoch_s(work, to)
 
 
@@ -180,9 +189,9 @@ def initial_course(work: Work, now: float) -> Course:
     """Where a job is when its next epoch may be another: at the present one's end."""
     if not work.own.workers:
         return Course(0.0, work.left, NOBODY)
-    left = work.left if work.parked else work.left - 1.0
     if work.stopping:
-        return Course(time_to_free_s(work, now), left, NOBODY)
+        return Course(time_to_free_s(work, now), left_after_stop(work), NOBODY)
+    left = work.left if work.parked else work.left - 1.0
     return Course(boundary_s(work, now), left, work.formed)
 
 
@@ -193,7 +202,7 @@ def change_width(work: Work, course: Course, begin_s: float, to: Width, now: flo
     if as_it_is or course.left <= 0.0:
         return course
     if not to.workers:
-        return Course(course.at_s, course.left, to)
+        return Course(course.at_s, max(course.left, work.anew), to)
     if not has:
         return Course(max(course.at_s, begin_s) + to.start_s, course.left, to)
     if begin_s <= 0.0:
@@ -205,6 +214,8 @@ def change_width(work: Work, course: Course, begin_s: float, to: Width, now: flo
     if wait_s > TINY_S and 0.0 < whole_s < inf:
         more = min(left, -(-(wait_s - TINY_S) // whole_s))
         at_s, left = at_s + more * whole_s, left - more
+    if left > 0.0 and work.anew > 0.0:
+        return Course(at_s + to.start_s, work.anew, to)
     return Course(at_s + to.stop_s if left > 0.0 else at_s, left, to)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import (
+    ANEW,
     ASKED,
     BEGUN_AT,
     CHANGED_AT,
@@ -56,6 +57,7 @@ def work_of(row: Row, levels: Levels) -> Work:
         own, formed = width_of(levels, OWN), width_of(levels, FORMED)
     return Work(
         row[LEFT],
+        row[ANEW],
         row[BEGUN_AT],
         row[RESUMED_AT],
         row[CHANGED_AT],

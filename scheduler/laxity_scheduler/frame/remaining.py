@@ -120,6 +120,11 @@ class Forecasts:
         """The share of its running epoch that is done; negative while it re-forms for it."""
         return kernels.phi(self.work(job, quantile), self.now)
 
+    def lost_s(self, job: Job) -> float:
+        """Seconds (mean) of finished epochs that a stop loses: all of a job that holds no state."""
+        epoch_s = self.curve(job).epoch_s(job.formed or job.workers, "mean")
+        return 0.0 if job.holds_state else job.progress.epochs_done * epoch_s
+
     def boundary_s(self, job: Job, quantile: Quantile = "p90") -> float:
         """How long until its running epoch ends; 0 if it is parked at an epoch's end."""
         return kernels.boundary_s(self.work(job, quantile), self.now)
@@ -134,6 +139,11 @@ class Forecasts:
         """Seconds from now to the end if it is to have `workers` workers `after_s` from now on."""
         width = self.curve(job).at(workers, quantile)
         return kernels.remaining_s(self.work(job, quantile), width, after_s, self.now)
+
+    def restart_s(self, job: Job) -> float:
+        """Seconds (P90) to the end of a running job that is stopped at its epoch's end and starts again."""
+        width = self.curve(job).at(job.workers, "p90")
+        return kernels.finish_after_restart_s(self.work(job, "p90"), width, 0.0, self.now)
 
     def slack_s(self, job: Job, left_s: float) -> tuple[float, int]:
         """Spare seconds (P90) on the least width that is in time; negative: on the fastest one."""

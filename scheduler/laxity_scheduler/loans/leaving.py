@@ -20,7 +20,7 @@ from laxity_scheduler.model.decision import Preempt, Resize, When
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 
-PROTECTED_WEIGHT: Final = 1_000.0  # of a job with a promise, or that must not be stopped
+PROTECTED_WEIGHT: Final = 1_000.0  # of a job with a promise, or that should not be stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,24 @@ def choose_nodes(
 def _stop_cost(state: ClusterState, forecasts: Forecasts) -> StopCost:
     jobs = [job for job in state.running if not state.node_pools.lent.isdisjoint(job.nodes)]
     return StopCost(
-        {job.id: PROTECTED_WEIGHT for job in jobs if job.promise or not job.preemptible},
+        {job.id: PROTECTED_WEIGHT for job in jobs if _is_protected(job)},
         {job.id: _measure_lost_gpu_s(job, forecasts) for job in jobs},
     )
 
 
+def _is_protected(job: Job) -> bool:
+    return bool(job.promise) or not (job.preemptible and job.holds_state)
+
+
 def _measure_lost_gpu_s(job: Job, forecasts: Forecasts) -> float:
-    """GPU-seconds that a stop at once and a start cost: the epoch that runs, and the start."""
+    """GPU-seconds that a stop at once and a start cost: the epoch that runs, and the start.
+
+    Who holds no state loses all its epochs.
+    """
     begun_at = job.epoch_started_at
     part_s = 0.0 if begun_at is None else max(0.0, forecasts.now - begun_at)
     start_s = forecasts.curve(job).start_s(job.workers, "mean")
-    return job.gpus * (part_s + start_s)
+    return job.gpus * (forecasts.lost_s(job) + part_s + start_s)
 
 
 def was_changed_now(job: Job, now: float) -> bool:

@@ -241,7 +241,7 @@ def _translate_decisions(state: ClusterState, decisions: Iterable[Decision]) -> 
             continue
         own = _base_width(job, not_own, state.now)
         if isinstance(decision, Admit):  # there is room for it on nodes that stay
-            if job.preemptible and not stopping(job):
+            if job.preemptible and job.holds_state and not stopping(job):
                 yield Preempt(job.id, "epoch", "", reason("move_off_lent_nodes"))
         elif isinstance(decision, Refuse):
             yield _forecast_while_running(job, decision, state.now)

@@ -24,7 +24,8 @@ class Job:
     `nodes` has one entry per worker index. `progress` and `attained_gpu_s` are as of `since`.
     `formed` is the width that the training really runs at (new workers join at an epoch's end);
     `resize_to` a width asked for at the next epoch's end, 0 if none; `parked_epoch` the epoch after
-    which it saved and waits to be stopped, or None. A pinned job is counted and never touched.
+    which it saved and waits to be stopped, or None. One that holds no state begins at epoch 1 after each
+    stop, and with each change of its width. A pinned job is counted and never touched.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Job:
     displaced: str = ""  # why a worker cannot come back to its node, in words; "": none has to
     eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
     quota: str = ""  # which bounds its GPUs with those of others (`ClusterState.quotas`); "": none
+    holds_state: bool = True
 
     @property
     def namespace(self) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from laxity_profiler.estimate import Progress
 from laxity_scheduler.model.cluster import HOLD_S, ClusterState, Hold, Node, Pool
 from laxity_scheduler.model.decision import (
     Admit,
@@ -27,6 +28,11 @@ from laxity_scheduler.model.stop_requests import NOT_TRAINING, withdraw_stop
 def apply_decisions(state: ClusterState, decisions: Iterable[Decision]) -> ClusterState:
     """The snapshot after decisions that fit it: shrunk and stopped GPUs count as terminating."""
     return _Application(state).apply_all(decisions)
+
+
+def progress_after_stop(job: Job) -> Progress:
+    """What the next start goes on from."""
+    return job.progress if job.holds_state else replace(job.progress, epochs_done=0)
 
 
 class _Application:
@@ -140,5 +146,6 @@ class _Application:
             since=now,
             queued_at=now,
             preemptions=job.preemptions + 1,
+            progress=progress_after_stop(job),
             **NOT_TRAINING,
         )

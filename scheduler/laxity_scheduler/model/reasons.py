@@ -118,9 +118,22 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "preempt_ordered": "policy {policy} gives its {gpus:GPU} to {beneficiary}",
     "preempt_for": "{beneficiary} needs {gpus:GPU} to keep its deadline, and this job can wait",
+    "preempt_stateless": (
+        "{beneficiary} needs {gpus:GPU} to keep its deadline, and no other job can make way: this one "
+        "holds no state, so its {epochs:epoch} are lost"
+    ),
     "preempt_for_aged": "{beneficiary} has waited longer than the ageing limit",
     "stop_taken_back": "it runs on: {beneficiary} no longer needs its GPUs",
     "stopped_at_epoch": "saved at the end of epoch {epoch}: it stops for {beneficiary}",
+    "stopped_stateless": (
+        "it stops for {beneficiary} at the end of epoch {epoch} and holds no state: it begins at epoch 1 "
+        "again"
+    ),
+    "holds_no_state": (
+        "nothing was given to training.restore(): a stop loses all its epochs. It is stopped only where "
+        "a promise needs its GPUs and no other job can make way"
+    ),
+    "holds_state": "it holds state now: a stop loses no finished epoch",
     "link_ends": (
         "its start may run for {limit}, until {ends}: it saves at the end of this epoch and goes on in "
         "its next link"
@@ -129,6 +142,14 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "link_cut": (
         "its start may run for {limit} and no epoch has ended in time: stopped now; the next link "
         "goes on from the last checkpoint"
+    ),
+    "link_lost": (
+        "its start may run for {limit} and it holds no state: stopped now; its {epochs:epoch} are lost "
+        "and the next link begins at epoch 1"
+    ),
+    "links_begin_anew": (
+        "{times} links of {limit} have ended and each began at epoch 1: nothing was given to "
+        "training.restore(). Give it the model and the optimizer, or allow time for all epochs"
     ),
     "epoch_over_wall_limit": (
         "{times} links of {limit} have ended and none of them finished an epoch: an epoch takes longer "
@@ -141,6 +162,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "pods_do_not_fit": "only {running} of {workers:pod} ran in the time that they have for it{why}{then}",
     "workers_fail": "only {running} of {workers:worker} run: {died}{then}",
     "workers_keep_failing": "failed {times} times without finishing an epoch: {died}",
+    "workers_fail_anew": (
+        "failed {times} times and got no further than epoch {epoch}, from epoch 1 each time, as nothing "
+        "was given to training.restore(): {died}"
+    ),
     "pods_keep_failing": "failed {times} times in a row: {died}",
     "workers_cannot_start": "{times} starts in a row failed: {why}",
     "node_lost": "node {node} is gone",

@@ -18,8 +18,12 @@ PREDICTION_FIELDS: Final = ("epochs_done", "workers", "verdict", "promised_p90_a
 
 
 def epoch_points(lines: Iterable[object]) -> tuple[EpochMetrics, ...]:
-    """The measured figures of the epochs among report lines; unreadable lines are skipped."""
-    epochs = [line for line in lines if isinstance(line, dict) and line.get("kind") == "epoch"]
+    """The measured figures of the epochs among report lines; unreadable lines are skipped.
+
+    So are epochs that were trained once more: MLflow has a point at each of their steps.
+    """
+    told = [line for line in lines if isinstance(line, dict) and line.get("kind") == "epoch"]
+    epochs = [line for line in told if line.get("again") is not True]
     return readable_points(epochs, EpochMetrics.of)
 
 

@@ -145,6 +145,8 @@ def _may_be_stopped(context: DecisionContext, other: Job, job: Job, patience_s: 
             return False
         curve = forecasts.curve(other)
         lost_s = forecasts.time_to_free_s(other) + curve.start_s(other.workers, "p90")
+        if not other.holds_state:  # it begins anew
+            lost_s = forecasts.restart_s(other) - forecasts.rest_s(other, other.workers)
         slack_s, _ = slack(other, forecasts)
         return slack_s > lost_s + _time_away_s(context, other, job)
     if context.claims(job):

@@ -1,8 +1,8 @@
 """What a running service reports to the profiler: what stops cost, and how predictions came out.
 
 A prediction of a job's remaining time is noted when the job begins to train at a width, and when half
-of its epochs are done. It is compared with the measured time when the job finishes. A stop or another
-width makes it void, and so does a system clock that is set or a machine that sleeps: all lessons
+of its epochs are done. It is compared with the measured time when the job finishes. A stop, another
+width and a training that begins anew make it void, and so does a system clock that is set or a machine that sleeps: all lessons
 are differences of this machine's instants. A store that does not answer costs one observation, never a cycle.
 """
 
@@ -32,7 +32,8 @@ class Feedback:
         self._stops, self._predictions = stops, predictions
         self._watcher = TransitionWatcher()
         self._clock_offset_s = _clock_offset_s()
-        self._steady_widths: dict[str, int] = {}  # width of the course that was noted, by uid
+        # by uid: width of the course that was noted, and how far it is
+        self._courses: dict[str, tuple[int, int]] = {}
         self._halfway: set[str] = set()
         self.faults = JobFaults()  # the publisher puts the service's here
 
@@ -67,7 +68,7 @@ class Feedback:
             view = change.after
             if view["state"] == "finished" and (change.before or {}).get("state") != "finished":
                 uid = view["uid"]
-                self._steady_widths.pop(uid, None)
+                self._courses.pop(uid, None)
                 self._halfway.discard(uid)
                 ended_at = min(view["finished_at"], now)
                 self._ignore_store_errors(uid, partial(self._observe_finish, uid, ended_at))
@@ -83,8 +84,8 @@ class Feedback:
 
     def _drop_open_predictions(self) -> None:
         """Drop what was predicted of the jobs that run: how long they take cannot be told."""
-        for uid in list(self._steady_widths):
-            del self._steady_widths[uid]
+        for uid in list(self._courses):
+            del self._courses[uid]
             self._halfway.discard(uid)
             self._ignore_store_errors(uid, partial(self._predictions.drop_predictions, uid))
 
@@ -93,16 +94,19 @@ class Feedback:
             return  # its pods end now
         steady = job.formed and job.formed == job.workers and not job.resize_to
         width = job.formed if steady and job.stop_requested_at is None else 0
-        before = self._steady_widths.get(uid, 0)
-        if not uid or width == before:
+        before, reached = self._courses.get(uid, (0, 0))
+        done = job.progress.epochs_done
+        if not uid or (width == before and done >= reached):
+            if before:
+                self._courses[uid] = width, done
             self._note_halfway(job, uid, width, predictor)
             return
         if before:
-            self._steady_widths.pop(uid)
+            self._courses.pop(uid)
             self._halfway.discard(uid)
             self._ignore_store_errors(uid, partial(self._predictions.drop_predictions, uid))
         if width:
-            self._steady_widths[uid] = width
+            self._courses[uid] = width, done
             stage = "running" if job.progress.epochs_done else "start"
             self._ignore_store_errors(
                 uid, partial(self._note_prediction, job, uid, width, predictor, stage=stage)

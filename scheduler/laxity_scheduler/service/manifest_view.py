@@ -50,6 +50,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "epochs": _parse_count(annotations.get(names.EPOCHS)),
         "epochs_done": 0,
         "preemptions": 0,
+        "holds_state": True,
         "pinned": names.PIN in annotations,
         "attempt": _parse_count(annotations.get(names.ATTEMPT)) or 1,
         "held_by": [],

@@ -93,7 +93,8 @@ def view_of(
         view |= {"held_by": [], "expected_start_at": row.not_before, **NOTHING_EXPECTED}
     elif last_reason is not None:
         view |= wait_fields(last_reason)
-    view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
+    if row is None or row.holds_state:
+        view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
     died = "" if row is None else row.died  # the cluster's error of a worker that reports no more
     view |= {"result": report.result, "error": report.failed or died or view["error"]}
     view |= _fields_of_end(manifest, view, report, now, absence)
@@ -166,7 +167,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     if before is None:
         return {}
     lasting = (
-        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs",
+        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state",
         "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}
@@ -185,6 +186,7 @@ def _fields_from_row(row: Job) -> Json:
         "epochs": row.workload.epochs,
         "epochs_done": row.progress.epochs_done,
         "preemptions": row.preemptions,
+        "holds_state": row.holds_state,
         "pinned": row.pinned,
         "promised_p90_at": None,
     }

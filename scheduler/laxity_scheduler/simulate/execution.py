@@ -131,6 +131,8 @@ class JobExecution:
         self.plan_next(live)
 
     def _reform(self, live: SimJob, width: int, cost_s: float) -> None:
+        if not live.row.holds_state:
+            self.redo(live)
         live.formed = width
         live.fresh_at = math.floor(live.position + TINY)
         live.ready_at = self.now + cost_s
@@ -204,8 +206,8 @@ class JobExecution:
         self._reform(live, live.workers, 0.0 if paid_later else self.costs.start_s(live.gpus))
 
     def redo(self, live: SimJob) -> None:
-        """Go back to the last epoch's end."""
-        whole = math.floor(live.position + TINY)
+        """Go back to the last epoch's end; without state, to the first one's beginning."""
+        whole = math.floor(live.position + TINY) if live.row.holds_state else 0
         if live.formed:
             self.count_lost(live, (live.position - whole) * live.epoch_s)
         live.position = float(whole)
@@ -215,7 +217,7 @@ class JobExecution:
         self.account(live)
         self.catch_up(live)
         self.cut_short(live)
-        if self.costs.at_boundaries and not live.parked:
+        if (self.costs.at_boundaries and not live.parked) or not live.row.holds_state:
             self.redo(live)
         self.leave(live, live.nodes)
         live.workers = live.formed = live.shrink_to = 0

@@ -35,11 +35,11 @@ from tests.support.mlflow_store import copy_store
 from tests.support.programs import podtrainings
 
 MANIFESTS: Final = Path(__file__).parents[3] / "k8s" / "manifests"
-ENTRY: Final = f"{podtrainings.__file__}:paced"
 GPUS: Final = 3
 SLACK_S: Final = 15.0
 PATIENCE_S: Final = 240.0  # pods import Prefect and MLflow, on a machine that may be busy
 Json = dict[str, Any]
+Function = Callable[..., Json]
 
 
 class PodGround:
@@ -147,18 +147,26 @@ class PodGround:
 
 
 class Run:
-    """One call of the flow `paced`, and the job that it has become."""
+    """One call of a flow, and the job that it has become."""
 
-    def __init__(self, ground: PodGround, name: str, namespace: str, **said: Any) -> None:
+    def __init__(
+        self,
+        ground: PodGround,
+        name: str,
+        namespace: str,
+        function: Function = podtrainings.paced,
+        **said: Any,
+    ) -> None:
         self.ground, self.name, self.namespace = ground, name, namespace
         self.folder = ground.folder / f"{namespace}-{name}"
         self.folder.mkdir()
         options = {"template": ground.template(), "env": ground.env(), "epoch_estimate": "1s"}
         options["model"] = f"{namespace}-{name}"  # without the history of another test
+        options["entry"] = f"{podtrainings.__file__}:{function.__name__}"
         declare: Any = deadline_flow(
-            name=name, namespace=namespace, entry=ENTRY, idempotency_key=name, **options | said
+            name=name, namespace=namespace, idempotency_key=name, **options | said
         )
-        self.flow = declare(podtrainings.paced)
+        self.flow = declare(function)
 
     @classmethod
     def seen(cls, ground: PodGround, name: str, namespace: str, folder: Path) -> "Run":

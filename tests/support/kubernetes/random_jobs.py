@@ -40,6 +40,7 @@ TEXTS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
     "dataset-bytes": (("0", "1000000"), ("-1", "1GB")),
     "attempt": (("1", "2"), ("0", "first")),
     "fresh": (("true", "false"), ("1",)),
+    "resumes": (("true", "false"), ("1",)),
     "entry": (("train:main", "/train/train.py:main"), ("train", "train.py main", "")),
     "parameters": (("{}", '{"alpha": 0.5}'), ("[1", "NaN", "[]")),
     "submitted-at": (("2026-01-01T00:00:00Z",), ("yesterday", "2026-01-01T00:00:00")),

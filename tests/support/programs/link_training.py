@@ -1,5 +1,7 @@
 """What each link of a chain trains: an epoch is a line that says who trained it, and when.
 
+These lines are all of its state, so it keeps that itself.
+
 link_training.py EPOCHS SECONDS_PER_EPOCH
 """
 
@@ -11,7 +13,7 @@ from pathlib import Path
 from laxity import Training
 
 lines = Path(os.environ["LAXITY_CHAIN_FOLDER"]) / "epochs"
-for epoch in Training(int(sys.argv[1])).epochs():
+for epoch in Training(int(sys.argv[1]), resumes=True).epochs():
     begun_at = time.time()
     time.sleep(float(sys.argv[2]))
     with lines.open("a") as file:

@@ -80,6 +80,7 @@ def mean_model(training: Training, gates: str) -> dict[str, Any]:
 
 def swallowing(training: Training, gates: str) -> str:
     """Code that catches everything, as some does."""
+    training.restore({"model": "a small one"})
     try:
         for epoch in training.epochs():
             note(gates, training, "began")
@@ -87,6 +88,29 @@ def swallowing(training: Training, gates: str) -> str:
     except BaseException:  # noqa: BLE001 - that is the point
         note(gates, training, "swallowed")
     return "as if done"
+
+
+def stateless(training: Training, gates: str) -> dict[str, Any]:
+    """Its author forgot to give the model to restore()."""
+    model = Model()
+    for epoch in training.epochs():
+        note(gates, training, "began")
+        watch_door(gates, training, epoch)
+        loss = model.step(training.shard(ROWS), epoch)
+        training.average(model, weight=len(training.shard(ROWS)))
+        training.log(loss=loss)
+        note(gates, training, "trained", weights=model.weights.tobytes().hex())
+    note(gates, training, "closing")
+    wait_at_gate(gates, training.total_epochs + 1)
+    return {"weights": model.weights.tolist(), "loss": training.last("loss")}
+
+
+def only_the_leader_restores(training: Training, gates: str) -> None:
+    if training.rank == 0:
+        training.restore({"model": "a small one"})
+    for epoch in training.epochs():
+        note(gates, training, "began")
+        wait_at_gate(gates, epoch)
 
 
 def slow_saver(training: Training, gates: str) -> str:
@@ -242,6 +266,7 @@ def lone_models(training: Training, gates: str) -> None:
 
 def needs_the_others(training: Training, gates: str) -> None:
     """As DDP does: a step without the others raises."""
+    training.restore({"model": "a small one"})
     for epoch in training.epochs():
         note(gates, training, "began")
         wait_at_gate(gates, epoch)

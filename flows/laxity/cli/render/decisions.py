@@ -9,6 +9,7 @@ from rich.text import Text
 
 from laxity.api.job_view import ENDED, job_view
 from laxity.cli.render.job_panel import (
+    describe_lost_state,
     format_borrowing,
     headline_text,
     offer_lines,
@@ -27,6 +28,8 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     if isinstance(job, dict):
         view = job_view(job)
         parts += offer_lines(view, now)
+        if lost := describe_lost_state(view):
+            parts.append(Text(f"checkpoint: {lost}"))
         if borrowed := format_borrowing(view):
             parts.append(Text(f"borrowed: {borrowed}"))
     if answer.get("held_by"):

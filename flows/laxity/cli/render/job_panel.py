@@ -154,6 +154,13 @@ def _difference_text(seconds: float) -> str:
     return f"{format_seconds(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
+def describe_lost_state(job: JobView) -> str:
+    """That a stop loses all epochs; "" of a job that holds state, and of one that has ended."""
+    if job.holds_state or job.ended:
+        return ""
+    return "none: nothing was given to training.restore(), so a stop loses all epochs"
+
+
 def describe_refused_deadline(job: JobView, now: float) -> str:
     """Another deadline that was asked for while the promise stands, and why it was refused."""
     refused = job.refused_deadline
@@ -184,6 +191,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("workers", f"{width_text(job)}; may have {on_widths(job.widths)}"),
         ("workers so far", history),
         ("borrowed", format_borrowing(job)),
+        ("checkpoint", describe_lost_state(job)),
         ("preemptions", str(job.preemptions) if job.preemptions else ""),
         ("attempt", str(job.attempt) if job.attempt > 1 else ""),
         ("waits for", ", ".join(job.held_by)),

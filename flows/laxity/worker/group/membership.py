@@ -240,6 +240,18 @@ class GroupClient:
         self._index = index
         self._uid = uid
         self._leader: socket.socket | None = None
+        self._token = ""  # of the leader that it has met last
+
+    def await_another(self) -> bool:
+        """Wait until a leader has begun that this worker has not met; False if the training is over."""
+        while True:
+            place = Rendezvous.read(self._folder)
+            if place is not None and place.uid == self._uid:
+                if place.ended:
+                    return False
+                if place.token != self._token:
+                    return True
+            time.sleep(LOOK_S)
 
     def join(self) -> Header:
         """Find the leader, however long that takes, and wait until it says what to do."""
@@ -292,6 +304,7 @@ class GroupClient:
         leader.settimeout(None)
         messages.enable_keepalive(leader)
         messages.send_message(leader, {"index": self._index, "token": place.token})
+        self._token = place.token
         return leader
 
     def _leader_socket(self) -> socket.socket:

@@ -62,6 +62,7 @@ def test_trained_alone_it_goes_on_only_where_it_says_so(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, *, resumes: bool
 ) -> None:
     monkeypatch.setenv(names.ENV_CHECKPOINTS, str(tmp_path))
+    monkeypatch.setenv(names.ENV_SAVING_SHARE, "1")  # on a slow machine, too
 
     @deadline_flow(epochs=3, resumes=resumes)
     def train(training: Training, stop_after: int) -> list[int]:

@@ -23,6 +23,8 @@ def invalid_words(job: Json, wrong: Collection[str]) -> dict[str, str]:
     sized = names.WIDTHS in said and is_elastic(job)
     stated = str(most_at_once(spec) or 1)
     found = {key: f"{key}: " for key in wrong}
+    if "deadline" in wrong:  # what does not go with it cannot be told
+        found.pop("class", None)
     for field in ("parallelism", "completions"):
         if spec.get(field) == 0 and not sized:
             found[f"no {field}"] = f"{field}: 0: this Job asks for no pod"

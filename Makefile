@@ -76,9 +76,9 @@ check: setup ## format, lint, types, import contracts and the form of GitHub's f
 LIVE := (slow or cluster or browser) and not soak
 RESULTS := .laxity/test
 # The part of them that `make test` runs: real services, workers, groups and kills on this machine.
-SMOKE := tests/act tests/command_line tests/declare/test_first_run.py tests/metrics \
-	tests/service/test_home.py tests/service/test_starting.py tests/survive/test_crashes.py \
-	tests/survive/test_killed.py tests/train/test_group.py tests/train/test_stopping.py
+SMOKE := tests/act tests/command_line tests/declare/test_first_run.py tests/service/test_home.py \
+	tests/service/test_starting.py tests/survive/test_crashes.py tests/train/test_group.py \
+	tests/train/test_stopping.py
 run_live := $(BIN)/python -m tests.support.run_twice $(RESULTS)/integration.xml \
 	-n $(JOBS) --dist loadfile --no-loadscope-reorder -m "$(LIVE)"
 name_skipped := $(BIN)/python -m tests.support.skipped_tests $(RESULTS)

@@ -89,12 +89,15 @@ def deadline_status(job: JobView) -> str:
 def standing_text(job: JobView) -> str:
     """Where it stands with its deadline, with the figures that say so."""
     status, due = deadline_status(job), job.deadline_at
+    if job.state == "finished" and due is None:
+        return finished_text(job)
     if due is None or job.state in {"failed", "cancelled", "refused"}:
         return status
     deadline = f"the deadline {instant_text(due)}"
     if job.finished_at is not None:
         side = "before" if job.finished_at <= due else "after"
-        return f"{status}: finished {format_seconds(abs(due - job.finished_at))} {side} {deadline}"
+        apart = format_seconds(abs(due - job.finished_at))
+        return f"{status}: {finished_text(job)}{_comma(job)} {apart} {side} {deadline}"
     if job.p90_at is not None and status in {ENDANGERED, "late"}:
         finish = f"P90 finish {instant_text(job.p90_at)}"
         return f"{status}: {finish} is {format_seconds(job.p90_at - due)} after {deadline}"
@@ -112,7 +115,10 @@ def state_words(job: JobView) -> str:
     status, due = deadline_status(job), job.deadline_at
     if job.state == "finished" and job.finished_at is not None and due is not None:
         apart = format_seconds(abs(due - job.finished_at))
-        return f"{status}, {apart} early" if job.kept else f"{status} by {apart}"
+        stands = f"{status}, {apart} early" if job.kept else f"{status} by {apart}"
+        return f"{stands}: {finished_text(job)}" if job.finished_early else stands
+    if job.state == "finished":
+        return finished_text(job)
     if job.ended or job.state == "refused":
         return job.state
     doing = f"{job.state}, {status}" if status in STANDINGS else job.state
@@ -136,11 +142,22 @@ def _end_text(job: JobView) -> str:
     if job.state != "finished":
         return f"{job.state} after {job.epochs_done} of {job.epochs} epochs"
     if job.kept is None or job.finished_at is None or job.deadline_at is None:
-        return "finished"
-    apart = format_seconds(abs(job.deadline_at - job.finished_at))
+        return finished_text(job)
+    apart, words = format_seconds(abs(job.deadline_at - job.finished_at)), finished_text(job)
     if job.kept:
-        return f"finished in time, {apart} before its deadline"
-    return f"finished late by {apart}"
+        return f"{words}{_comma(job)} in time, {apart} before its deadline"
+    return f"{words}{_comma(job)} late by {apart}"
+
+
+def finished_text(job: JobView) -> str:
+    """Return "finished", or "finished early, 6 of at most 40 epochs" where its code ended it."""
+    if not job.finished_early:
+        return "finished"
+    return f"finished early, {job.epochs_done} of at most {count_noun(job.epochs, 'epoch')}"
+
+
+def _comma(job: JobView) -> str:
+    return "," if job.finished_early else ""
 
 
 def count_tenths(job: JobView) -> int:
@@ -243,6 +260,8 @@ def progress_percent(job: JobView) -> float:
 
 
 def progress_text(job: JobView) -> str:
+    if job.finished_early:
+        return finished_text(job)
     has_ended = job.laxity_s is None or job.state in TERMINAL_STATES
     left = "" if has_ended else f", laxity {format_seconds(job.laxity_s)}"
     width = f" on {count_noun(job.workers, 'worker')}" if job.workers else ""

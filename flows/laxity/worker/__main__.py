@@ -156,7 +156,7 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
         say(NOT_KEPT.format(what=odd))
     if training.folder is not None:
         replace_file(training.folder / RESULT, json.dumps(json_result))
-    fields = {"result": json_result, **_finishing_time(training)}
+    fields = {"result": json_result, "epochs_done": training.epoch, **_finishing_time(training)}
     with suppress(TrainingStopped), termination.defer():  # the result must get out
         _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
 

@@ -78,6 +78,9 @@ class Follower:
     def on_sigterm(self) -> None:
         """Worker 0 saves for all."""
 
+    def end_early(self, left_at: float) -> None:
+        """Worker 0 counts the epoch."""
+
     def end(self) -> None:
         """Worker 0 ends it for all."""
 

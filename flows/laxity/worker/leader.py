@@ -122,7 +122,7 @@ class Leader:
         if self.void:
             self._fall_back()
         else:
-            self._complete_epoch(others_read)
+            self._complete_epoch(others_read, now=time.monotonic())
             if self._is_over():
                 return False
             self._end_link_in_time()
@@ -164,25 +164,37 @@ class Leader:
             self._save_checkpoint(self._unsaved)
 
     def end(self) -> None:
-        """The training function is done: nobody need wait for another epoch."""
+        """No epoch is left, or the training function is done: nobody need wait for another."""
+        if self._course.link is not None and self._course.is_done:
+            self._course.link.note_trained()
         if self._group is not None:
             self._group.end()
             self._group = None
+
+    def end_early(self, left_at: float) -> None:
+        """Count the epoch in which the loop was left, at this monotonic time, and save it."""
+        course = self._course
+        self._leave_to_another()
+        if course.meter is not None:
+            course.meter.end()
+        try:
+            self._complete_epoch(0, now=left_at)
+            self._ensure_saved()
+        except Exception as error:  # noqa: BLE001 - a save of the user's; the training is done
+            say(f"epoch {course.done} counts, but its state was not saved: {error}")
+            self._send_records()
 
     def _is_over(self) -> bool:
         if self._course.done < self._course.total:
             return False
         self._ensure_saved()
-        if self._course.link is not None:
-            self._course.link.note_trained()
         self.end()
         return True
 
     # --- completing an epoch ---
 
-    def _complete_epoch(self, others_read: int) -> None:
+    def _complete_epoch(self, others_read: int, *, now: float) -> None:
         course = self._course
-        now = time.monotonic()
         epoch_s, self._began = now - self._began, now
         if self._outbox is not None:
             self._outbox.epoch_ended = now
@@ -190,7 +202,7 @@ class Leader:
         ended = course.epoch_over()
         line = {
             "kind": "epoch",
-            "at": time.time(),
+            "at": time.time() - (time.monotonic() - now),
             "epoch": course.done + 1,
             "epoch_s": epoch_s,
             "width": course.width,

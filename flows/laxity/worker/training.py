@@ -13,7 +13,7 @@ import atexit
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar, cast
@@ -25,6 +25,7 @@ from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
 from laxity.worker.counted_io import count_items, open_counted
 from laxity.worker.environment import WorkerEnvironment, saving_share, says_resumes
+from laxity.worker.epoch_loop import EpochLoop, UnitTime
 from laxity.worker.follower import Follower
 from laxity.worker.group.membership import GroupClient, GroupError, GroupServer
 from laxity.worker.import_hooks import when_imported
@@ -104,6 +105,7 @@ class Training:
         self._role = self._launched = cast("Leader | Follower | None", None)
         self._unit: int | None = None
         self._inside = False
+        self._unit_time = UnitTime()
         self._noticed = False
         self._combines = False
         if assignment.index == 0:
@@ -170,9 +172,14 @@ class Training:
         return self._course.formation
 
     @property
+    def done(self) -> bool:
+        """Whether no epoch is left to train. After a start, `restore()` must come before."""
+        return self._course.is_done
+
+    @property
     def complete(self) -> bool:
-        """Whether all epochs are done."""
-        return self.started and self._course.done >= self._course.total
+        """Whether the loop was entered, and no epoch is left."""
+        return self.started and self.done
 
     @property
     def folder(self) -> Path | None:
@@ -213,9 +220,9 @@ class Training:
         self._unit = unit
         course.meter = Meter() if unit is None and self.outbox is not None else None
         self._role = self._take_role()
-        return self._loop_epochs(self._role)
+        return EpochLoop(self._loop_epochs(self._role), self._note_left, over=self._over_text)
 
-    def _loop_epochs(self, role: Leader | Follower) -> Iterator[int]:
+    def _loop_epochs(self, role: Leader | Follower) -> Generator[int]:
         going = role.begin()
         while going:
             self._course.termination.check()
@@ -224,14 +231,41 @@ class Training:
             self._inside = self._course.has_trained = True
             if self._active_run is not None:
                 self._active_run.offer()
+            self._unit_time.begin()
             yield self.epoch
+            self._unit_time.end(self._course.metrics)
             self._inside = False
             if self.workers > 1 and not self._combines:
                 self._warn_of_lone_models()
             self._course.termination.check()
             going = role.boundary()
+        self._flush_alone()
+
+    def _flush_alone(self) -> None:
         if not self._course.assignment.job and self.tracker is not None:
             self.tracker.flush(at_most_s=ALONE_FLUSH_S)  # now: at the interpreter's end is too late
+
+    def _note_left(self, by_exception: bool) -> None:  # noqa: FBT001 - a callback
+        """The loop is over or was left in an epoch, which a job counts once its function returns."""
+        if self._inside:
+            self._inside = self._unit_time.leave(self._course.metrics, by_exception=by_exception)
+            if not by_exception and not self._course.assignment.job:
+                self._end_early()
+
+    def _end_early(self) -> None:
+        """End a training that has epochs left; the one in flight counts if it was trained."""
+        role = self._role
+        if role is None or self.done:
+            return
+        counts = self._inside and self._unit_time.leave(self._course.metrics) and not role.void
+        self._inside, self._course.left_early = False, True
+        if counts:
+            role.end_early(self._unit_time.left_at)
+        role.end()
+        self._flush_alone()
+
+    def _over_text(self) -> str:
+        return f"no epoch is left of {self.total_epochs}: see training.done, or call next(epochs, None)"
 
     def _warn_of_lone_models(self) -> None:
         """Say once that workers which exchange nothing train several models."""
@@ -379,7 +413,8 @@ class Training:
     # --- the end, for whoever runs the training function ---
 
     def finish(self) -> None:
-        """The training function has returned: tell the other workers."""
+        """The training function has returned: count what it left early, tell the other workers."""
+        self._end_early()
         if self._role is not None:
             self._role.end()
         if self.tracker is not None and not self._course.assignment.job:

@@ -32,6 +32,7 @@ class TrainingState:
     formation: str = ""
     warmup: bool = True
     bytes_read: int = 0
+    left_early: bool = False  # the loop over the epochs, by the code itself
     has_trained: bool = False  # this process has begun an epoch, also one that did not count
     link: ChainLink | None = None  # where it is one of a chain
     link_ended: bool = False
@@ -45,6 +46,11 @@ class TrainingState:
     @property
     def rank(self) -> int:
         return self.assignment.index
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no epoch is left to train."""
+        return self.left_early or 0 < self.total <= self.done
 
     def count(self, count: int, *, of_file: bool = False) -> None:
         """So many bytes were read."""

@@ -65,6 +65,7 @@ class Report:
     holds_state: bool | None = None  # whether a start goes on from the last one; None: nobody said
     furthest_epoch: int = 0  # however often it began anew
     advanced_at: float | None = None  # when that one ended
+    finished_epochs: int | None = None  # trained when the function returned, if it said so
 
 
 NO_REPORT: Final = Report()
@@ -144,6 +145,7 @@ class ReportState:
     behind_s: float = 0.0  # how far the worker's clock is behind ours
     finishing_s: float | None = None  # from the last epoch to the result, as the worker timed it
     finished_at: float = 0.0
+    finished_epochs: int | None = None
 
     def report(self) -> Report:
         return Report(
@@ -161,6 +163,7 @@ class ReportState:
             self.holds_state,
             self.furthest_epoch,
             self.advanced_at,
+            self.finished_epochs if self.finished else None,
         )
 
     def first_reading(self) -> Reading | None:
@@ -376,6 +379,8 @@ class ReportState:
             self.finished_at = at
             self.finishing_s = finite_number(line.get("finishing_s"), least=0.0, most=LONGEST_S)
         self.finished = kind == "finished"
+        if self.finished and "epochs_done" in line:
+            self.finished_epochs = count_in(line, "epochs_done", least=0)
         if kind == "started":
             self.formed, self.parked_epoch, self.failed = 0, None, ""
             self.started_at, self.silent_since = at, self.at or None

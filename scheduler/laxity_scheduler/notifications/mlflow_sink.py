@@ -282,7 +282,7 @@ def final_metrics(view: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     if view["state"] != "finished" or began is None or ended is None or ended <= began:
         return
     yield names.FINAL_ACTUAL, ended - began
-    if first_p50_at is not None:
+    if first_p50_at is not None and not view.get("finished_early"):
         yield names.FINAL_PREDICTED, first_p50_at - began
     job = job_view(view)
     error_pct = prediction_error_pct(job)

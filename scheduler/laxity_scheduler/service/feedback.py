@@ -70,6 +70,8 @@ class Feedback:
                 uid = view["uid"]
                 self._courses.pop(uid, None)
                 self._halfway.discard(uid)
+                if view.get("finished_early"):  # all of its epochs were predicted
+                    self._ignore_store_errors(uid, partial(self._predictions.drop_predictions, uid))
                 ended_at = min(view["finished_at"], now)
                 self._ignore_store_errors(uid, partial(self._observe_finish, uid, ended_at))
 

@@ -51,6 +51,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "epochs_done": 0,
         "preemptions": 0,
         "holds_state": True,
+        "finished_early": False,
         "pinned": names.PIN in annotations,
         "attempt": _parse_count(annotations.get(names.ATTEMPT)) or 1,
         "held_by": [],

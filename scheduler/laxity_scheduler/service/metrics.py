@@ -119,7 +119,7 @@ class Metrics:
 
     def _observe_finish(self, view: Mapping[str, Any]) -> None:
         began, p50_at = view["submitted_at"], view.get("first_p50_at")
-        if view["state"] == "finished" and began is not None and p50_at is not None:
+        if _is_predicted(view) and began is not None and p50_at is not None:
             took_s, predicted_s = view["finished_at"] - began, p50_at - began
             if predicted_s > 0:
                 self.finish_ratio.observe(took_s / predicted_s)
@@ -141,7 +141,7 @@ class Metrics:
         self.namespaces.set_gauges(state, rows)
         for view in rows:
             jobs[view["state"], _class_label(view)] += 1
-            if view["state"] == "finished" and view.get("first_p90_at") is not None:
+            if _is_predicted(view) and view.get("first_p90_at") is not None:
                 finished += 1
                 held += view["finished_at"] <= view["first_p90_at"]
         self.jobs.clear()
@@ -152,6 +152,11 @@ class Metrics:
     def exposition(self, namespaces: frozenset[str] | None = None) -> bytes:
         """All families; of those by namespace only these namespaces, all with None."""
         return generate_latest(self.registry) + self.namespaces.exposition(namespaces)
+
+
+def _is_predicted(view: Mapping[str, Any]) -> bool:
+    """Whether a job has finished what was predicted of it: all of its epochs."""
+    return view["state"] == "finished" and not view.get("finished_early")
 
 
 def _class_label(view: Mapping[str, Any]) -> str:

@@ -167,7 +167,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     if before is None:
         return {}
     lasting = (
-        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state",
+        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early",
         "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}
@@ -285,12 +285,19 @@ def _fields_of_end(
         error = view["error"] or str(condition.get("message") or "")
     return {
         "state": "finished" if is_complete else "failed",
+        "finished_early": is_complete and _is_early(view, report),
         "finished_at": ended_at,
         "workers": 0,
         "formed": 0,
         "error": error,
         "width_history": _close_history(view["width_history"], run_over_at),
     }
+
+
+def _is_early(view: Mapping[str, Any], report: Report) -> bool:
+    """Whether the training function has returned with epochs left, as it says itself."""
+    trained = report.finished_epochs
+    return bool(view["finished_early"] if trained is None else trained < view["epochs"])
 
 
 def final_condition(manifest: Mapping[str, Any]) -> Mapping[str, Any]:

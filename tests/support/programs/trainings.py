@@ -327,3 +327,20 @@ def plain(training: Training, gates: str) -> list[str]:
     for _epoch in training.epochs():
         pass
     return sorted({"mlflow", "prefect"} & set(sys.modules))
+
+
+def stops_early(training: Training, gates: str, how: str = "break") -> float:
+    """Six of its epochs, then it sees that it gets no better."""
+    model = Model()
+    training.restore(model)
+    try:
+        for epoch in training.epochs():
+            training.log(loss=model.step(ROWS, epoch))
+            note(gates, training, "trained")
+            if epoch == 6 and how == "raise":
+                float("no better")
+            if epoch == 6:
+                break
+    except ValueError:
+        pass
+    return training.last("loss")

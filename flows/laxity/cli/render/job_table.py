@@ -1,7 +1,7 @@
 """Jobs as rows for people: the same table in `ls`, `top` and the demo."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.job_view import JobView
-from laxity.api.status_text import ENDANGERED, deadline_status, state_words
+from laxity.api.status_text import ENDANGERED, deadline_status, finished_text, state_words
 from laxity.human_time import NONE, as_of, format_seconds, instant_text, relative_text, wall_time
 from laxity.safe_text import printable
 
@@ -147,7 +147,7 @@ def job_cells(job: JobView, now: float) -> list[Text]:
     return [
         Text(short_id(job.id), style="bold"),
         Text(job.service_class),
-        Text(state_words(job), style=_state_style(job)),
+        Text(_state_cell(job), style=_state_style(job)),
         Text(wall_time(job.deadline_at, now)),
         Text(format_expected_end(job, job.p50_at, now)),
         Text(format_expected_end(job, job.p90_at, now)),
@@ -156,6 +156,13 @@ def job_cells(job: JobView, now: float) -> list[Text]:
         Text(epochs_text(job)),
         Text(_reason_cell(job, now), no_wrap=True, overflow="ellipsis"),
     ]
+
+
+def _state_cell(job: JobView) -> str:
+    """The words of its state. How many epochs one that finished early took stands beside them."""
+    if job.finished_early and job.kept is None:
+        return "finished early"
+    return state_words(replace(job, finished_early=False))
 
 
 def _state_style(job: JobView) -> str:
@@ -230,6 +237,8 @@ def _reason_cell(job: JobView, now: float) -> str:
     """
     runs_well = job.state == "running" and job.reason_code in RUNS_WELL
     is_old = runs_well or job.state in {"finished", "cancelled"}
+    if job.finished_early and not job.error:
+        return finished_text(job)
     return job.error or ("" if is_old else reason_text(job, now))
 
 

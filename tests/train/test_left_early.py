@@ -1,0 +1,208 @@
+"""A loop over the epochs that code leaves early: the epoch in flight counts, one that raised not."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity import Training
+from laxity.worker.checkpoint import Checkpoints
+from laxity.worker.reports import read_lines
+from tests.support.crew import Crew
+from tests.support.training_service import Service
+
+EPOCHS = 40
+EPOCH_S = 0.02
+Loop = Callable[[Training], object]
+
+
+def train() -> None:
+    time.sleep(EPOCH_S)
+
+
+def breaks(training: Training) -> None:
+    for epoch in training.epochs():
+        train()
+        if epoch == 6:
+            break
+
+
+def returns(training: Training) -> int:
+    for epoch in training.epochs():
+        train()
+        if epoch == 6:
+            return len(str(epoch))
+    return 0
+
+
+def breaks_in_a_handler(training: Training) -> None:
+    for epoch in training.epochs():
+        train()
+        try:
+            assert epoch < 6
+        except AssertionError:
+            break
+
+
+def keeps_its_iterator(training: Training) -> None:
+    epochs = iter(training.epochs())
+    for epoch in epochs:
+        train()
+        if epoch == 6:
+            break
+
+
+def zips(training: Training) -> None:
+    for _ in zip(range(6), training.epochs(), strict=False):
+        train()
+
+
+def zips_the_other_way(training: Training) -> None:
+    for _ in zip(training.epochs(), range(6), strict=False):
+        train()
+
+
+def counts(training: Training) -> None:
+    for number, _ in enumerate(training.epochs()):
+        train()
+        if number == 5:
+            break
+
+
+def watches(training: Training) -> None:
+    def bar(epochs: Iterator[int]) -> Iterator[int]:
+        try:
+            yield from epochs
+        finally:
+            str(training)
+
+    for epoch in bar(epoch for epoch in training.epochs()):
+        train()
+        if epoch == 6:
+            break
+
+
+def closes(training: Training) -> None:
+    epochs: Any = training.epochs()
+    with closing(epochs):
+        for _ in itertools.islice(epochs, 6):
+            train()
+
+
+def breaks_at_the_next_beginning(training: Training) -> None:
+    for epoch in training.epochs():
+        if epoch == 7:
+            break
+        train()
+
+
+def logs_and_leaves_at_the_next_beginning(training: Training) -> None:
+    for epoch in training.epochs():
+        if epoch == 7:
+            time.sleep(2 * EPOCH_S)  # an evaluation
+            break
+        train()
+        training.log(loss=1.0)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        breaks, returns, breaks_in_a_handler, keeps_its_iterator, zips, zips_the_other_way, counts,
+        watches, closes, breaks_at_the_next_beginning, logs_and_leaves_at_the_next_beginning,
+    ],
+)  # fmt: skip
+def test_the_epoch_in_flight_counts_if_it_was_trained(tmp_path: Path, loop: Loop) -> None:
+    training, weights = Training(EPOCHS, folder=tmp_path), [0.0]
+    training.restore(weights)
+
+    loop(training)
+    training.finish()
+
+    newest = Checkpoints(tmp_path).newest()
+    lines = [line for line in read_lines(tmp_path / "reports.jsonl") if line["kind"] == "epoch"]
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    assert min(line["epoch_s"] for line in lines) >= EPOCH_S
+    assert newest is not None
+    assert (newest.epoch, training.epoch, training.done) == (6, 6, True)
+
+
+def raises(training: Training) -> None:
+    for epoch in training.epochs():
+        train()
+        training.log(loss=1.0)
+        if epoch == 6:
+            raise ValueError("no better")
+
+
+def raises_in_a_call(training: Training) -> None:
+    for epoch in training.epochs():
+        train()
+        training.log(loss=float("x" if epoch == 6 else "1"))
+
+
+def raises_through_a_finally(training: Training) -> None:
+    for epoch in training.epochs():
+        try:
+            train()
+            if epoch == 6:
+                raise ValueError("no better")
+        finally:
+            training.log(loss=1.0)
+
+
+def raises_in_a_watched_loop(training: Training) -> None:
+    for epoch in (epoch for epoch in training.epochs()):
+        train()
+        training.log(loss=float("x" if epoch == 6 else "1"))
+
+
+@pytest.mark.parametrize(
+    "loop", [raises, raises_in_a_call, raises_through_a_finally, raises_in_a_watched_loop]
+)
+def test_an_epoch_that_an_exception_ends_does_not_count(tmp_path: Path, loop: Loop) -> None:
+    training = Training(EPOCHS, folder=tmp_path)
+    training.restore([0.0])
+
+    with pytest.raises(ValueError, match=r"no better|not convert"):
+        loop(training)
+    training.finish()
+
+    assert training.done
+    assert training.epoch == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "done"), [("break", 6), ("raise", 5)])
+def test_a_finish_reports_how_many_epochs_were_trained(
+    crew: Crew, service: Service, how: str, done: int
+) -> None:
+    parameters = f'{{"gates": "{crew.gates}", "how": "{how}"}}'
+
+    code = crew.run("stops_early", environ={"LAXITY_EPOCHS": "40", "LAXITY_PARAMETERS": parameters})
+
+    (finished,) = service.of("finished")
+    figures = [line["metrics"]["loss"] for line in service.of("epoch")]
+    newest = Checkpoints(crew.folder).newest()
+    assert newest is not None
+    assert (code, finished["epochs_done"], len(figures), newest.epoch) == (0, done, done, done)
+    assert (figures[-1] == finished["result"]) is (how == "break")
+
+
+def test_a_loop_with_no_epoch_left_ends_at_once_and_says_so(tmp_path: Path) -> None:
+    first = Training(2, folder=tmp_path)
+    first.restore([0])
+    before, trained = first.done, list(first.epochs())
+
+    again = Training(2, folder=tmp_path)
+    again.restore([0])
+    done, epochs = again.done, iter(again.epochs())
+
+    assert (before, trained, first.done, done) == (False, [1, 2], True, True)
+    assert next(epochs, None) is None
+    with pytest.raises(StopIteration, match=r"no epoch is left of 2: see training\.done"):
+        next(epochs)

@@ -80,7 +80,7 @@ class EpochLoop(Iterator[int]):
         self._leave(by_exception=False)
 
     def __del__(self) -> None:
-        frame = sys._getframe(1) if self._driver else None  # noqa: SLF001
+        frame = sys._getframe().f_back  # noqa: SLF001 - None at the interpreter's end
         self._leave(by_exception=_is_raising(frame, self._driver))
 
     def _leave(self, *, by_exception: bool) -> None:

@@ -139,12 +139,14 @@ def test_nan_is_kept_out_of_the_reports_with_one_notice(crew: Crew, service: Ser
     assert crew.log().count("loss is nan") == 1
 
 
-def test_a_full_disk_is_said_and_the_last_checkpoint_stays(crew: Crew, service: Service) -> None:
+def test_a_full_disk_is_said_once_and_the_training_goes_on(crew: Crew, service: Service) -> None:
     code = crew.run("fills_the_disk")
 
-    (failed,) = service.of("failed")
-    assert code == 1
-    assert failed["error"].startswith("CheckpointError: checkpoint of epoch 3 could not be written")
+    lines = service.of("epoch")
+    assert (code, len(service.of("finished"))) == (0, 1)
+    assert [line.get("saved_epoch") for line in lines] == [None, None, 2, 2]
+    assert lines[-1]["save_error"].startswith("checkpoint of epoch 4 could not be written")
+    assert crew.log().count("could not be written") == 1
     assert sorted(path.name for path in crew.folder.glob("epoch-*")) == [
         "epoch-00000001",
         "epoch-00000002",

@@ -22,7 +22,7 @@ from laxity.worker.mlflow_tracking import (
     Tracker,
     series_name,
 )
-from laxity.worker.sigterm import EXIT_STOPPED
+from laxity.worker.sigterm import EXIT_STOPPED, SigtermHandler
 from tests.support.crew import PATIENCE_S, Crew
 from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
@@ -211,7 +211,7 @@ def test_a_worker_that_is_stopped_hands_over_what_an_open_mlflow_does_not_take(
         save_rest=lambda: None, rank=0, folder=None, tracker=tracker, outbox=outbox
     )
 
-    assert save_and_stop(training) == EXIT_STOPPED
+    assert save_and_stop(training, SigtermHandler()) == EXIT_STOPPED
     assert appended == [("stopped", [2])]
 
 
@@ -229,7 +229,7 @@ def test_a_worker_that_is_stopped_waits_for_mlflow_only_where_it_is_open(
         save_rest=lambda: None, rank=0, folder=None, tracker=tracker, outbox=None
     )
 
-    assert save_and_stop(training) == EXIT_STOPPED
+    assert save_and_stop(training, SigtermHandler()) == EXIT_STOPPED
     assert len(waits) == flushes
 
 

@@ -37,6 +37,7 @@ class JobView:
     `deadline_clock` is a deadline by the clock as it was declared, "06:00 Europe/Berlin";
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
     inference has lent, now, `borrowed_gpu_h` in all; a stop of one that holds no state loses all epochs;
+    `saved_epoch`: of the checkpoint, where newer ones cannot be written (`save_error`);
     `finished_early`: its code ended it before its last epoch; `first_...` are what the first verdict predicted;
     `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
     answer.
@@ -70,6 +71,8 @@ class JobView:
     preemptions: int = 0
     holds_state: bool = True
     finished_early: bool = False
+    saved_epoch: int | None = None
+    save_error: str = ""
     borrowed_gpus: int = 0
     borrowed_gpu_h: float = 0.0
     pinned: bool = False

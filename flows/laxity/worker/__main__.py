@@ -33,7 +33,7 @@ from laxity.worker.sigterm import (
     Superseded,
     TrainingStopped,
 )
-from laxity.worker.training import Training, TrainingError
+from laxity.worker.training import CheckpointError, Training, TrainingError
 
 RESULT: Final = "result.json"
 FAILED: Final = 1
@@ -98,13 +98,13 @@ def run_to_completion(
             _append_report(training, "started", worker_pid=os.getpid(), width=training.workers)
         result = call_function(training, termination, call)
         if termination.asked and not training.complete:
-            return save_and_stop(training)  # the user's code swallowed the exception
+            return save_and_stop(training, termination)  # the user's code swallowed the exception
         _check_entered(training)
         training.finish()
         if training.rank == 0:
             report_finish(training, termination, result)
     except TrainingStopped:
-        return save_and_stop(training)
+        return save_and_stop(training, termination)
     except (Superseded, EndedWithout) as why:
         say(
             str(why)
@@ -118,7 +118,7 @@ def run_to_completion(
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job
         if termination.asked:
-            return save_and_stop(training)
+            return save_and_stop(training, termination)
         return report_failure(training, termination, error)
     return 0
 
@@ -155,7 +155,12 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
     if odd:
         say(NOT_KEPT.format(what=odd))
     if training.folder is not None:
-        replace_file(training.folder / RESULT, json.dumps(json_result))
+        try:
+            replace_file(training.folder / RESULT, json.dumps(json_result))
+        except OSError as error:
+            say(
+                f"{RESULT} cannot be written to {training.folder}: {error.strerror}; it is reported"
+            )
     fields = {"result": json_result, "epochs_done": training.epoch, **_finishing_time(training)}
     with suppress(TrainingStopped), termination.defer():  # the result must get out
         _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
@@ -197,9 +202,12 @@ def _unlogged_points(training: Training) -> dict[str, Any]:
     return {"points": points} if points else {}
 
 
-def save_and_stop(training: Training) -> int:
-    with suppress(TrainingStopped):
-        training.save_rest()
+def save_and_stop(training: Training, termination: SigtermHandler) -> int:
+    try:
+        with suppress(TrainingStopped):
+            training.save_rest()
+    except CheckpointError as error:  # it would begin at epoch 1
+        return report_failure(training, termination, error)
     if points := _unlogged_points(training):
         _append_report(training, "stopped", **points)  # a cancelled job has no next start
     _hand_over(training, at_most_s=_tell_of_others(training))

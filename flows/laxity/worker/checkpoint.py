@@ -27,6 +27,10 @@ class CheckpointError(RuntimeError):
     """A checkpoint could not be written or read; earlier ones are as they were."""
 
 
+class CheckpointNotWrittenError(CheckpointError):
+    """The file system did not take a checkpoint now; it may take the next one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A finished one. `note` is what was stored beside the state."""
@@ -62,7 +66,7 @@ class Checkpoints:
                 sync_path(part)
             self._put_folder(aside, self.folder / _NAME.format(epoch))
         except OSError as error:
-            raise CheckpointError(
+            raise CheckpointNotWrittenError(
                 f"checkpoint of epoch {epoch} could not be written to {self.folder}: "
                 f"{error.strerror or error}; the last finished one is untouched"
             ) from error

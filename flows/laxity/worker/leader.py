@@ -16,7 +16,7 @@ from laxity.human_time import count_noun
 from laxity.stderr import say
 from laxity.worker import launcher
 from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
-from laxity.worker.checkpoint import Checkpoint
+from laxity.worker.checkpoint import Checkpoint, CheckpointNotWrittenError
 from laxity.worker.checkpoint_contents import NOTE, OBJECTS
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
@@ -60,6 +60,7 @@ class Leader:
         self._save_s = 0.0
         self._saved_bytes = 0
         self._unsaved: bytes | None = None  # the state at the last boundary, if it was not saved
+        self._save_error = ""  # why the state of the last boundary could not be written
         self._longest_s = 0.0  # of the epochs of this process
         self._records: list[Line] = []  # epoch lines since the last checkpoint
         self._launched = 0  # workers that began together, with a launcher
@@ -162,6 +163,8 @@ class Leader:
         superseded = self._group is not None and self._group.is_superseded()
         if self._unsaved is not None and not superseded:
             self._save_checkpoint(self._unsaved)
+        if not superseded:
+            self._require_saved()
 
     def end(self) -> None:
         """No epoch is left, or the training function is done: nobody need wait for another."""
@@ -220,6 +223,8 @@ class Leader:
             if self._outbox is None or self._outbox.last_epoch < course.done:
                 self._records.append(line)
             self._save_if_due()
+            if self._save_error:
+                line |= {"saved_epoch": max(0, self._saved_epoch), "save_error": self._save_error}
             self._send_records()
 
     def _note_stateless(self, line: Line) -> None:
@@ -239,10 +244,10 @@ class Leader:
         share = self._course.assignment.saving_share
         pause_s = self._save_s * (1 / share - 1) if self._save_s > FREE_SAVE_S else 0.0
         last = self._course.done >= self._course.total
-        if last or time.monotonic() - self._saved_at >= pause_s:
+        if last or self._save_error or time.monotonic() - self._saved_at >= pause_s:
             self._save_checkpoint()
-        elif self._course.states.save is None and self._saved_bytes < SNAPSHOT_BYTES:
-            self._unsaved = self._course.states.pack()
+        else:
+            self._unsaved = self._keep_unsaved()
 
     def _send_records(self) -> None:
         records, self._records = self._records, []
@@ -271,12 +276,42 @@ class Leader:
         self._saved_epoch = newest.epoch if newest else -1
         return newest
 
-    def _ensure_saved(self) -> None:
+    def _ensure_saved(self) -> bool:
+        """Save what the last boundary left unsaved; whether all of it is saved."""
         if self._saves and self._saved_epoch != self._course.done:
             self._save_checkpoint()
+        return not self._save_error
+
+    def _require_saved(self) -> None:
+        """Told to stop: go with what is saved. CheckpointNotWrittenError where nothing is."""
+        if not self._save_error:
+            return
+        if self._saved_epoch < 0:
+            raise CheckpointNotWrittenError(self._save_error)
+        say(f"it stops, and the next start begins after epoch {self._saved_epoch}")
 
     def _save_checkpoint(self, packed: bytes | None = None) -> None:
-        """Write a checkpoint of the last boundary, from the objects or from bytes kept of them."""
+        """Write a checkpoint of the last boundary, from the objects or from bytes kept of them.
+
+        What the file system does not take now is tried again at the next boundary.
+        """
+        try:
+            self._write_checkpoint(packed)
+        except CheckpointNotWrittenError as error:
+            if not self._save_error:
+                say(f"{error}; the training goes on, and tries again at each boundary")
+            self._save_error = str(error)
+            self._unsaved = packed or self._keep_unsaved()
+        else:
+            self._save_error = ""
+
+    def _keep_unsaved(self) -> bytes | None:
+        """The state in memory, where that is small."""
+        states = self._course.states
+        small = states.save is None and self._saved_bytes < SNAPSHOT_BYTES
+        return states.pack() if small else None
+
+    def _write_checkpoint(self, packed: bytes | None) -> None:
         course = self._course
         if course.checkpoints is None:
             return
@@ -342,8 +377,8 @@ class Leader:
     def _form_group(self, width: int, *, load: bool) -> None:
         """With others there must be a checkpoint to start from, the untrained state included."""
         course = self._course
-        if width > 1:
-            self._ensure_saved()
+        if width > 1 and not self._ensure_saved():
+            raise CheckpointNotWrittenError(self._save_error)
         if self._group is not None:
             self._group.form(width, epoch=course.done, load=load)
         course.set_width(width, formation=self._group.round if self._group else "")
@@ -354,7 +389,7 @@ class Leader:
         if self._group is None:
             return
         width = self._reachable_width()
-        if width != self._course.width:
+        if width != self._course.width and self._ensure_saved():
             if self._launched:
                 self._ensure_saved()
                 self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
@@ -372,7 +407,7 @@ class Leader:
         newest = self._newest_checkpoint()
         if newest is not None:
             self._course.load(newest)
-        self._unsaved = None
+        self._unsaved, self._save_error = None, ""
         self._form_group(self._reachable_width(), load=True)
 
     def _require_state(self, change: str) -> None:
@@ -392,6 +427,7 @@ class Leader:
         link.require_progress(course.done)
         if self._longest_s and not link.has_time_for(self._longest_s, self._save_s):
             self._ensure_saved()
+            self._require_saved()
             course.link_ended = True
             then = "the next one goes on"
             if not course.holds_state:
@@ -409,17 +445,22 @@ class Leader:
         if outbox is None or not outbox.signal.stop:
             return
         self._ensure_saved()
-        self._append_report("parked", epoch=self._course.done)
+        self._require_saved()
+        self._append_report("parked", epoch=self._safe_epoch())
         if self._tracker is not None:
             self._tracker.flush(at_most_s=0.0)
         waits = True
         while waits:
-            generation = outbox.say_parked(self._course.done)
+            generation = outbox.say_parked(self._safe_epoch())
             while (now := outbox.wait_for_another(generation, at_most_s=LOOK_S)) is None:
                 self._course.termination.check()
             waits = now.stop
         self._append_report("formed", width=self._course.width, epoch=self._course.done)
         self._began = time.monotonic()
+
+    def _safe_epoch(self) -> int:
+        """The epoch that the next start goes on after."""
+        return self._saved_epoch if self._save_error else self._course.done
 
     def _append_report(self, kind: ReportKind, **fields: Any) -> None:
         if self._outbox is not None:

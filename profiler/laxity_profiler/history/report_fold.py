@@ -66,6 +66,8 @@ class Report:
     furthest_epoch: int = 0  # however often it began anew
     advanced_at: float | None = None  # when that one ended
     finished_epochs: int | None = None  # trained when the function returned, if it said so
+    saved_epoch: int | None = None  # where the newest state cannot be written: of the last one
+    save_error: str = ""
 
 
 NO_REPORT: Final = Report()
@@ -146,6 +148,8 @@ class ReportState:
     finishing_s: float | None = None  # from the last epoch to the result, as the worker timed it
     finished_at: float = 0.0
     finished_epochs: int | None = None
+    saved_epoch: int | None = None
+    save_error: str = ""
 
     def report(self) -> Report:
         return Report(
@@ -164,6 +168,8 @@ class ReportState:
             self.furthest_epoch,
             self.advanced_at,
             self.finished_epochs if self.finished else None,
+            self.saved_epoch,
+            self.save_error,
         )
 
     def first_reading(self) -> Reading | None:
@@ -308,6 +314,8 @@ class ReportState:
             self.epoch_ended_at = at
             self.parked_epoch, self.failed, self.training = None, "", True
             self.holds_state = line.get("holds_state") is not False
+            self.save_error = without_secrets(text_of(line.get("save_error")))
+            self.saved_epoch = count_in(line, "saved_epoch", least=0) if self.save_error else None
             if epoch > self.furthest_epoch:
                 self.furthest_epoch, self.advanced_at = epoch, at
         width, seconds = width_in(line), seconds_in(line, "epoch_s", least=SHORTEST_S)
@@ -328,6 +336,8 @@ class ReportState:
         if resumed and current:
             self.epochs_done = min(epochs, count_in(line, "epoch", least=0))
             self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
+        if current:
+            self.saved_epoch, self.save_error = None, ""
         seconds = seconds_in(line, "load_s" if resumed else "save_s")
         kind = "load" if resumed else "save"
         folded.stops.append(Stop(kind, max(1, self.formed), seconds, at, bytes_in(line)))

@@ -52,6 +52,8 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "preemptions": 0,
         "holds_state": True,
         "finished_early": False,
+        "saved_epoch": None,
+        "save_error": "",
         "pinned": names.PIN in annotations,
         "attempt": _parse_count(annotations.get(names.ATTEMPT)) or 1,
         "held_by": [],

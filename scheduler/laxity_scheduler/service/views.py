@@ -96,6 +96,7 @@ def view_of(
     if row is None or row.holds_state:
         view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
     died = "" if row is None else row.died  # the cluster's error of a worker that reports no more
+    view |= {"saved_epoch": report.saved_epoch, "save_error": report.save_error}
     view |= {"result": report.result, "error": report.failed or died or view["error"]}
     view |= _fields_of_end(manifest, view, report, now, absence)
     if view["finished_at"] is not None:

@@ -155,8 +155,13 @@ def _difference_text(seconds: float) -> str:
 
 
 def describe_lost_state(job: JobView) -> str:
-    """That a stop loses all epochs; "" of a job that holds state, and of one that has ended."""
-    if job.holds_state or job.ended:
+    """Which epochs a stop loses, and why; "" where it loses none, and of a job that has ended."""
+    if job.ended:
+        return ""
+    if job.save_error:
+        since = f"since epoch {job.saved_epoch}" if job.saved_epoch else "yet"
+        return f"not saved {since}: {job.save_error}"
+    if job.holds_state:
         return ""
     return "none: nothing was given to training.restore(), so a stop loses all epochs"
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from laxity import json_tree, names
-from laxity_k8s.act.patches import BATCH, JobPatch, Turn, in_batches, job_patch
+from laxity_k8s.act.patches import JobPatch, Turn, job_patch
+from laxity_k8s.act.sender import BATCH, in_batches
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import job_row
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_refused_deadline, read_status

@@ -5,10 +5,9 @@ reports that are not on the disk yet), then the reports, then what the service w
 between neither loses nor doubles a report, and an epoch trained again is not reported again.
 """
 
-import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity.api.report_lines import ReportKind
@@ -17,9 +16,9 @@ from laxity.stderr import say
 from laxity.worker import launcher
 from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
 from laxity.worker.checkpoint import Checkpoint
-from laxity.worker.checkpoint_contents import NOTE, OBJECTS
+from laxity.worker.checkpoint_contents import NOTE
 from laxity.worker.group.membership import GroupServer
-from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
+from laxity.worker.mlflow_tracking import EpochMetrics, Tracker, finite_numbers
 from laxity.worker.reports import Line, ReportChannel
 from laxity.worker.sigterm import BeginAnew, Superseded
 from laxity.worker.training_state import TrainingState
@@ -90,7 +89,8 @@ class Leader:
             course.load(newest)
         if newest is not None:
             course.check_complete(newest)
-            self._report_again(newest)
+            if self._outbox is not None:
+                self._outbox.append_missing(newest.note.get("records", ()))
         else:
             self._forget_earlier_starts()
         self._track(self._outbox.lines("epoch") if self._outbox is not None else ())
@@ -196,7 +196,7 @@ class Leader:
             "width": course.width,
             "bytes": ended["bytes"] + others_read,
             "warmup": course.warmup,
-            "metrics": _finite_metrics(ended["metrics"]),
+            "metrics": finite_numbers(ended["metrics"]),
         }
         with course.termination.defer():
             course.last |= ended["metrics"]
@@ -268,16 +268,10 @@ class Leader:
         course = self._course
         if course.checkpoints is None:
             return
-
-        def fill(folder: Path) -> None:
-            if packed is None:
-                course.states.fill(folder)
-            else:
-                (folder / OBJECTS).write_bytes(packed)
-
         began = time.monotonic()
+        fill = partial(course.states.fill, packed=packed)
         contents = course.states.contents.to_json()
-        note = {"records": self._records, "last": _finite_metrics(course.last), NOTE: contents}
+        note = {"records": self._records, "last": finite_numbers(course.last), NOTE: contents}
         with course.termination.defer():
             written = course.checkpoints.write(course.done, fill=fill, note=note)
             self._saved_at = time.monotonic()
@@ -285,15 +279,6 @@ class Leader:
             self._saved_epoch, self._saved_bytes, self._unsaved = course.done, written, None
             self._send_records()
             self._append_report("saved", epoch=course.done, save_s=self._save_s, bytes=written)
-
-    def _report_again(self, newest: Checkpoint) -> None:
-        """Epochs that the checkpoint holds and a kill kept from the reports."""
-        if self._outbox is None:
-            return
-        reported = self._outbox.last_epoch
-        missing = [line for line in newest.note.get("records", ()) if line["epoch"] > reported]
-        if missing:
-            self._outbox.append_all(missing)
 
     # --- the group ---
 
@@ -413,7 +398,3 @@ class Leader:
         if self._outbox is not None:
             with self._course.termination.defer():
                 self._outbox.append(kind, **fields)
-
-
-def _finite_metrics(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -107,7 +107,8 @@ class Training:
         self._noticed = False
         self._combines = False
         if assignment.index == 0:
-            self._open_outbox()
+            if folder is not None:
+                self.outbox = ReportChannel.of(assignment, folder)
             self._open_tracker()
 
     def _open_tracker(self) -> None:
@@ -124,19 +125,6 @@ class Training:
                 os.environ.setdefault(name, value)
             self._active_run = ActiveRun(uri, lambda: self.run_id)
             when_imported("mlflow", self._active_run.join)
-
-    def _open_outbox(self) -> None:
-        assignment = self._course.assignment
-        if assignment.folder is not None:
-            self.outbox = ReportChannel(
-                assignment.folder,
-                file=assignment.reports_file,
-                job=assignment.job,
-                uid=assignment.uid,
-                url=assignment.url,
-                token=assignment.token,
-                orders=assignment.orders,
-            )
 
     # --- where it stands ---
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.service.view_cache import _p90_when_given
+from laxity_scheduler.service.view_record import p90_when_given
 
 DEADLINE_AT = 900.0
 BEFORE = {"deadline_at": DEADLINE_AT, "given_p90_at": 600.0}
@@ -24,4 +24,4 @@ def test_a_promise_keeps_the_finish_with_which_it_was_given(
 ) -> None:
     view = {"verdict": verdict, "deadline_at": deadline_at, "promised_p90_at": 700.0}
 
-    assert _p90_when_given(view, before) == given_at
+    assert p90_when_given(view, before) == given_at

@@ -11,6 +11,7 @@ from laxity_k8s.act.adoption import find_correction
 from laxity_k8s.act.patches import job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
+from laxity_k8s.objects.held_gpus import gpus_reserved, pods_busy
 from laxity_k8s.objects.jobs import BadJob
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
@@ -173,8 +174,8 @@ def test_workers_of_later_items_count_as_workers_and_not_as_leaving() -> None:
     pods = running(2, 3, done=(0, 1))
     found = row(made, pods)
     assert (found.workers, found.terminating_workers, found.fitting_workers) == (2, 0, None)
-    assert jobs.gpus_reserved(made, found.nodes, 1, pods).total() == 0
-    assert jobs.pods_busy(pods) == {"n": 2}
+    assert gpus_reserved(made, found.nodes, 1, pods).total() == 0
+    assert pods_busy(pods) == {"n": 2}
 
 
 @pytest.mark.parametrize(

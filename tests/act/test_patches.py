@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from laxity import json_tree, names
-from laxity_k8s.act.patches import BATCH, JobPatch, Turn, in_batches, job_patch
+from laxity_k8s.act.patches import JobPatch, Turn, job_patch
+from laxity_k8s.act.sender import BATCH, in_batches
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import job_row
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_refused_deadline, read_status
@@ -170,6 +171,26 @@ def test_the_end_of_a_link_is_no_preemption_and_links_that_are_cut_in_one_epoch_
         counted.append((state.preemptions, state.cut_links))
         made = after(made, Admit("default/job", 1, ("a",), WHY))
     assert counted == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("deadline_at", "finish"),
+    [
+        pytest.param(NOW + 900, "2026-11-21T08:11:40Z", id="the same promise stands still"),
+        pytest.param(NOW + 1800, "2026-11-21T08:13:20Z", id="another deadline is another one"),
+    ],
+)
+def test_the_finish_of_a_promise_is_that_with_which_it_was_given(
+    deadline_at: float, finish: str
+) -> None:
+    given = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 2),), WHY)
+    moved = Promise(deadline_at, NOW + 400, NOW + 700, ((NOW + 700, 2),), WHY)
+    made = after(job(deadline="20m"), Promised("default/job", given, WHY))
+
+    made = after(made, Promised("default/job", moved, WHY))
+
+    assert notes(made)[names.PROMISED_FINISH] == finish
+    assert notes(made)[names.P90_FINISH] == "2026-11-21T08:13:20Z"
 
 
 def test_a_promise_is_written_for_machines_and_for_people() -> None:

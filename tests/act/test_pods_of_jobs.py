@@ -7,7 +7,7 @@ import pytest
 
 from laxity import names
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects import jobs
+from laxity_k8s.objects.held_gpus import find_holds, gpus_reserved, pods_busy
 from laxity_k8s.objects.nodes import node_rows
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
@@ -61,14 +61,14 @@ def test_gpus_are_reserved_for_workers_without_a_pod_and_counted_once() -> None:
     made = job(width=3, suspend=False, nodes='["a", "b", "b"]')
     pods = (pod(0, node="a"), pod(1, phase="Pending"))
     found = row(made, pods)
-    assert jobs.gpus_reserved(made, found.nodes, found.gpus_per_worker, pods) == {"b": 2}
-    assert jobs.pods_busy(pods) == {"a": 1}
+    assert gpus_reserved(made, found.nodes, found.gpus_per_worker, pods) == {"b": 2}
+    assert pods_busy(pods) == {"a": 1}
 
 
 def test_pods_of_a_job_that_is_not_indexed_are_counted_once_too() -> None:
     made = job(width=2, suspend=False, nodes='["a", "a"]', spec={"completionMode": "NonIndexed"})
     pods = (pod(None, node="a"),)
-    assert jobs.gpus_reserved(made, row(made, pods).nodes, 1, pods) == {"a": 1}
+    assert gpus_reserved(made, row(made, pods).nodes, 1, pods) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_a_job_whose_pods_do_not_run_in_time_says_how_many_do() -> None:
 def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     victim, other = row(job("victim")), row(job("other"))
     state = JobStatusRecord(freed_for=other.id, freed_nodes=("a", "a", "b"), freed_at=100.0)
-    held = jobs.find_holds(victim, state, other, 110.0)
+    held = find_holds(victim, state, other, 110.0)
     assert [(hold.job, hold.node, hold.gpus) for hold in held] == [
         (other.id, "a", 2),
         (other.id, "b", 1),
     ]
-    assert jobs.find_holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
-    assert jobs.find_holds(victim, state, other, 100.0 + HOLD_S) == []
-    assert jobs.find_holds(victim, state, replace(other, not_before=111.0), 110.0) == []
+    assert find_holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
+    assert find_holds(victim, state, other, 100.0 + HOLD_S) == []
+    assert find_holds(victim, state, replace(other, not_before=111.0), 110.0) == []
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from pydantic import BaseModel, Field
 
+from laxity.cli.call_arguments import arguments_of
 from laxity.cli.exit_codes import CommandError
-from laxity.cli.parameters import arguments_of
 from laxity.flow.signature import bind_arguments
 from laxity.job.parameters import from_json, to_json
 from laxity.job.qos import QoSError

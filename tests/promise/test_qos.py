@@ -3,10 +3,12 @@
 Epochs take 60 s on one worker and speed up linearly.
 """
 
-from laxity_scheduler.model.decision import Admit
+import pytest
+
+from laxity_scheduler.model.decision import Admit, Promised
 from laxity_scheduler.policies import qos
-from tests.support.builders import MINUTE_EPOCHS, cluster, job
-from tests.support.plans import started_widths
+from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
+from tests.support.plans import started_widths, stopped_jobs
 
 
 def test_the_least_slack_goes_first_not_the_earliest_deadline() -> None:
@@ -26,3 +28,19 @@ def test_a_start_into_idle_gpus_names_the_width_that_it_starts_on() -> None:
     assert admit.workers == 2
     assert admit.reason.code == "due_first"
     assert admit.reason.text.endswith("on 2 workers")
+
+
+def test_who_is_stopped_in_a_decision_is_told_when_it_goes_on() -> None:
+    """2 GPUs. wide (300 s on both) makes way for two that need 600 s each by 780 s, side by side."""
+    jobs = [
+        promised("wide", 1_200.0, workers=(2,), running=2),
+        promised("one", 780.0),
+        promised("other", 780.0),
+    ]
+    plan = qos.decide(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)
+    assert stopped_jobs(plan) == ["team/wide"]
+    (told,) = [d for d in plan.decisions if isinstance(d, Promised) and d.job == "team/wide"]
+    (waits_until_at, waiting), (ends_at, workers) = told.promise.runs
+    assert (waiting, workers) == (0, 2)
+    assert 630.0 <= waits_until_at < 660.0
+    assert ends_at == told.promise.p90_at == pytest.approx(waits_until_at + 270.0)

@@ -44,6 +44,15 @@ def train(training):
     return float(net.w[0])
 """
 
+NAMELESS = """
+import pwd
+
+def raise_unknown(uid):
+    raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+pwd.getpwuid = raise_unknown
+"""
+
 
 def laxity(
     home: Path, *arguments: str, ok: bool = True, folder: Path | None = None, tracking: str = "none"
@@ -137,6 +146,21 @@ def test_down_stops_the_workers_and_the_next_up_resumes_them(home: Path) -> None
     assert open_to_others(home) == []
     assert "1 worker stopped" in down
     assert (ended.state, ended.result, ended.epochs_done) == ("finished", 60.0, 60)
+
+
+def test_a_user_without_a_name_and_a_home_folder_trains(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(NAMELESS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.delenv("HOME")
+
+    laxity(home, "up", "--port", "0", "--slots", "1")
+    submitted(home, "a")
+    hurry(home)
+
+    assert until(home, "a", lambda view: view.ended, "ended").state == "finished"
 
 
 def open_to_others(home: Path) -> list[str]:

@@ -4,8 +4,6 @@ import csv
 import json
 import re
 from dataclasses import replace
-from io import StringIO
-from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -15,18 +13,13 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import srtf
-from laxity_scheduler.simulate.cases import Source
 from laxity_scheduler.simulate.limits import instant
-from laxity_scheduler.simulate.progress_bar import CLEAR, ProgressBar
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.sweep import sweep
-from laxity_scheduler.studies.command import register as register_study
-from tests.support.command_line import invoke, run_simulate
+from tests.support.command_line import run_simulate
 from tests.support.simulated import SAMPLES, random_trace
 
 PHILLY = str(SAMPLES / "philly" / "philly.csv")
-ITP = str(SAMPLES / "itp" / "195job.csv")
 NAMES = [
     "jobs",
     "finished",
@@ -105,23 +98,6 @@ def test_decisions_that_do_not_fit_are_counted_and_named_and_the_run_has_its_fig
     ]
     assert all("all others are served" in one.message for one in caplog.records)
     assert len(caplog.records) > 0
-
-
-def test_tables_that_lie_beside_a_trace_are_found() -> None:
-    code, text = run_simulate(
-        "--policy",
-        "elasticflow",
-        "--trace",
-        ITP,
-        "--nodes",
-        "16",
-        "--pooled",
-        "--cost-model",
-        "elasticflow",
-        "--json",
-    )
-    assert code == 0
-    assert json.loads(text)["deadline_met_ratio"] > 0.749
 
 
 def test_a_sweep_gives_every_run_and_its_summary() -> None:
@@ -206,76 +182,6 @@ def test_what_makes_no_cluster_or_no_run_is_refused_by_option_and_value(
     assert len(text.splitlines()) == 1
 
 
-def test_a_trace_is_also_found_among_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LAXITY_TRACES", raising=False)
-    code, text = run_simulate(
-        "--policy", "sjf", "--trace", "philly/philly.csv", "--pooled", "--json"
-    )
-    assert (code, json.loads(text)["jobs"]) == (0, 271)
-
-
-def test_a_missing_trace_is_told_with_where_it_was_looked_for_and_what_there_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "spring.csv").touch()
-    monkeypatch.setenv("LAXITY_TRACES", str(tmp_path))
-    code, text = run_simulate("--policy", "sjf", "--trace", "mine/sprong.csv")
-    assert code == 2
-    assert f"looked in {Path.cwd()}, under $LAXITY_TRACES ({tmp_path}) and among the" in text
-    assert "there is itp/195job.csv, mine/spring.csv, philly/philly.csv" in text
-    assert "did you mean mine/spring.csv?" in text
-    assert (
-        "did you mean itp/195job.csv?"
-        in run_simulate("--policy", "sjf", "--trace", "195job.csv")[1]
-    )
-
-
-def test_a_folder_is_no_trace() -> None:
-    code, text = run_simulate("--policy", "sjf", "--trace", str(SAMPLES / "itp"))
-    assert (code, "is a folder, not a trace; there is 195job.csv" in text) == (2, True)
-
-
-HEADING = "timestamp,duration,num_gpus,gpu_time,cluster\n"
-
-
-def test_a_format_is_told_by_the_columns_where_the_name_says_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.csv"
-    path.write_text(HEADING + "2017-10-01 00:00:10,60,1,60,vc\n")
-    assert run_simulate("--policy", "sjf", "--trace", str(path))[0] == 0
-    path.write_text("a,b\n1,2\n")
-    code, text = run_simulate("--policy", "sjf", "--trace", str(path))
-    assert (code, "cannot be told from its name or its columns" in text) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        pytest.param("", "jobs.csv has no jobs: nothing stands below its heading", id="no line"),
-        pytest.param(
-            "2017-10-01 00:00:10,-60,1,60,vc\n",
-            "jobs.csv has no job that can be used: 1 line set aside; the first, "
-            "line 2: duration is '-60', not positive",
-            id="bad lines alone",
-        ),
-    ],
-)
-def test_a_trace_of_no_jobs_is_no_success(tmp_path: Path, lines: str, says: str) -> None:
-    path = tmp_path / "jobs.csv"
-    path.write_text(HEADING + lines)
-    code, text = run_simulate("--policy", "sjf", "--trace", str(path))
-    assert (code, text) == (2, f"laxity simulate: {says}\n")
-
-
-def test_bad_lines_are_told_with_file_line_field_and_value(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.csv"
-    good = "2017-10-01 00:00:10,60,1,60,vc\n"
-    path.write_text(HEADING + good + good.replace(",60,1", ",six,1"))
-    code, text = run_simulate("--policy", "sjf", "--trace", str(path))
-    assert code == 0
-    assert "jobs.csv: 1 line set aside; the first, line 3: duration is 'six'" in text
-
-
 def test_batches_of_several_seeds_are_one_column_a_policy_with_mean_and_interval() -> None:
     words = ("--policy", "sjf,fifo", "--trace", PHILLY, "--batch", "9", "--pooled")
     sweep = (*words, "--nodes", "1", "--seeds", "3", "--processes", "1")
@@ -317,111 +223,6 @@ def test_every_way_of_simulating_tells_of_each_job_that_ended_or_was_turned_away
     assert told == sorted(told)
     assert told[-1] == 40
     assert (figures["finished"], figures["refused"]) == (40 - refused, refused)
-
-
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def screen(out: StringIO, ticks: list[float], *, many: int = 2) -> ProgressBar:
-    return ProgressBar(many, out=out, clock=lambda: ticks.pop(0))
-
-
-def test_progress_rewrites_one_line_on_a_terminal_and_leaves_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    out = Terminal()
-    told = screen(out, [0.0, 0.1, 65.0, 65.1], many=1)
-    for ended in (1, 2, 3):
-        told.count_ended(ended, 1_000)
-    told.clear()
-    assert (
-        out.getvalue()
-        == f"{CLEAR}░░░░░░░░░░░░ 2 of 1,000 jobs ended after 1m5s, about 9h35s left{CLEAR}"
-    )
-
-
-def test_progress_is_a_line_now_and_then_where_there_is_no_terminal() -> None:
-    out = StringIO()
-    told = screen(out, [0.0, 9.0, 11.0, 12.0, 22.0])
-    told.finish_run({"policy": "fifo", "gpus": 64})
-    for ended in (1, 2, 3, 4):
-        told.count_ended(ended, 10)
-    assert out.getvalue().splitlines() == [
-        "[1/2] fifo 64 GPUs",
-        "1 of 2 runs done, 2 of 20 jobs ended after 11s, about 1m39s left",
-        "1 of 2 runs done, 4 of 20 jobs ended after 22s, about 1m28s left",
-    ]
-
-
-def test_a_script_that_reads_json_hears_no_progress() -> None:
-    out = StringIO()
-    ticks = [0.0, 11.0]
-    told = ProgressBar(2, quiet=True, out=out, clock=lambda: ticks.pop(0))
-    told.count_ended(1, 10)
-    told.finish_run({"policy": "fifo", "gpus": 64})
-    assert not out.getvalue()
-
-
-@pytest.mark.slow
-def test_an_interrupted_sweep_leaves_no_process_behind() -> None:
-    def interrupted(_figures: object) -> None:
-        raise KeyboardInterrupt
-
-    before = set(active_children())
-    source = Source(SAMPLES / "philly" / "philly.csv", "philly")
-    many = [(source, Setting("fifo", 8, 8, pooled=True, seed=seed)) for seed in range(50)]
-    with pytest.raises(KeyboardInterrupt):
-        sweep(many, processes=2, done=interrupted)
-    assert set(active_children()) == before
-
-
-@pytest.mark.parametrize(
-    "processes", [pytest.param(1, id="this"), pytest.param(2, id="others", marks=pytest.mark.slow)]
-)
-def test_a_sweep_counts_the_jobs_of_all_runs_in_this_and_in_other_processes(processes: int) -> None:
-    told: list[tuple[int, int]] = []
-    source = Source(SAMPLES / "philly" / "philly.csv", "philly")
-    many = [(source, Setting(policy, 8, 8, pooled=True)) for policy in ("fifo", "sjf")]
-    reports = sweep(many, processes=processes, ended=lambda *counts: told.append(counts))
-    assert told[-1] == (sum(one["finished"] == 271 for one in reports) * 271, 271)
-
-
-def studied(*words: str) -> tuple[int, str]:
-    result = invoke(["study", *words], register_study)
-    return result.exit_code, result.output
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        pytest.param("qoss", "no study 'qoss' among these; did you mean qos?", id="no study"),
-        pytest.param("qos --seeds 0", "--seeds is 0: there may be", id="no seed"),
-        pytest.param("qos --processes 0", "--processes is 0: there may", id="no process"),
-        pytest.param("qos --where trace=99", "has all these labels; there is part=", id="no row"),
-    ],
-)
-def test_a_study_that_makes_no_row_is_refused(tmp_path: Path, words: str, says: str) -> None:
-    code, text = studied(*words.split(), "--samples", "--out", str(tmp_path))
-    assert (code, says in text) == (2, True), text
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("folder", "says"),
-    [
-        pytest.param("none", "none, which is no folder; --samples takes", id="no folder"),
-        pytest.param("", "has no trace that study ladder takes; --samples", id="empty folder"),
-    ],
-)
-def test_a_study_without_traces_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, says: str
-) -> None:
-    monkeypatch.setenv("LAXITY_TRACES", str(tmp_path / folder))
-    code, text = studied("ladder", "--out", str(tmp_path / "out"))
-    assert (code, says in text) == (2, True), text
 
 
 def test_an_instant_is_a_number_of_seconds_or_a_date_in_utc() -> None:

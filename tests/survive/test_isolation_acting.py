@@ -12,8 +12,8 @@ from laxity_k8s import live_cluster as acting
 from laxity_k8s.act import growth_guard, patches, plan_patches, pod_signals, sender
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import cluster
+from laxity_k8s.objects import held_gpus, pods, status_annotation
 from laxity_k8s.objects import jobs as objects
-from laxity_k8s.objects import pods, status_annotation
 from laxity_k8s.observe import cluster_cache, eligible, group_reader, node_table, rejections
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
 from laxity_scheduler.plan import Plan
@@ -33,7 +33,7 @@ READING = [
     pytest.param(group_reader, "asks_of", id="what its pods ask for"),
     pytest.param(eligible.Eligible, "name_of", id="where it may go"),
     pytest.param(group_reader, "_may_have_reports", id="whether it has run"),
-    pytest.param(objects, "pods_busy", id="its pods"),
+    pytest.param(held_gpus, "pods_busy", id="its pods"),
     pytest.param(acting, "find_correction", id="what it needs before"),
     pytest.param(rejections.Rejections, "problem", id="whether it was rejected"),
 ]
@@ -203,7 +203,7 @@ def test_gpus_that_cannot_be_held_for_one_job_are_held_for_others(
         )
         put(world, with_state(job(name, status=SUSPENDED), state))
     seen(world, BAD, "default/victim")
-    breaks(objects, "find_holds")
+    breaks(held_gpus, "find_holds")
     assert [hold.job for hold in world.observe().holds] == [GOOD]
 
 

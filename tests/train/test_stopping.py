@@ -16,6 +16,7 @@ from tests.support.training_service import Service
 pytestmark = pytest.mark.slow
 STOPPED = 143
 SPACED = {"LAXITY_SAVING_SHARE": "0.001"}  # one save a minute at most
+SHIPPED = {"LAXITY_SAVING_SHARE": ""}  # 5 % of the time
 
 
 def epochs_told(service: Service) -> list[int]:
@@ -277,3 +278,24 @@ def test_why_it_failed_is_told_even_if_sigterm_comes_while_telling(
 
     assert worker.wait(60) == 1
     assert "no_such_function" in service.until_reported("failed")["error"]
+
+
+def test_a_parked_training_loses_nothing_at_the_shipped_saving_share(
+    crew: Crew, service: Service
+) -> None:
+    crew.open_gate(1)
+    worker = crew.start("slow_to_save", environ=SHIPPED)
+    crew.until_noted("began", epoch=2)
+    service.order(stop=True)
+    service.until_order_is_known()
+
+    crew.open_gate(2)
+    service.until_reported("parked", epoch=2)
+    worker.kill()  # as the loss of its node would
+    worker.wait(30)
+
+    service.order(stop=False)
+    crew.open_gate()
+    assert crew.run("slow_to_save", environ=SHIPPED) == 0
+    assert service.of("resumed")[0]["epoch"] == 2
+    assert [line["epoch"] for line in crew.notes("began")] == [1, 2, 3, 4]

@@ -23,7 +23,7 @@ from laxity.human_time import format_seconds
 LONG_S: Final = 90.0  # for something that takes a few epochs, on a slow and busy machine
 SOON_S: Final = 45.0  # for a flow to start and its job to get a verdict
 REFUSED_S: Final = 10.0  # for a refused flow to end
-END_S: Final = 300.0
+END_S: Final = 1200.0  # on a machine that others slow down, too
 
 
 @dataclass(slots=True)

@@ -162,8 +162,8 @@ def _flag_of(field: str) -> str:
 
 def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence[str]) -> Json:
     """The Job of a function: what it declares if it is a deadline_flow, changed by the options."""
+    from laxity.cli.call_arguments import arguments_of
     from laxity.cli.function_source import load_declared
-    from laxity.cli.parameters import arguments_of
     from laxity.flow.declaration import Declaration
     from laxity.flow.decorator import check_function
     from laxity.job.parameters import to_json

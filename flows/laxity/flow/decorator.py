@@ -82,10 +82,9 @@ def deadline_flow(
     parameters, else the flow run's id. `one_at_a_time` refuses a run with another key meanwhile.
 
     A start goes on from what the function gave to `training.restore` or `training.checkpoint_with`,
-    else it begins at epoch 1. `resumes`: the function keeps and restores its own state.
-
-    `wall_limit` is the longest that one start may run ("48h"): before it the job is saved, stopped and
-    started again, as often as it takes, under one deadline.
+    else it begins at epoch 1. `resumes`: the function keeps and restores its own state. `wall_limit` is
+    the longest that one start may run ("48h"): before it the job is saved, stopped and started again, as
+    often as it takes, under one deadline.
     """
     options = {key: value for key, value in locals().items() if key in OPTIONS}
     options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)

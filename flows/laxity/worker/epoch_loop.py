@@ -21,10 +21,9 @@ _DROPS: Final = frozenset(
     }
 )  # fmt: skip
 _WAITS: Final = frozenset({"RESUME", "YIELD_VALUE"})  # a generator around the loop, being closed
-
-
 LEAST_S: Final = 0.001
 LEAST_SHARE: Final = 0.1  # of the longest epoch: in less time none is trained
+OVER: Final = "no epoch is left of {total}: see training.done, or call next(epochs, None)"
 
 
 class UnitTime:
@@ -63,9 +62,9 @@ class EpochLoop(Iterator[int]):
     """`on_left(by_exception)` is called when the loop is left, however that happens."""
 
     def __init__(
-        self, epochs: Generator[int], on_left: Callable[[bool], None], *, over: Callable[[], str]
+        self, epochs: Generator[int], on_left: Callable[[bool], None], *, total: int
     ) -> None:
-        self._epochs, self._on_left, self._over = epochs, on_left, over
+        self._epochs, self._on_left, self._total = epochs, on_left, total
         self._driver: CodeType | None = None  # the code that asked for the latest epoch
 
     def __next__(self) -> int:
@@ -73,7 +72,7 @@ class EpochLoop(Iterator[int]):
         try:
             return next(self._epochs)
         except StopIteration:
-            raise StopIteration(self._over()) from None
+            raise StopIteration(OVER.format(total=self._total)) from None
 
     def close(self) -> None:
         """Leave the loop, as `break` does."""

@@ -5,22 +5,19 @@ reports that are not on the disk yet), then the reports, then what the service w
 between neither loses nor doubles a report, and an epoch trained again is not reported again.
 """
 
-import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from laxity.api.report_lines import ReportKind
 from laxity.human_time import count_noun
 from laxity.stderr import say
 from laxity.worker import launcher
 from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
-from laxity.worker.checkpoint import Checkpoint, CheckpointNotWrittenError
-from laxity.worker.checkpoint_contents import NOTE, OBJECTS
+from laxity.worker.checkpoint import CheckpointNotWrittenError
 from laxity.worker.group.membership import GroupServer
-from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
+from laxity.worker.mlflow_tracking import Tracker, finite_numbers
 from laxity.worker.reports import Line, ReportChannel
+from laxity.worker.saving import Saver
 from laxity.worker.sigterm import BeginAnew, Superseded
 from laxity.worker.training_state import TrainingState
 
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 FIRST_ANSWER_S: Final = 10.0
 FIRST_FORM_S: Final = 60.0
-FREE_SAVE_S: Final = 0.05  # so short a save never waits
-SNAPSHOT_BYTES: Final = 256 << 20  # larger states are not kept in memory between saves
 LOOK_S: Final = 3600.0
 NO_STATE: Final = "nothing was given to training.restore()"
 STOP_LOSES_ALL: Final = (
@@ -54,15 +49,9 @@ class Leader:
         self._group = group
         self._outbox = outbox
         self._tracker = tracker
+        self._saver = Saver(course, outbox=outbox, tracker=tracker)
         self._began = 0.0  # the epoch in flight, with the saving before it, monotonic
-        self._saved_epoch = -1  # of the newest checkpoint
-        self._saved_at = 0.0
-        self._save_s = 0.0
-        self._saved_bytes = 0
-        self._unsaved: bytes | None = None  # the state at the last boundary, if it was not saved
-        self._save_error = ""  # why the state of the last boundary could not be written
         self._longest_s = 0.0  # of the epochs of this process
-        self._records: list[Line] = []  # epoch lines since the last checkpoint
         self._launched = 0  # workers that began together, with a launcher
         self._warned = False  # that a stop loses all
 
@@ -86,21 +75,22 @@ class Leader:
     def begin(self) -> bool:
         """Load, form, and be ready for the next epoch; False if all epochs are done."""
         course = self._course
-        newest = self._newest_checkpoint()
+        newest = self._saver.find_newest()
         if newest is not None and course.loaded != newest.epoch:
             course.load(newest)
         if newest is not None:
             course.check_complete(newest)
-            self._report_again(newest)
+            if self._outbox is not None:
+                self._outbox.append_missing(newest.note.get("records", ()))
         else:
             self._forget_earlier_starts()
-        self._track(self._outbox.lines("epoch") if self._outbox is not None else ())
+        self._saver.track(self._outbox.lines("epoch") if self._outbox is not None else [])
         if self._is_over():
             return False
         self._end_link_in_time()
         self._form_first()
         if newest is not None:
-            self._append_report("resumed", epoch=course.done, load_s=course.load_s or 0.0)
+            self._saver.append_report("resumed", epoch=course.done, load_s=course.load_s or 0.0)
         self._park_while_told()
         self._watch_reading()
         return True
@@ -133,7 +123,8 @@ class Leader:
 
     def _leave_to_another(self) -> None:
         if self._group is not None and self._group.is_superseded():
-            self._unsaved, self._course.termination.asked = None, True
+            self._saver.forget_unsaved()
+            self._course.termination.asked = True
             raise Superseded("another worker 0 of this job has begun: this one leaves")
 
     def _watch_reading(self) -> None:
@@ -161,10 +152,9 @@ class Leader:
         if course.done and course.checkpoints is not None and not course.holds_state:
             say(f"{count_noun(course.done, 'epoch')} of this process are lost: {NO_STATE}")
         superseded = self._group is not None and self._group.is_superseded()
-        if self._unsaved is not None and not superseded:
-            self._save_checkpoint(self._unsaved)
         if not superseded:
-            self._require_saved()
+            self._saver.save_unsaved()
+            self._saver.require_saved()
 
     def end(self) -> None:
         """No epoch is left, or the training function is done: nobody need wait for another."""
@@ -182,15 +172,15 @@ class Leader:
             course.meter.end()
         try:
             self._complete_epoch(0, now=left_at)
-            self._ensure_saved()
+            self._saver.ensure_saved()
         except Exception as error:  # noqa: BLE001 - a save of the user's; the training is done
             say(f"epoch {course.done} counts, but its state was not saved: {error}")
-            self._send_records()
+            self._saver.send_records()
 
     def _is_over(self) -> bool:
         if self._course.done < self._course.total:
             return False
-        self._ensure_saved()
+        self._saver.ensure_saved()
         self.end()
         return True
 
@@ -211,21 +201,14 @@ class Leader:
             "width": course.width,
             "bytes": ended["bytes"] + others_read,
             "warmup": course.warmup,
-            "metrics": _finite_metrics(ended["metrics"]),
+            "metrics": finite_numbers(ended["metrics"]),
         }
         with course.termination.defer():
             course.last |= ended["metrics"]
             course.done += 1
             course.warmup = False
             self._note_stateless(line)
-            if self._outbox is not None and course.done <= self._outbox.furthest_epoch:
-                line["again"] = True
-            if self._outbox is None or self._outbox.last_epoch < course.done:
-                self._records.append(line)
-            self._save_if_due()
-            if self._save_error:
-                line |= {"saved_epoch": max(0, self._saved_epoch), "save_error": self._save_error}
-            self._send_records()
+            self._saver.complete_epoch(line)
 
     def _note_stateless(self, line: Line) -> None:
         """Report with each epoch that a stop loses it, and say so once."""
@@ -236,111 +219,6 @@ class Leader:
         if not self._warned and course.done < course.total:
             self._warned = True
             say(STOP_LOSES_ALL)
-
-    def _save_if_due(self) -> None:
-        """Every epoch, unless saving would cost more than its share; always after the last one."""
-        if not self._saves:
-            return
-        share = self._course.assignment.saving_share
-        pause_s = self._save_s * (1 / share - 1) if self._save_s > FREE_SAVE_S else 0.0
-        last = self._course.done >= self._course.total
-        if last or self._save_error or time.monotonic() - self._saved_at >= pause_s:
-            self._save_checkpoint()
-        else:
-            self._unsaved = self._keep_unsaved()
-
-    def _send_records(self) -> None:
-        records, self._records = self._records, []
-        if self._outbox is not None and records:
-            self._outbox.append_all(records)
-        self._track(records)
-
-    def _track(self, lines: Sequence[Line]) -> None:
-        """Log these epochs to MLflow, each once: not what is trained again."""
-        if self._tracker is not None:
-            self._tracker.add([EpochMetrics.of(line) for line in lines if not line.get("again")])
-
-    # --- saving and loading ---
-
-    @property
-    def _saves(self) -> bool:
-        """Whether a checkpoint is of use: one of the untrained state shows others what is given."""
-        course = self._course
-        return course.checkpoints is not None and (course.holds_state or not course.done)
-
-    def _newest_checkpoint(self) -> Checkpoint | None:
-        if self._course.checkpoints is None:
-            return None
-        self._course.checkpoints.sweep()
-        newest = self._course.newest_checkpoint()
-        self._saved_epoch = newest.epoch if newest else -1
-        return newest
-
-    def _ensure_saved(self) -> bool:
-        """Save what the last boundary left unsaved; whether all of it is saved."""
-        if self._saves and self._saved_epoch != self._course.done:
-            self._save_checkpoint()
-        return not self._save_error
-
-    def _require_saved(self) -> None:
-        """Told to stop: go with what is saved. CheckpointNotWrittenError where nothing is."""
-        if not self._save_error:
-            return
-        if self._saved_epoch < 0:
-            raise CheckpointNotWrittenError(self._save_error)
-        say(f"it stops, and the next start begins after epoch {self._saved_epoch}")
-
-    def _save_checkpoint(self, packed: bytes | None = None) -> None:
-        """Write a checkpoint of the last boundary, from the objects or from bytes kept of them.
-
-        What the file system does not take now is tried again at the next boundary.
-        """
-        try:
-            self._write_checkpoint(packed)
-        except CheckpointNotWrittenError as error:
-            if not self._save_error:
-                say(f"{error}; the training goes on, and tries again at each boundary")
-            self._save_error = str(error)
-            self._unsaved = packed or self._keep_unsaved()
-        else:
-            self._save_error = ""
-
-    def _keep_unsaved(self) -> bytes | None:
-        """The state in memory, where that is small."""
-        states = self._course.states
-        small = states.save is None and self._saved_bytes < SNAPSHOT_BYTES
-        return states.pack() if small else None
-
-    def _write_checkpoint(self, packed: bytes | None) -> None:
-        course = self._course
-        if course.checkpoints is None:
-            return
-
-        def fill(folder: Path) -> None:
-            if packed is None:
-                course.states.fill(folder)
-            else:
-                (folder / OBJECTS).write_bytes(packed)
-
-        began = time.monotonic()
-        contents = course.states.contents.to_json()
-        note = {"records": self._records, "last": _finite_metrics(course.last), NOTE: contents}
-        with course.termination.defer():
-            written = course.checkpoints.write(course.done, fill=fill, note=note)
-            self._saved_at = time.monotonic()
-            self._save_s = self._saved_at - began
-            self._saved_epoch, self._saved_bytes, self._unsaved = course.done, written, None
-            self._send_records()
-            self._append_report("saved", epoch=course.done, save_s=self._save_s, bytes=written)
-
-    def _report_again(self, newest: Checkpoint) -> None:
-        """Epochs that the checkpoint holds and a kill kept from the reports."""
-        if self._outbox is None:
-            return
-        reported = self._outbox.last_epoch
-        missing = [line for line in newest.note.get("records", ()) if line["epoch"] > reported]
-        if missing:
-            self._outbox.append_all(missing)
 
     # --- the group ---
 
@@ -377,21 +255,21 @@ class Leader:
     def _form_group(self, width: int, *, load: bool) -> None:
         """With others there must be a checkpoint to start from, the untrained state included."""
         course = self._course
-        if width > 1 and not self._ensure_saved():
-            raise CheckpointNotWrittenError(self._save_error)
+        if width > 1 and not self._saver.ensure_saved():
+            raise CheckpointNotWrittenError(self._saver.error)
         if self._group is not None:
             self._group.form(width, epoch=course.done, load=load)
         course.set_width(width, formation=self._group.round if self._group else "")
-        self._append_report("formed", width=width, epoch=course.done)
+        self._saver.append_report("formed", width=width, epoch=course.done)
         self._began = time.monotonic()
 
     def _reform_or_go(self) -> None:
         if self._group is None:
             return
         width = self._reachable_width()
-        if width != self._course.width and self._ensure_saved():
+        if width != self._course.width and self._saver.ensure_saved():
             if self._launched:
-                self._ensure_saved()
+                self._saver.ensure_saved()
                 self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
             self._require_state(f"{count_noun(width, 'worker')} instead of {self._course.width}")
             self._form_group(width, load=False)
@@ -404,10 +282,10 @@ class Leader:
             self._start_anew("a worker is gone")
         self._require_state("a worker is gone")
         self._course.epoch_over()
-        newest = self._newest_checkpoint()
+        newest = self._saver.find_newest()
         if newest is not None:
             self._course.load(newest)
-        self._unsaved, self._save_error = None, ""
+        self._saver.forget_unsaved()
         self._form_group(self._reachable_width(), load=True)
 
     def _require_state(self, change: str) -> None:
@@ -425,9 +303,9 @@ class Leader:
         if link is None:
             return
         link.require_progress(course.done)
-        if self._longest_s and not link.has_time_for(self._longest_s, self._save_s):
-            self._ensure_saved()
-            self._require_saved()
+        if self._longest_s and not link.has_time_for(self._longest_s, self._saver.save_s):
+            self._saver.ensure_saved()
+            self._saver.require_saved()
             course.link_ended = True
             then = "the next one goes on"
             if not course.holds_state:
@@ -444,29 +322,16 @@ class Leader:
         outbox = self._outbox
         if outbox is None or not outbox.signal.stop:
             return
-        self._ensure_saved()
-        self._require_saved()
-        self._append_report("parked", epoch=self._safe_epoch())
+        self._saver.ensure_saved()
+        self._saver.require_saved()
+        self._saver.append_report("parked", epoch=self._saver.safe_epoch)
         if self._tracker is not None:
             self._tracker.flush(at_most_s=0.0)
         waits = True
         while waits:
-            generation = outbox.say_parked(self._safe_epoch())
+            generation = outbox.say_parked(self._saver.safe_epoch)
             while (now := outbox.wait_for_another(generation, at_most_s=LOOK_S)) is None:
                 self._course.termination.check()
             waits = now.stop
-        self._append_report("formed", width=self._course.width, epoch=self._course.done)
+        self._saver.append_report("formed", width=self._course.width, epoch=self._course.done)
         self._began = time.monotonic()
-
-    def _safe_epoch(self) -> int:
-        """The epoch that the next start goes on after."""
-        return self._saved_epoch if self._save_error else self._course.done
-
-    def _append_report(self, kind: ReportKind, **fields: Any) -> None:
-        if self._outbox is not None:
-            with self._course.termination.defer():
-                self._outbox.append(kind, **fields)
-
-
-def _finite_metrics(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}

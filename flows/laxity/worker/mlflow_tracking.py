@@ -75,8 +75,7 @@ class EpochMetrics:
 
     def to_json(self) -> dict[str, Any]:
         """As a last report hands it over; values that JSON does not take are left out."""
-        finite = {name: value for name, value in self.values.items() if math.isfinite(value)}
-        return {"epoch": self.epoch, "at": self.at, "values": finite}
+        return {"epoch": self.epoch, "at": self.at, "values": finite_numbers(self.values)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "EpochMetrics":
@@ -217,8 +216,7 @@ class Tracker:
             Metric(self._series_name(name), value, round(1000 * point.at), point.epoch)
             for point in batch
             if point.epoch > self._logged or names.EPOCH_ACTUAL not in point.values
-            for name, value in point.values.items()
-            if math.isfinite(value)
+            for name, value in finite_numbers(point.values).items()
         ]
         for first in range(0, len(metrics), POINTS_PER_CALL):
             client.log_batch(self._run_id, metrics=metrics[first : first + POINTS_PER_CALL])
@@ -267,6 +265,11 @@ def logged_number(name: str, value: Any) -> float:
     if isinstance(value, numbers.Real) or hasattr(value, "item"):
         return float(value)
     raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}")
+
+
+def finite_numbers(values: Mapping[str, float]) -> dict[str, float]:
+    """Those that JSON and MLflow take."""
+    return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def series_name(name: str) -> str:

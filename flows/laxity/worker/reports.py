@@ -11,9 +11,9 @@ import os
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from laxity.api.report_lines import ReportKind
 from laxity.api.transport import Request, ServiceError, Transport
@@ -21,7 +21,7 @@ from laxity.backoff import Backoff
 from laxity.durable_files import append_to_file
 from laxity.job.signal import Signal, format_parked_line, read_signal_file
 from laxity.stderr import say
-from laxity.worker.environment import REPORTS
+from laxity.worker.environment import REPORTS, WorkerEnvironment
 
 ALL_REPORTS: Final = "reports*.jsonl"  # of all attempts
 POLL_S: Final = 20.0  # how long the service may hold a question
@@ -76,6 +76,19 @@ class ReportChannel:
         if orders is not None and orders.exists():
             self._spawn_thread("orders", lambda: self._obey_file(orders))
 
+    @classmethod
+    def of(cls, assignment: WorkerEnvironment, folder: Path) -> Self:
+        """Of the job that this worker was started for, in its training's folder."""
+        return cls(
+            folder,
+            file=assignment.reports_file,
+            job=assignment.job,
+            uid=assignment.uid,
+            url=assignment.url,
+            token=assignment.token,
+            orders=assignment.orders,
+        )
+
     def lines(self, kind: ReportKind) -> list[Line]:
         """All lines of a kind so far, those of earlier starts too."""
         with self._changed:
@@ -109,6 +122,12 @@ class ReportChannel:
                 self.last_epoch = _last_epoch(numbered, self.last_epoch)
                 self.furthest_epoch = max(self.furthest_epoch, _furthest_epoch(numbered))
                 self._changed.notify_all()
+
+    def append_missing(self, reports: Iterable[Line]) -> None:
+        """Report those of epochs that a kill kept from the reports; a checkpoint holds them."""
+        missing = [line for line in reports if line["epoch"] > self.last_epoch]
+        if missing:
+            self.append_all(missing)
 
     def wait_for_another(self, generation: int, *, at_most_s: float) -> Signal | None:
         """The service's signal once it is another one than this stop; None if it stays so long."""

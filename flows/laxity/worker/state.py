@@ -71,9 +71,9 @@ class States:
             if isinstance(thing, RandomGenerators):
                 thing.begin_epoch()
 
-    def fill(self, folder: Path) -> None:
-        """Write everything into the folder of a checkpoint."""
-        (folder / OBJECTS).write_bytes(self.pack())
+    def fill(self, folder: Path, *, packed: bytes | None = None) -> None:
+        """Write everything into the folder of a checkpoint; `packed` is what `pack` gave before."""
+        (folder / OBJECTS).write_bytes(self.pack() if packed is None else packed)
         if self.save is not None:
             self.save(folder / OWN)
             _check_written(folder)

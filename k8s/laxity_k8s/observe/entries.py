@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import held_gpus, pods
 from laxity_k8s.objects import jobs as objects
-from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import resource_of, site_name
 from laxity_k8s.objects.affinity import node_names_for
 from laxity_k8s.objects.jobs import BadJob
@@ -53,7 +53,7 @@ def count_missing(
     entry: GroupEntry, job: Json, nodes: Sequence[str], size: int, own: list[Json]
 ) -> None:
     """Add what is meant for its workers that are not there yet."""
-    entry.sent = objects.gpus_reserved(job, nodes, size, own)
+    entry.sent = held_gpus.gpus_reserved(job, nodes, size, own)
     entry.busy += entry.sent
     look_for_unseen(entry, job, own)
 

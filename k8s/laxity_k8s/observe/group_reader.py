@@ -11,7 +11,7 @@ from typing import Final
 from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects import jobs, pods, preempted_for
+from laxity_k8s.objects import held_gpus, jobs, pods, preempted_for
 from laxity_k8s.objects.controller_seen import is_observed
 from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
 from laxity_k8s.objects.node_constraints import Asks, asks_of
@@ -119,7 +119,7 @@ class GroupReader:
     ) -> GroupEntry:
         entry = GroupEntry("", None, JobStatusRecord(), Counter(), NO_REPORT, now + READ_AGAIN_S)
         for pod in all_pods:
-            entry.busy += self._pods_guard(group, jobs.pods_busy, [pod]) or {}
+            entry.busy += self._pods_guard(group, held_gpus.pods_busy, [pod]) or {}
         if job is not None and jobs.is_managed(job):
             if self._pods_guard(group, jobs.is_live, job) is not False:
                 entry.bad = BadJob(group, (self._guard.last_problem(group),))
@@ -129,7 +129,7 @@ class GroupReader:
     def _read_entry(
         self, group: str, job: Json | None, all_pods: list[Json], report: Report, now: float
     ) -> GroupEntry:
-        busy = jobs.pods_busy(all_pods)
+        busy = held_gpus.pods_busy(all_pods)
         if job is None or not jobs.is_live(job):
             return self._read_ended(group, job, all_pods, busy)
         uid, own = str(job["metadata"].get("uid")), own_pods(job, all_pods)
@@ -145,7 +145,7 @@ class GroupReader:
         if earlier := count_earlier(job, all_pods):
             leaving = entry.row.terminating_workers + earlier
             entry.row = replace(entry.row, terminating_workers=leaving)
-        entry.busy = jobs.pods_busy(all_pods, gpus_per_worker=entry.row.gpus_per_worker)
+        entry.busy = held_gpus.pods_busy(all_pods, gpus_per_worker=entry.row.gpus_per_worker)
         count_missing(entry, job, entry.row.nodes, entry.row.gpus_per_worker, own)
         return entry
 

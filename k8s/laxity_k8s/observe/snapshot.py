@@ -13,7 +13,7 @@ from typing import Any
 from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects import jobs, preempted_for
+from laxity_k8s.objects import held_gpus, preempted_for
 from laxity_k8s.objects.jobs import BadJob
 from laxity_k8s.objects.node_constraints import Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
@@ -269,4 +269,4 @@ class Snapshot:
             other = self._rows.get(
                 preempted_for.read_preempted_for(state.freed_for, self._mirror.job_ids)
             )
-            yield from self._guard(group, jobs.find_holds, victim, state, other, now) or ()
+            yield from self._guard(group, held_gpus.find_holds, victim, state, other, now) or ()

@@ -2,9 +2,9 @@
 
 Lines may come twice, out of order, or be nonsense; clocks may jump. Each line counts once (by its
 `seq`), an older one never overwrites what a newer one said, and what cannot be believed is set
-aside with a reason. Instants of the worker's clock are moved to ours (`behind_s`). Every number is read with `laxity.parsing`, every text is one that a database
-takes, and a result is one that orjson writes, as whoever shows it does. No line raises. Pure: the
-database is elsewhere (history.py).
+aside with a reason. Instants of the worker's clock are moved to ours (`behind_s`). Every number is
+read with `laxity.parsing`, every text is one that a database takes, and a result is one that orjson
+writes, as whoever shows it does. No line raises. Pure: the database is elsewhere (history.py).
 """
 
 import json
@@ -26,9 +26,8 @@ from laxity_profiler.history.report_values import (
     bytes_in,
     clean_text,
     count_in,
-    is_growing,
     is_number,
-    is_size,
+    reading_in,
     seconds_in,
     seq_of,
     shorten_line,
@@ -42,8 +41,6 @@ CLOCK_SLACK_S: Final = 5.0  # two clocks may differ by so much and still be beli
 LONGEST_STOP_S: Final = 21_600.0  # six hours: beyond, a clock was set or a machine slept
 MOST_AHEAD: Final = 1_000  # lines beyond a gap; then the gap is given up
 MOST_SKIPPED: Final = 1_000_000
-MOST_READINGS: Final = 1_000
-LONGEST_READING_S: Final = 1e6  # eleven days; each second of it costs memory
 RESULT_LIMIT: Final = 262_144
 
 
@@ -310,9 +307,9 @@ class ReportState:
         if epoch > epochs:
             raise InvalidReportError(f"epoch {epoch} of {epochs}: beyond the total")
         if current:
-            self.epochs_done, self.epoch_started_at, self.reading = epoch, at, None
-            self.epoch_ended_at = at
-            self.parked_epoch, self.failed, self.training = None, "", True
+            self.epoch_started_at = self.epoch_ended_at = at
+            self.epochs_done, self.failed, self.training = epoch, "", True
+            self.reading = self.parked_epoch = None
             self.holds_state = line.get("holds_state") is not False
             self.save_error = without_secrets(text_of(line.get("save_error")))
             self.saved_epoch = count_in(line, "saved_epoch", least=0) if self.save_error else None
@@ -321,10 +318,9 @@ class ReportState:
         width, seconds = width_in(line), seconds_in(line, "epoch_s", least=SHORTEST_S)
         warmup = line.get("warmup") is True
         folded.epochs.append(Epoch(epoch, width, seconds, bytes_in(line) or 0, warmup, at))
-        if not current:
-            return
-        self.formed = width
-        if not warmup:
+        if current:
+            self.formed = width
+        if current and not warmup:
             self.epoch_s = [*self.epoch_s, seconds][-EPOCHS_KEPT:]
             self.widths = [*self.widths, width][-EPOCHS_KEPT:]
 
@@ -358,26 +354,9 @@ class ReportState:
 
     def _note_reading(self, line: Mapping[str, Any], *, current: bool) -> None:
         """What was read so far in an epoch; each line holds all of it."""
-        seconds, read = line.get("read_s"), line.get("read_bytes")
-        if not is_growing(seconds, is_number) or not is_growing(read, is_size, strictly=False):
-            raise InvalidReportError("read_s and read_bytes are no lists of numbers that grow")
-        if len(seconds) != len(read) or not 2 <= len(read) <= MOST_READINGS:
-            raise InvalidReportError(
-                f"{len(seconds)} seconds and {len(read)} readings do not go together"
-            )
-        if not 0.0 <= seconds[0] <= seconds[-1] <= LONGEST_READING_S:
-            raise InvalidReportError(f"read_s runs from {seconds[0]:g} to {seconds[-1]:g}")
+        reading = reading_in(line)
         if current and not self.epochs_done:
-            self.reading = {
-                "width": width_in(line),
-                "read_s": seconds,
-                "read_bytes": read,
-                "by": shorten_line(line.get("by"), 20).strip('"'),
-                "file_bytes": line["file_bytes"] if is_size(line.get("file_bytes")) else 0,
-                "storage_bytes": (
-                    line["storage_bytes"] if is_size(line.get("storage_bytes")) else None
-                ),
-            }
+            self.reading = {"width": width_in(line), **reading}
 
     def _note_state(
         self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int

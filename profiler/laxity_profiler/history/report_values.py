@@ -15,6 +15,8 @@ SHORTEST_S: Final = 1e-6  # no epoch is over so soon
 LONGEST_S: Final = 1e7  # four months: no epoch and no stop takes so long
 MOST_SEQ: Final = 2**31
 TEXT_LIMIT: Final = 8_000
+MOST_READINGS: Final = 1_000
+LONGEST_READING_S: Final = 1e6  # eleven days; each second of it costs memory
 
 
 class InvalidReportError(ValueError):
@@ -51,7 +53,7 @@ def is_size(value: object) -> TypeGuard[int]:
     return _whole_number(value, least=0) is not None
 
 
-def is_growing(
+def _is_growing(
     values: object, is_valid: Callable[[object], bool], *, strictly: bool = True
 ) -> TypeGuard[list[Any]]:
     if not isinstance(values, list) or not all(is_valid(value) for value in values):
@@ -87,6 +89,27 @@ def seconds_in(line: Mapping[str, Any], name: str, *, least: float = 0.0) -> flo
 def bytes_in(line: Mapping[str, Any]) -> int | None:
     size = finite_number(line.get("bytes"), least=0.0)
     return None if size is None else int(size)
+
+
+def reading_in(line: Mapping[str, Any]) -> dict[str, Any]:
+    """What was read of an epoch up to which second of it."""
+    seconds, read = line.get("read_s"), line.get("read_bytes")
+    if not _is_growing(seconds, is_number) or not _is_growing(read, is_size, strictly=False):
+        raise InvalidReportError("read_s and read_bytes are no lists of numbers that grow")
+    if len(seconds) != len(read) or not 2 <= len(read) <= MOST_READINGS:
+        raise InvalidReportError(
+            f"{len(seconds)} seconds and {len(read)} readings do not go together"
+        )
+    if not 0.0 <= seconds[0] <= seconds[-1] <= LONGEST_READING_S:
+        raise InvalidReportError(f"read_s runs from {seconds[0]:g} to {seconds[-1]:g}")
+    file_bytes, storage_bytes = line.get("file_bytes"), line.get("storage_bytes")
+    return {
+        "read_s": seconds,
+        "read_bytes": read,
+        "by": shorten_line(line.get("by"), 20).strip('"'),
+        "file_bytes": file_bytes if is_size(file_bytes) else 0,
+        "storage_bytes": storage_bytes if is_size(storage_bytes) else None,
+    }
 
 
 def shorten_line(line: object, limit: int = 500) -> str:

@@ -8,6 +8,7 @@ behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of on
 3. waiting jobs start in order; where a promise cannot wait, others are told to stop
 4. jobs wider than they need give workers back to those who wait; idle GPUs widen who gains most
 5. promises that moved are said anew, once per change
+6. who would be refused for want of room is looked at again: all is decided as if it were promised
 """
 
 from collections.abc import Iterable
@@ -21,15 +22,15 @@ from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promise
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.stop_requests import needless_stops, withdraw_stops
-from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.qos.context import DecisionContext, QosParameters
 from laxity_scheduler.qos.forecast_messages import say_forecasts
 from laxity_scheduler.qos.idle_growth import grow_into_idle
 from laxity_scheduler.qos.promise_messages import say_promises
+from laxity_scheduler.qos.second_look import is_in_time, look_again
 from laxity_scheduler.qos.sizing import grow_late_soft, grow_promised, shrink_for_waiting
 from laxity_scheduler.qos.starting import Starts
-from laxity_scheduler.qos.verdicts import give_verdicts, stop_missed
+from laxity_scheduler.qos.verdicts import assume_promised, give_verdicts, stop_missed
 from laxity_scheduler.qos.wait_messages import expect_starts, say_starts, say_waits
 
 
@@ -41,21 +42,33 @@ class QosPolicy(QosParameters):
         return plan_on_own_nodes(self._plan, state, predictor)
 
     def _plan(self, state: ClusterState, predictor: Predictor) -> Plan:
+        def decide(state: ClusterState, assumed: frozenset[str]) -> Plan:
+            return self._plan_with(assumed, state, predictor)
+
         state = state.in_submission_order  # who came first decides ties
+        return look_again(decide, state, predictor, self.second_looks)
+
+    def _plan_with(
+        self, assumed: frozenset[str], state: ClusterState, predictor: Predictor
+    ) -> Plan:
         spared = needless_stops(state)
         while spared:
-            decisions, wake_at = self._decide(withdraw_stops(state, spared), predictor)
+            kept = withdraw_stops(state, spared)
+            decisions, wake_at = self._decide(assumed, kept, predictor)
             stopped = {d.job for d in decisions if isinstance(d, Preempt)}
             if stopped.isdisjoint(job.id for job in spared):
                 if any(_endangers(decision, state) for decision in decisions):
                     break  # who was promised since rests on these stops
                 return Plan(_take_stops_back(decisions, spared), min(wake_at, state.now + 1.0))
             spared = [job for job in spared if job.id not in stopped]  # others need these
-        decisions, wake_at = self._decide(state, predictor)
+        decisions, wake_at = self._decide(assumed, state, predictor)
         return Plan(tuple(decisions), wake_at)
 
-    def _decide(self, state: ClusterState, predictor: Predictor) -> tuple[list[Decision], float]:
+    def _decide(
+        self, assumed: frozenset[str], state: ClusterState, predictor: Predictor
+    ) -> tuple[list[Decision], float]:
         context = DecisionContext(state, Forecasts(state, predictor), self)
+        assume_promised(context, assumed)
         give_verdicts(context)
         stop_missed(context)
         starts = Starts(context)
@@ -95,9 +108,8 @@ def _endangers(decision: Decision, state: ClusterState) -> bool:
     """Whether it says that a promise which was in time is so no more."""
     if not isinstance(decision, Promised):
         return False
-    before, after = state.by_id[decision.job].verdict, decision.promise
-    was_in_time = isinstance(before, Promise) and before.p90_at <= before.deadline_at
-    return was_in_time and after.p90_at > after.deadline_at
+    promise = decision.promise
+    return is_in_time(state.by_id[decision.job]) and promise.p90_at > promise.deadline_at
 
 
 def _take_stops_back(decisions: Iterable[Decision], spared: Iterable[Job]) -> tuple[Decision, ...]:

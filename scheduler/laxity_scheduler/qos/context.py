@@ -41,6 +41,7 @@ class QosParameters:
     least_run_s: float = 60.0  # a job runs so long before it is stopped for one that can wait
     most_preemptions: int = 5  # for one without a promise, at most so often
     most_displacing: int = 50  # jobs per decision for which others are stopped
+    second_looks: int = 4  # at refusals, per decision: each is a decision more
     refuses: bool = True  # a hard job that cannot be promised goes; else it runs on as soft
     terms: Terms = field(default_factory=Terms)
 

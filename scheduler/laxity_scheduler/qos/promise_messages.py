@@ -20,7 +20,7 @@ from laxity_scheduler.frame.fields import (
     WORKERS,
 )
 from laxity_scheduler.frame.kernels import TINY_S
-from laxity_scheduler.model.decision import Forecasted, Promised, Refuse, Resize
+from laxity_scheduler.model.decision import Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import PendingPromise, Promise
@@ -106,10 +106,11 @@ def _on_one_width(context: DecisionContext, rows: Ints, jobs: list[Job]) -> tupl
     """The width that each starts on, has or is to have (0: it waits), and when it ends on that."""
     frame, starts = context.forecasts.frame, context.starts
     changed = {d.job: d.workers for d in context.decisions if isinstance(d, Resize)}
+    stopped = {d.job for d in context.decisions if isinstance(d, Preempt)}
     begun = np.array([starts[job.id].workers if job.id in starts else 0 for job in jobs], int)
     resized = np.array([changed.get(job.id, 0) for job in jobs], dtype=np.int64)
     held, widths = frame.column(WORKERS)[rows], frame.levels("p90")[rows, WIDTH]
-    waits = (held == 0.0) | (frame.column(STOPPING)[rows] > 0.0)
+    waits = (held == 0.0) | (frame.column(STOPPING)[rows] > 0.0) | _among(stopped, jobs)
     width = np.where(waits, 0.0, np.where(resized > 0, resized, widths[:, ASKED]))
     done = frame.column(LEFT)[rows] == 0.0
     width = np.where(done, np.where(held > 0.0, held, widths[:, 0]), width)

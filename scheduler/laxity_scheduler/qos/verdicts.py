@@ -12,6 +12,15 @@ from laxity_scheduler.qos.newcomers import Newcomers
 from laxity_scheduler.qos.planned_waits import LOOK_AGAIN_S
 
 
+def assume_promised(context: DecisionContext, names: frozenset[str]) -> None:
+    """These jobs, whose claims the snapshot has already, are promised by this decision."""
+    for job in context.state.jobs if names else ():
+        if job.id in names:
+            source = context.forecasts.curve(job).source
+            others = [name for name in context.reservations.first_names if name != job.id]
+            context.newly[job.id] = PendingPromise(job.deadline_at, (source, *others))
+
+
 def give_verdicts(context: DecisionContext) -> None:
     """Of hard jobs that ask. Amended promises first: they are judged on the snapshot's rows."""
     frame = context.forecasts.frame

@@ -24,14 +24,15 @@ from laxity_scheduler.live import Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.borrowing import count_borrowed
-from laxity_scheduler.service.promise_outcome import (
-    is_over,
-    is_promise_broken,
-    is_promise_in_danger,
-    laxity_s,
-)
+from laxity_scheduler.service.promise_outcome import is_over, is_promise_broken, laxity_s
 from laxity_scheduler.service.verdict_view import shows_verdict_of
 from laxity_scheduler.service.view_fields import Json, job_id_of
+from laxity_scheduler.service.view_record import (
+    INTERNAL_FIELDS,
+    p90_when_given,
+    row_of_view,
+    with_first_prediction,
+)
 from laxity_scheduler.service.views import (
     Absence,
     ExpectedEnd,
@@ -47,9 +48,6 @@ from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import JobRow, SavedView, storable_text
 
 WAIT_SHARE: Final = 0.01
-INTERNAL_FIELDS = (
-    "first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released", "cancelled",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ class ViewCache:
             view = self._views.get(uid)
             if view is not None:
                 self._views[uid] = view | lasting
-                self._unsaved[uid] = _row_of_view(self._views[uid])
+                self._unsaved[uid] = row_of_view(self._views[uid])
 
     def rows_to_save(self) -> list[SavedView]:
         """Rows for the store; they stay in this list until `mark_saved` is called with them."""
@@ -296,7 +294,7 @@ class ViewCache:
         if finish is None or finish is self._ends.get(uid):
             return
         self._ends[uid] = finish
-        view = _with_first_prediction(before | end_fields(finish), cycle_input.state.now)
+        view = with_first_prediction(before | end_fields(finish), cycle_input.state.now)
         if not looks_same(before, view):
             self._keep_view(view | {"laxity_s": laxity_s(view, cycle_input.state.now)})
 
@@ -347,15 +345,15 @@ class ViewCache:
         )
         view |= {key: (before or {}).get(key) for key in INTERNAL_FIELDS}
         view["broken"] = bool(view["broken"] or is_promise_broken(view, cycle_input.state.now))
-        view["given_p90_at"] = _p90_when_given(view, before)
-        return _with_first_prediction(view, cycle_input.state.now)
+        view["given_p90_at"] = p90_when_given(view, before)
+        return with_first_prediction(view, cycle_input.state.now)
 
     def _keep_view(self, view: Json) -> None:
         """Keep a view; TypeError if it cannot be serialised, and the last one stays."""
         before = self._views.get(view["uid"])
         changed = before is None or not looks_same(before, view)
         view["revision"] = (before["revision"] if before else 0) + changed
-        row = _row_of_view(view) if changed else None
+        row = row_of_view(view) if changed else None
         with self._lock:
             self._store_view(view)
             if row is not None:
@@ -386,35 +384,3 @@ def _submission_key(view: Json) -> tuple[float, float]:
     """Orders Jobs of one name. A job that asks again has the time of its first submission."""
     ended_at = view["finished_at"]
     return view["submitted_at"] or 0.0, math.inf if ended_at is None else ended_at
-
-
-def _p90_when_given(view: Json, before: Json | None) -> float | None:
-    """The P90 finish at which the promise in force was given, however its forecast moves since."""
-    if view["verdict"] != "promised":
-        return None
-    is_same = before is not None and before["deadline_at"] == view["deadline_at"]
-    given_at: float | None = before.get("given_p90_at") if before and is_same else None
-    latest: float | None = view["promised_p90_at"]
-    return latest if given_at is None else given_at
-
-
-def _with_first_prediction(view: Json, now: float) -> Json:
-    """The view with its first prediction and whether its promise is in danger."""
-    if view["first_p90_at"] is None and view["verdict"] in ("promised", "forecast"):
-        view |= {"first_p50_at": view["p50_at"], "first_p90_at": view["p90_at"]}
-        if view["p50_at"] is not None:
-            view["first_run_s"] = view["p50_at"] - max(now, view["expected_start_at"] or now)
-    return view | {"danger": is_promise_in_danger(view)}
-
-
-def _row_of_view(view: Json) -> SavedView:
-    return SavedView(
-        uid=view["uid"],
-        job=storable_text(view["id"]),
-        namespace=storable_text(view["id"].partition("/")[0]),
-        state=view["state"],
-        outcome=view["outcome"],
-        submitted_at=view["submitted_at"] or 0.0,
-        finished_at=view["finished_at"],
-        view=orjson.dumps(view),
-    )

@@ -51,7 +51,6 @@ ever too low; the printed one is 0.008 jobs too high on average, that of the sec
 """
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -60,6 +59,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from laxity.api.client import home_folder
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.simulate.traces import Trace, TraceJob
@@ -127,8 +127,7 @@ def compute_bound(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> tuple[flo
 def _cache_path(jobs: Sequence[TraceJob], gpus: int, bin_s: float) -> Path:
     """Where the answer for these jobs on so many GPUs is kept: the LP takes seconds to minutes."""
     key = repr((MOST_ENTRIES, gpus, bin_s, [replace(job, id="", namespace="") for job in jobs]))
-    folder = Path(os.environ.get("LAXITY_HOME") or Path.home() / ".laxity")
-    return folder / "bounds" / f"{sha256(key.encode()).hexdigest()[:24]}.txt"
+    return home_folder() / "bounds" / f"{sha256(key.encode()).hexdigest()[:24]}.txt"
 
 
 def lowest(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> Bound:

@@ -7,13 +7,16 @@ bits everywhere, and for equal weights the same bits as `numpy.mean(stacked, axi
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.floating[Any]]
+
+
+Thing = TypeVar("Thing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,19 @@ def list_leaves(thing: Any) -> list[Leaf]:
             "give it arrays, a dict or list of arrays, or a model that holds arrays"
         )
     return arrays
+
+
+def put_means(thing: Thing, means_of: Callable[..., "Sequence[Floats] | None"]) -> Thing:
+    """Replace every number of a thing by its mean, in place; a plain number comes back as its mean.
+
+    `means_of(arrays, names)` gives the means over all workers, None where this one is alone.
+    """
+    box: list[Any] = [thing]
+    leaves = list_leaves(box if isinstance(thing, float) else thing)
+    means = means_of([leaf.value for leaf in leaves], [leaf.name for leaf in leaves])
+    for leaf, mean in zip(leaves, means or (), strict=means is not None):
+        leaf.put(mean)
+    return box[0] if isinstance(thing, float) else thing
 
 
 def mean_by_weight(parts: "Sequence[Floats]", weights: Sequence[float]) -> "Floats":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from laxity import Training
-from laxity.worker import leader
+from laxity.worker import saving
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
 
 
@@ -30,7 +30,7 @@ def newest_epoch(folder: Path) -> int:
 def test_a_training_alone_saves_as_often_as_its_saving_share_allows(
     share: str, saved: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leader, "FREE_SAVE_S", -1.0)  # however quick a save is, it counts
+    monkeypatch.setattr(saving, "FREE_SAVE_S", -1.0)  # however quick a save is, it counts
     monkeypatch.setenv("LAXITY_SAVING_SHARE", share)
 
     training = Training(4, folder=tmp_path)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from laxity import Training
+from laxity.worker import saving
 from laxity.worker.checkpoint import Checkpoints
 from laxity.worker.reports import read_lines
 from tests.support.crew import Crew
@@ -116,7 +117,11 @@ def logs_and_leaves_at_the_next_beginning(training: Training) -> None:
         watches, closes, breaks_at_the_next_beginning, logs_and_leaves_at_the_next_beginning,
     ],
 )  # fmt: skip
-def test_the_epoch_in_flight_counts_if_it_was_trained(tmp_path: Path, loop: Loop) -> None:
+def test_the_epoch_in_flight_counts_if_it_was_trained_and_is_saved_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: Loop
+) -> None:
+    monkeypatch.setattr(saving, "FREE_SAVE_S", -1.0)
+    monkeypatch.setenv("LAXITY_SAVING_SHARE", "0.000001")  # no time for saves in between
     training, weights = Training(EPOCHS, folder=tmp_path), [0.0]
     training.restore(weights)
 

@@ -158,6 +158,8 @@ class Leader:
 
     def end(self) -> None:
         """No epoch is left, or the training function is done: nobody need wait for another."""
+        if self._course.left_early:
+            self._saver.save_unsaved()
         if self._course.link is not None and self._course.is_done:
             self._course.link.note_trained()
         if self._group is not None:

@@ -3,6 +3,7 @@
 The copy is older than the cluster: after it was taken jobs end, come and are promised.
 """
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from sqlalchemy import make_url
 
 from laxity import names
 from tests.support.kubernetes.cluster import Cluster
@@ -41,14 +43,28 @@ class Postgres:
         return self.made
 
     def back_up(self) -> None:
-        subprocess.run(["pg_dump", "-Fc", "-f", self.copy, self.url], check=True)
+        subprocess.run(["pg_dump", "-Fc", "-f", self.copy], check=True, env=_login(self.url))
 
     def lose_and_restore(self) -> str:
         """Another server: the first one's database is not looked at again."""
         self.made.store = self.stack.enter_context(postgresql())
-        command = ["pg_restore", "--no-owner", "-d", self.made.store, self.copy]
-        subprocess.run(command, check=True, capture_output=True)
+        login = _login(self.made.store)
+        command = ["pg_restore", "--no-owner", "-d", login["PGDATABASE"], self.copy]
+        subprocess.run(command, check=True, capture_output=True, env=login)
         return "restored"
+
+
+def _login(url: str) -> dict[str, str]:
+    """The environment with which PostgreSQL's programs find a database."""
+    parts = make_url(url)
+    said = {
+        "PGHOST": parts.query.get("host") or parts.host,
+        "PGPORT": parts.port,
+        "PGUSER": parts.username,
+        "PGPASSWORD": parts.password,
+        "PGDATABASE": parts.database,
+    }
+    return {**os.environ, **{name: str(value) for name, value in said.items() if value}}
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,6 +226,24 @@ def test_a_full_disk_is_said_and_may_be_waited_for(
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "no_room"
     assert "disk is full" in answer.json()["error"]["message"]
+
+
+def test_a_database_that_another_process_writes_to_is_no_full_disk(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    writer = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    writer.execute("begin immediate")
+
+    def locked(*_: object) -> Json:
+        with closing(sqlite3.connect(tmp_path / "a.db", timeout=0.0)) as second:
+            second.execute("create table jobs (name)")
+        return {}
+
+    monkeypatch.setattr(stage.world, "submit", locked)
+    answer = stage.http.post("/v1/jobs", json=manifest("late"))
+    writer.close()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+    assert "another process writes to the service's database" in answer.text
 
 
 @pytest.mark.parametrize(

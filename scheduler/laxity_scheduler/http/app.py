@@ -126,6 +126,9 @@ async def _answer_unexpected(request: Request, error: Exception) -> Response:
         return problem_response(status, CODES.get(status, "invalid"), str(error))
     if isinstance(status, int):
         return problem_response(503, "cluster_away", str(error))
+    if _is_locked(error):
+        message = f"another process writes to the service's database ({error}); nothing was taken: ask again"
+        return problem_response(503, "not_ready", message)
     if _has_no_room(error):
         LOG.error("%s %s: %s", request.method, request.url.path, error)
         message = (
@@ -134,6 +137,12 @@ async def _answer_unexpected(request: Request, error: Exception) -> Response:
         return problem_response(503, "no_room", message)
     LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem_response(500, "internal", f"{type(error).__name__}: see the service's log")
+
+
+def _is_locked(error: Exception) -> bool:
+    """Whether SQLite waited in vain for another writer."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def _has_no_room(error: Exception) -> bool:

@@ -132,7 +132,7 @@ def test_inference_nodes_can_be_lent_by_adding_a_component(
 
 
 def test_the_learned_policy_can_be_trained_on_a_schedule_by_adding_a_component(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its Pod gets no calls for the service, and its command is one that laxity has."""
     objects = built_with(cluster, tmp_path, "postgres", "learning")
@@ -141,10 +141,10 @@ def test_the_learned_policy_can_be_trained_on_a_schedule_by_adding_a_component(
     (service,) = (each for each in objects if each["kind"] == "Service")
     assert not service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     (container,) = pod["spec"]["containers"]
-    absent = {"$(LAXITY_STORE)": str(tmp_path / "absent"), "models:/widths@champion": "learned"}
-    words = container["args"]
-    for name, value in absent.items():
-        words = [word.replace(name, value) for word in words]
+    said = {row["name"]: row.get("valueFrom") for row in container["env"]}
+    assert said["LAXITY_JOURNAL"] == {"secretKeyRef": {"name": "laxity", "key": "LAXITY_STORE"}}
+    monkeypatch.setenv("LAXITY_JOURNAL", str(tmp_path / "absent"))
+    words = [word.replace("models:/widths@champion", "learned") for word in container["args"]]
     code, _, error = run_command(*words)
     assert (code, "there is no journal at" in error) == (USAGE, True)
     kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))

@@ -225,11 +225,11 @@ def test_mlflow_shows_promise_and_prediction_by_epoch(tmp_path: Path, mlflow_uri
         world.annotate(job_id, {names.RUN_ID: f"{experiment}/{run_id}"})
 
     listener = MlflowSink(mlflow_uri, on_run)
-    with staged(tmp_path, world, listeners=[listener], predictor=Curve(epoch_s=2.0)) as stage:
+    with staged(tmp_path, world, listeners=[listener], predictor=Curve(epoch_s=20.0)) as stage:
         stage.submit("a", deadline="1h", widths="1", epochs=10)
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
         wait_until(lambda: bool(world.signal("default/a").run_id), "a run")
-        world.send_epochs("default/a", 4, epoch_s=2.0)
+        world.send_epochs("default/a", 4, epoch_s=20.0)
         stage.until("default/a", lambda view: view["epochs_done"] == 4, "four epochs on")
         world.finished("default/a")
         view = stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
@@ -243,7 +243,7 @@ def test_mlflow_shows_promise_and_prediction_by_epoch(tmp_path: Path, mlflow_uri
     assert (tags["laxity.outcome"], tags["laxity.verdict"]) == ("kept", "promised")
     assert (tags["laxity.job"], tags["laxity.model"]) == ("default/a", "mlp")
     assert tags["laxity.reason"].startswith("finished in time, ")
-    assert run.data.metrics[names.EPOCH_P50] == 2.0
+    assert run.data.metrics[names.EPOCH_P50] == 20.0
     assert run.data.metrics[names.NODES_SERIES] == 1.0
     assert run.data.metrics[names.FINISH_DEADLINE] == pytest.approx(3600.0)
     assert {1, 5} <= set(steps)
@@ -251,7 +251,7 @@ def test_mlflow_shows_promise_and_prediction_by_epoch(tmp_path: Path, mlflow_uri
     assert run.info.status == "FINISHED"
     note = run.data.tags["mlflow.note.content"]
     assert "kept: finished" in note
-    assert note.split("\n\n")[1].startswith("Predicted 20s of run time, took ")
+    assert note.split("\n\n")[1].startswith("Predicted 3m20s of run time, took ")
     assert f" ({run.data.metrics[names.FINAL_ERROR]:.0f} % off) · [Epoch time" in note
     assert "&workflowType=machine_learning)" in note
     assert "epoch_s%2Factual%22%2C%20%22epoch_s%2Fp50%22%2C%20%22epoch_s%2Fp90" in note

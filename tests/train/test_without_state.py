@@ -325,3 +325,17 @@ def test_callables_given_after_the_first_epoch_are_an_error(tmp_path: Path) -> N
 
     with pytest.raises(TrainingError, match=r"checkpoint_with\(\) comes before epochs\(\)"):
         training.checkpoint_with(Path.touch, functools.partial(json.load))
+
+
+def test_random_numbers_alone_are_no_state_to_go_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAXITY_SAVING_SHARE", "1")
+    reached = []
+    for _ in range(2):
+        training = Training(4, folder=tmp_path)
+        reached.append(training.restore(random=True))
+        for epoch in training.epochs():
+            if epoch == 3:
+                break
+    assert reached == [0, 0]

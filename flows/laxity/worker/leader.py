@@ -271,7 +271,6 @@ class Leader:
         width = self._reachable_width()
         if width != self._course.width and self._saver.ensure_saved():
             if self._launched:
-                self._saver.ensure_saved()
                 self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
             self._require_state(f"{count_noun(width, 'worker')} instead of {self._course.width}")
             self._form_group(width, load=False)

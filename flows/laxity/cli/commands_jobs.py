@@ -201,7 +201,8 @@ def cancel(
     client = Client(patience_s=5.0)
     for job in jobs:
         before = with_job(client, job, client.cancel)
-        typer.echo(f"{job}: already {before}" if before in ENDED else f"{job}: cancelled")
+        end = "; its workers are told to stop" if before == "running" else ""
+        typer.echo(f"{job}: already {before}" if before in ENDED else f"{job}: cancelled{end}")
 
 
 def release(

@@ -50,6 +50,25 @@ class TrainingRun:
     uid: str
     workload: Workload
     epochs: tuple[Epoch, ...]
+    epochs_trained: int | None = None  # when its function returned; None: unknown
+
+    @property
+    def is_early(self) -> bool:
+        """Whether its function returned with epochs left."""
+        return self.epochs_trained is not None and self.epochs_trained < self.workload.epochs
+
+
+def ended_runs(runs: Sequence[TrainingRun]) -> list[tuple[int, int]]:
+    """(epochs trained, epochs declared) of the runs that ended; old ones say it by their last epoch."""
+    pairs = []
+    for run in runs:
+        total = run.workload.epochs
+        trained = run.epochs_trained
+        if trained is None and run.epochs and run.epochs[-1].epoch >= total:
+            trained = total
+        if trained is not None:
+            pairs.append((trained, total))
+    return pairs
 
 
 @dataclass(slots=True)
@@ -223,18 +242,27 @@ class History:
         """The latest epochs of a model, by run; runs in the order in which they were last heard of."""
         with open_transaction(self.engine) as connection:
             rows = history_database.epochs_of(connection, model, most)
-            workloads = dict(history_database.runs_of(connection, model))
+            rows_of_runs = history_database.runs_of(connection, model)
         by_uid: dict[str, list[Epoch]] = {}
+        run_fields = {uid: (workload, trained) for uid, workload, trained in rows_of_runs}
         for uid, *fields in rows:
             by_uid.setdefault(uid, []).append(Epoch(*fields))
         return [
             TrainingRun(
                 uid,
-                _workload_from_json(workloads.get(uid, "{}"), model),
+                _workload_from_json(run_fields.get(uid, ("{}", None))[0], model),
                 tuple(sorted(epochs, key=lambda epoch: epoch.epoch)),
+                run_fields.get(uid, ("{}", None))[1],
             )
             for uid, epochs in reversed(by_uid.items())
         ]
+
+    def ended_run(self, uid: str) -> TrainingRun | None:
+        """A run that was heard here and whose function has returned, without its epochs."""
+        cached = self._reports.get(uid)
+        if cached is None or cached.workload is None or cached.report.finished_epochs is None:
+            return None
+        return TrainingRun(uid, cached.workload, (), cached.report.finished_epochs)
 
     def first_epochs(self) -> list[FirstEpochReading]:
         """What jobs read whose first epoch lasts; in memory only, the next line tells it again."""
@@ -336,6 +364,7 @@ def _run_row(job: str, workload: Workload, state: ReportState, folds: int) -> di
         "said": clean_text(state.to_json()),
         "folds": folds,
         "at": time.time(),
+        "epochs_trained": state.report().finished_epochs,
     }
 
 

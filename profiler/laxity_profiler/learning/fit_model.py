@@ -124,8 +124,12 @@ def fit_model(
     level: float = P90,
     later_level: float = P90,
     node_workers: int | None = None,
+    ended: tuple[float, ...] = (),
 ) -> ModelFit:
-    """All numbers of one model. The levels are the adapted ones of its P90 at a start and later."""
+    """All numbers of one model. The levels are the adapted ones of its P90 at a start and later.
+
+    `ended` are the shares of their epochs that runs trained.
+    """
     noise2 = _fit_noise2(stretches)
     regimes = _split_into_regimes(stretches, noise2)
     drift = _fit_drift(regimes, noise2)
@@ -143,6 +147,7 @@ def fit_model(
         factors_of_scores(at_half, level=later_level),
         _fit_step_times(settings),
         node_workers,
+        ended,
     )
 
 

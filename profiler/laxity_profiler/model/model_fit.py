@@ -98,6 +98,7 @@ class ModelFit:
     later: Factors = NORMAL
     step: StepFit | None = None
     node_workers: int | None = None
+    ended: tuple[float, ...] = ()  # shares of their epochs that runs trained, where any ended early
     traffic: tuple[SettingFit, ...] = ()  # while there are no settings: what a first epoch reads
 
     @property
@@ -119,6 +120,7 @@ class ModelFit:
             Factors(**fields["later"]),
             StepFit(**step) if step else None,
             fields.get("node_workers"),
+            tuple(fields.get("ended", ())),
             tuple(_setting_fit(setting) for setting in fields.get("traffic", ())),
         )
 

@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.model.calibration import factor_at
+from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares
 from laxity_profiler.model.epoch_curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
 from laxity_profiler.model.run_factor import Belief, update_belief
 from laxity_profiler.predictor.prior import NO_END, WidthPrior, WorkloadPrior, assume_shape
 
 # (epochs left, seconds per epoch, relative variance that is left, noise of one epoch, z10, z50, z90,
-# and P10, P50, P90 of the seconds from the last epoch to the end)
-Numbers = tuple[float, float, float, float, float, float, float, float, float, float]
+# P10, P50, P90 of the seconds from the last epoch to the end, and the shares of the epochs left that
+# are expected at P10, P50, mean and P90)
+Numbers = tuple[float, ...]
+NUMBERS: Final = 14
 Row = tuple[Numbers, Source, int]
 
 
@@ -52,7 +56,9 @@ class OwnEpochs:
             }
         return cls(here, everywhere, widths, len(ratios), one_worker_s)
 
-    def row(self, width_prior: WidthPrior, width: int, left: int) -> Row:
+    def row(
+        self, width_prior: WidthPrior, width: int, left: int, shares: EpochShares = ALL_EPOCHS
+    ) -> Row:
         """The rest on `width` workers."""
         width_prior = assume_shape(width_prior, width, self.one_worker_s)
         belief = self.here.get(width, self.elsewhere)
@@ -62,7 +68,7 @@ class OwnEpochs:
         z = width_prior.later
         numbers = (
             left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
-            *width_prior.end_s
+            *width_prior.end_s, *shares
         )  # fmt: skip
         return (
             numbers,
@@ -94,30 +100,31 @@ def row_of_one_epoch(width_prior: WidthPrior) -> Row:
     return row_of_prior(replace(width_prior, end_s=NO_END), 1)
 
 
-def row_of_prior(width_prior: WidthPrior, left: int) -> Row:
+def row_of_prior(width_prior: WidthPrior, left: int, shares: EpochShares = ALL_EPOCHS) -> Row:
     """A row of a job without epochs of its own."""
     z = width_prior.start
     left2 = width_prior.spread2 + width_prior.error2
     numbers = (
         left, width_prior.epoch_s, left2, width_prior.noise2, z.z10, z.z50, z.z90,
-        *width_prior.end_s
+        *width_prior.end_s, *shares
     )  # fmt: skip
     return numbers, width_prior.source, width_prior.n
 
 
 def estimate_rows(rows: Sequence[Row]) -> Estimates:
     """Quantiles of all rows at once; arrays of shape (rows,). Only exact operations are used."""
-    numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, 10)
+    numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, NUMBERS)
     epochs, level, left2, noise2 = numbers[:, :4].T
     sigma2 = left2 + noise2 / np.maximum(epochs, 1.0)
     x = numbers[:, 4:7] * np.sqrt(sigma2)[:, None]
     up = factor_at(x)
     unknown = np.isinf(level)
     total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
-    low, end_s, high = np.where(epochs > 0.0, numbers[:, 7:].T, 0.0)
+    low, end_s, high = np.where(epochs > 0.0, numbers[:, 7:10].T, 0.0)
+    least, usual, average, most = numbers[:, 10:].T
     middle = total * up[:, 1]
-    mean = middle * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
-    p10, p90 = total * up[:, 0], total * up[:, 2]
+    mean = middle * average * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
+    p10, middle, p90 = total * up[:, 0] * least, middle * usual, total * up[:, 2] * most
     p50 = middle + end_s
     ends = high > 0.0  # two spans, each unsure by itself: their deviations add as squares
     p10[ends] = (p50 - _root_sum_of_squares(middle - p10, end_s - low))[ends]

@@ -13,6 +13,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Source, Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
+from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares, expected_shares
 from laxity_profiler.model.epoch_curve import (
     ERROR_ONE_WIDTH,
     ONE_WIDTH,
@@ -125,6 +126,12 @@ class WorkloadPrior:
                 self._best_source(width), end_s=self.ends(width)
             )
         return prior
+
+    def expected_shares(self, done: int) -> EpochShares:
+        """The shares of the epochs that are left that its runs lead to expect, at each quantile."""
+        if self.fit is None or not self.fit.ended:
+            return ALL_EPOCHS
+        return expected_shares(self.fit.ended, self.workload.epochs, done)
 
     def epochs_seen_at(self, width: int) -> int:
         """Epochs of this model's history that so many workers ran; 0: what `prior_at` says is no history."""

@@ -134,6 +134,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "a promise needs its GPUs and no other job can make way"
     ),
     "holds_state": "it holds state now: a stop loses no finished epoch",
+    "stalled": "no epoch has ended for {waited}, usually {usual}",
+    "stall_over": "an epoch has ended again, after {waited}",
     "link_ends": (
         "its start may run for {limit}, until {ends}: it saves at the end of this epoch and goes on in "
         "its next link"

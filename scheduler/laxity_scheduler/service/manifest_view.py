@@ -54,6 +54,8 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "finished_early": False,
         "saved_epoch": None,
         "save_error": "",
+        "stalled_since": None,
+        "usual_epoch_s": None,
         "pinned": names.PIN in annotations,
         "attempt": _parse_count(annotations.get(names.ATTEMPT)) or 1,
         "held_by": [],

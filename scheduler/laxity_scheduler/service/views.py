@@ -22,6 +22,7 @@ from laxity_scheduler.service.borrowing import (
 )
 from laxity_scheduler.service.manifest_view import fields_from_manifest
 from laxity_scheduler.service.promise_outcome import is_over, laxity_s, outcome_of
+from laxity_scheduler.service.stalling import Stall
 from laxity_scheduler.service.verdict_view import verdict_fields
 from laxity_scheduler.service.view_fields import Json, finite_or_none
 
@@ -34,10 +35,11 @@ MAX_HISTORY: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEnd:
-    """When a job is expected to end, by the predictor in use."""
+    """When a job is expected to end, by the predictor in use; `stall`: that no epoch of it ends."""
 
     p50_at: float
     p90_at: float
+    stall: Stall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,13 @@ def wait_fields(last_reason: LastReason) -> Json:
 
 def end_fields(finish: ExpectedEnd) -> Json:
     """The fields of a view for an expected end."""
-    return {"p50_at": finite_or_none(finish.p50_at), "p90_at": finite_or_none(finish.p90_at)}
+    since, usual_s = finish.stall or (None, None)
+    return {
+        "p50_at": finite_or_none(finish.p50_at),
+        "p90_at": finite_or_none(finish.p90_at),
+        "stalled_since": since,
+        "usual_epoch_s": usual_s,
+    }
 
 
 def readable_view(view: Json, now: float) -> Json:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
 from laxity.api.prediction import comparison_text
-from laxity.api.status_text import ending_text, state_words, with_clock
+from laxity.api.status_text import ending_text, stalled_text, state_words, with_clock
 from laxity.cli.render.job_table import (
     VERDICT_STYLES,
     console,
@@ -193,6 +193,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("P90 finish", _expected_text(job, job.p90_at, now)),
         ("laxity", "" if job.ended or job.laxity_s is None else format_seconds(job.laxity_s)),
         ("epochs", epochs_text(job).replace("/", " of ")),
+        ("stalled", stalled_text(job, now)),
         ("workers", f"{width_text(job)}; may have {on_widths(job.widths)}"),
         ("workers so far", history),
         ("borrowed", format_borrowing(job)),

@@ -15,6 +15,7 @@ from laxity.api.status_text import (
     count_tenths,
     deadline_status,
     progress_text,
+    stalled_text,
     standing_text,
 )
 from laxity.human_time import as_of
@@ -28,6 +29,7 @@ class ProgressLines:
         self._told: tuple[object, ...] = ()
         self._error = ""
         self._reason = ""
+        self._stalled_since: float | None = None
         self._is_away = False
 
     def on_change(self, job: JobView) -> None:
@@ -45,7 +47,15 @@ class ProgressLines:
                 as_of(self._clock(), f"{job.id}: {text}, {progress_text(job)}{reason}")
             )
         self._told = state
+        self._write_stall(job)
         self._write_failure(job)
+
+    def _write_stall(self, job: JobView) -> None:
+        """That no epoch ends is told once, and once that one has ended again."""
+        if job.stalled_since != self._stalled_since and not job.ended:
+            text = stalled_text(job, self._clock()) or "an epoch has ended again"
+            self._write_line(f"{job.id}: {text}")
+        self._stalled_since = job.stalled_since
 
     def _write_failure(self, job: JobView) -> None:
         """A worker that dies is started again, perhaps for hours: what it died of is told once."""

@@ -38,7 +38,7 @@ class JobView:
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
     inference has lent, now, `borrowed_gpu_h` in all; a stop of one that holds no state loses all epochs;
     `saved_epoch`: of the checkpoint, where newer ones cannot be written (`save_error`);
-    `stalled_since`: no epoch has ended since then, though one usually takes `usual_epoch_s`;
+    `code_changed`: files that were others at its first start; `stalled_since`: no epoch has ended since then, though one usually takes `usual_epoch_s`;
     `finished_early`: its code ended it before its last epoch; `first_...` are what the first verdict predicted;
     `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
     answer.
@@ -74,6 +74,7 @@ class JobView:
     finished_early: bool = False
     saved_epoch: int | None = None
     save_error: str = ""
+    code_changed: str = ""
     stalled_since: float | None = None
     usual_epoch_s: float | None = None
     borrowed_gpus: int = 0

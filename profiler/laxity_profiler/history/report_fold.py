@@ -19,6 +19,7 @@ from laxity.instants import LAST_AT
 from laxity.parsing import finite_number
 from laxity.safe_text import without_secrets
 from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_profiler.history.observations import Epoch, Stop
 from laxity_profiler.history.report_values import (
     LONGEST_S,
     SHORTEST_S,
@@ -65,45 +66,10 @@ class Report:
     finished_epochs: int | None = None  # trained when the function returned, if it said so
     saved_epoch: int | None = None  # where the newest state cannot be written: of the last one
     save_error: str = ""
+    code_changed: str = ""  # files of the training code that are others than at its first start
 
 
 NO_REPORT: Final = Report()
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """One epoch as it was trained. `nodes`: on so many its workers lay, None if nobody knows."""
-
-    epoch: int
-    width: int
-    epoch_s: float
-    bytes: int = 0
-    warmup: bool = False
-    at: float = 0.0
-    nodes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """One save, load, re-forming, suspend or resume; `bytes` of the checkpoint, if known."""
-
-    kind: str
-    workers: int
-    seconds: float
-    at: float
-    bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedStop:
-    """One observed stop with the model it belongs to."""
-
-    model: str
-    kind: str
-    workers: int
-    seconds: float
-    bytes: int | None
-    at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -147,6 +113,7 @@ class ReportState:
     finished_epochs: int | None = None
     saved_epoch: int | None = None
     save_error: str = ""
+    code_changed: str = ""
 
     def report(self) -> Report:
         return Report(
@@ -167,6 +134,7 @@ class ReportState:
             self.finished_epochs if self.finished else None,
             self.saved_epoch,
             self.save_error,
+            self.code_changed,
         )
 
     def first_reading(self) -> Reading | None:
@@ -334,6 +302,7 @@ class ReportState:
             self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
         if current:
             self.saved_epoch, self.save_error = None, ""
+            self.code_changed = text_of(line.get("code_changed")) or self.code_changed
         seconds = seconds_in(line, "load_s" if resumed else "save_s")
         kind = "load" if resumed else "save"
         folded.stops.append(Stop(kind, max(1, self.formed), seconds, at, bytes_in(line)))

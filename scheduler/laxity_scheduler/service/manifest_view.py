@@ -54,6 +54,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "finished_early": False,
         "saved_epoch": None,
         "save_error": "",
+        "code_changed": "",
         "stalled_since": None,
         "usual_epoch_s": None,
         "pinned": names.PIN in annotations,

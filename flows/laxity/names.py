@@ -36,6 +36,7 @@ SUBMITTED_AT: Final = f"{DOMAIN}/submitted-at"  # RFC 3339; a retry keeps the fi
 ATTEMPT: Final = f"{DOMAIN}/attempt"
 FRESH: Final = f"{DOMAIN}/fresh"  # "true": an attempt after a failure begins at epoch 0
 RESUMES: Final = f"{DOMAIN}/resumes"  # "true": the training code keeps and restores its own state
+RESTARTS: Final = f"{DOMAIN}/restarts"  # starts in a row that may fail before the next epoch ends
 FOLLOWED_BY: Final = f"{DOMAIN}/followed-by"  # address of the flow run that submitted this job
 PIN: Final = f"{DOMAIN}/pin"  # changed by hand: counted, never touched, until this is removed
 

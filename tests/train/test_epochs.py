@@ -82,7 +82,7 @@ def test_a_function_that_raises_fails_with_its_message_cut_short(
     code = crew.run("raises")
 
     (failed,) = service.of("failed")
-    assert code == 1
+    assert code == 70, "another start may get further"
     assert failed["error"].startswith("ValueError: the loss is xxx")
     assert len(failed["error"]) == 2000
     assert [line["epoch"] for line in service.of("epoch")] == [1]
@@ -94,7 +94,7 @@ def test_a_function_that_exits_with_0_does_not_complete_its_job(
     code = crew.run("exits")
 
     assert code == 1
-    assert "SystemExit" in service.of("failed")[0]["error"]
+    assert service.of("failed")[0]["error"] == "SystemExit: the function called sys.exit(0)"
 
 
 def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Service) -> None:

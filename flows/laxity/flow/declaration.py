@@ -38,6 +38,7 @@ _SPEC_FIELDS: Final = (
     "fresh",
     "one_at_a_time",
     "resumes",
+    "restarts",
     "image",
     "template",
 )

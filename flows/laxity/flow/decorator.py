@@ -19,6 +19,7 @@ from laxity import names
 from laxity.flow.declaration import OPTIONS, Declaration
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
 from laxity.job.qos import QoSError
+from laxity.job.spec import MOST_RESTARTS
 
 if TYPE_CHECKING:
     from laxity.flow.prefect_flow import DeadlineFlow
@@ -55,6 +56,7 @@ def deadline_flow(
     fresh: bool = False,
     one_at_a_time: bool = False,
     resumes: bool = False,
+    restarts: int = MOST_RESTARTS,
     entry: str | None = None,
     image: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -69,8 +71,7 @@ def deadline_flow(
     `deadline` for one run. `workers` are the allowed widths: 3, (1, 2, 4), "1..4", or "auto"; more than
     one needs `training.average` or DDP in the function, or `launcher="torch"`: RANK, WORLD_SIZE,
     MASTER_ADDR as from torchrun. A deadline is a duration from the flow run's scheduled start, which a
-    retry keeps, the next "06:00" or "Fri 18:00 Europe/Berlin" after it, or an instant. QoSError says at
-    once what cannot be meant.
+    retry keeps, the next "06:00" or "Fri 18:00 Europe/Berlin" after it, or an instant; else QoSError.
 
     The function runs in a worker process, in the context of the flow run: `get_run_logger`,
     `log_prints` and tasks work there if the worker reaches the Prefect API; `pause_flow_run` and
@@ -83,8 +84,8 @@ def deadline_flow(
     LAXITY_IDEMPOTENCY_KEY with flow and parameters, else the run's id. `one_at_a_time` refuses others.
 
     A start goes on from what the function gave to `training.restore` or `training.checkpoint_with`,
-    else it begins at epoch 1. `resumes`: the function keeps and restores its own state. `wall_limit` is
-    the longest that one start may run ("48h"): the job is saved before it and started again.
+    else it begins at epoch 1. `resumes`: the function keeps and restores its own state. `restarts` in a
+    row may fail and finish no epoch. Before `wall_limit` ("48h") a start is saved and started again.
     """
     options = {key: value for key, value in locals().items() if key in OPTIONS}
     options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)

@@ -282,4 +282,5 @@ _FIELDS: Final[FieldTable] = {
     names.FRESH: ("fresh", parse_flag),
     names.ONE_AT_A_TIME: ("one_at_a_time", parse_flag),
     names.RESUMES: ("resumes", parse_flag),
+    names.RESTARTS: ("restarts", _read_whole),
 }

@@ -12,7 +12,6 @@ its width when told so. Without a scheduler the same code just trains, alone.
 import atexit
 import math
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from laxity.worker.group.membership import GroupError
 from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker, logged_number
+from laxity.worker.notices import Notices
 from laxity.worker.random_generators import RandomGenerators
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role, take_role
@@ -43,7 +43,6 @@ __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "Traini
 
 Thing = TypeVar("Thing")
 Save = Callable[[Path], object]
-LONE: Final = "each trains a model of its own, and worker 0's counts"
 ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
 RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, or it cannot
 
@@ -104,7 +103,7 @@ class Training(DataAccess):
         self._unit: int | None = None
         self._inside = False
         self._unit_time = UnitTime()
-        self._noticed = self._combines = False
+        self._notices = Notices(self._course)
         if assignment.index == 0:
             if folder is not None:
                 self.outbox = ReportChannel.of(assignment, folder)
@@ -208,9 +207,11 @@ class Training(DataAccess):
         return EpochLoop(self._loop_epochs(self._role), self._note_left, total=course.total)
 
     def _loop_epochs(self, role: Role) -> Generator[int]:
-        going = role.begin()
+        termination = self._course.termination
+        with termination.take_over():
+            going = role.begin()
         while going:
-            self._course.termination.check()
+            termination.check()
             self._course.loaded = None
             self._course.states.begin_epoch()
             self._inside = self._course.has_trained = True
@@ -220,10 +221,10 @@ class Training(DataAccess):
             yield self.epoch
             self._unit_time.end(self._course.metrics)
             self._inside = False
-            if self.workers > 1 and not self._combines:
-                self._warn_of_lone_models()
-            self._course.termination.check()
-            going = role.boundary()
+            self._notices.lone_models()
+            termination.check()
+            with termination.take_over():
+                going = role.boundary()
         self._flush_alone()
 
     def _flush_alone(self, outcome: str = "") -> None:
@@ -250,14 +251,6 @@ class Training(DataAccess):
             role.end_early(self._unit_time.left_at)
         role.end()
         self._flush_alone()
-
-    def _warn_of_lone_models(self) -> None:
-        """Say once that workers which exchange nothing train several models."""
-        self._combines = True
-        distributed = sys.modules.get("torch.distributed")
-        has_group = distributed is not None and distributed.is_initialized()
-        if not (has_group or self._course.when_formed or self.rank):
-            say(f"{self.workers} workers ended an epoch without training.average or DDP: {LONE}")
 
     def _await_run_id(self) -> str:
         """The run that the service made at the verdict; "" if it says none in a few seconds."""
@@ -318,7 +311,7 @@ class Training(DataAccess):
             raise TrainingError("average() belongs inside the loop over epochs()")
         from laxity.worker.group.averaging import put_means
 
-        self._combines = True
+        self._notices.combines = True
         if not math.isfinite(weight) or weight < 0:
             raise ValueError(f"average(weight={weight}): expected a number, 0 or more")
         return put_means(thing, partial(self._role.average, weight=weight))
@@ -344,10 +337,7 @@ class Training(DataAccess):
     def log(self, **metrics: float) -> None:
         """Figures of this epoch, for MLflow and the reports; worker 0's count."""
         figures = {name: logged_number(name, value) for name, value in metrics.items()}
-        odd = [name for name, value in figures.items() if not math.isfinite(value)]
-        if odd and not self._noticed:
-            self._noticed = True
-            say(f"{odd[0]} is {figures[odd[0]]} in epoch {self.epoch}: such values are not logged")
+        self._notices.odd_figures(figures, self.epoch)
         if self._inside or self._role is None:
             self._course.metrics |= figures
             return

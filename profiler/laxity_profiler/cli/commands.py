@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laxity.cli.commands_jobs import Params
+from laxity.cli.job_options import Params
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -163,6 +163,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "pods_do_not_fit": "only {running} of {workers:pod} ran in the time that they have for it{why}{then}",
     "workers_fail": "only {running} of {workers:worker} run: {died}{then}",
+    "worker_failed": "failed: {died}",
+    "worker_failed_again": "failed twice in the same epoch with the same error: {died}",
     "workers_keep_failing": "failed {times} times without finishing an epoch: {died}",
     "workers_fail_anew": (
         "failed {times} times and got no further than epoch {epoch}, from epoch 1 each time, as nothing "

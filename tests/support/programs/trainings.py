@@ -90,6 +90,36 @@ def swallowing(training: Training, gates: str) -> str:
     return "as if done"
 
 
+def ignores_sigterm(training: Training, gates: str) -> str:
+    """A library of its own takes SIGTERM, and only says so."""
+    training.restore({"model": "a small one"})
+    for epoch in training.epochs():
+        signal.signal(signal.SIGTERM, lambda *_: note(gates, training, "ignored"))
+        note(gates, training, "began")
+        wait_at_gate(gates, epoch)
+    return "done"
+
+
+def forks(training: Training, gates: str) -> list[int]:
+    """Its children are told to end; one ends by an error, one returns from the function."""
+    codes = []
+    for epoch in training.epochs():
+        ready, begun = os.pipe()
+        child = os.fork()
+        if child == 0:
+            if epoch == 1:
+                raise ValueError("a child's own")
+            if epoch == 2:
+                return []
+            os.write(begun, b"x")
+            signal.pause()
+        if epoch > 2:
+            os.read(ready, 1)
+            os.kill(child, signal.SIGTERM)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return codes
+
+
 def stateless(training: Training, gates: str) -> dict[str, Any]:
     """Its author forgot to give the model to restore()."""
     model = Model()

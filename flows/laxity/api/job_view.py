@@ -40,6 +40,7 @@ class JobView:
     `saved_epoch`: of the checkpoint, where newer ones cannot be written (`save_error`);
     `stalled_since`: no epoch has ended since then, though one usually takes `usual_epoch_s`;
     `part` is "starting" before the first epoch and "finishing" after the last one, with what it usually takes;
+    `prediction_note`: how the job differs from the runs that its prediction rests on;
     `finished_early`: its code ended it before its last epoch; `first_...` are what the first verdict predicted;
     `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
     answer.
@@ -80,6 +81,7 @@ class JobView:
     save_error: str = ""
     stalled_since: float | None = None
     usual_epoch_s: float | None = None
+    prediction_note: str = ""
     borrowed_gpus: int = 0
     borrowed_gpu_h: float = 0.0
     pinned: bool = False

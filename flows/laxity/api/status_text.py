@@ -200,6 +200,7 @@ def verdict_markdown(job: JobView) -> str:
     rows = [
         ("deadline", with_clock(instant_text(job.deadline_at), job)),
         *_finish_rows(job),
+        ("history", "" if job.ended else job.prediction_note),
         ("class", job.service_class),
         ("model", job.model),
         ("widths", ", ".join(map(str, job.widths))),

@@ -274,6 +274,7 @@ _FIELDS: Final[FieldTable] = {
     names.SAMPLES: ("samples", _read_whole),
     names.BATCH_SIZE: ("batch_size", _read_whole),
     names.DATASET_BYTES: ("dataset_bytes", _read_whole),
+    names.SIZE: ("size", _read_whole),
     names.LAUNCHER: ("launcher", str),
     names.IDEMPOTENCY_KEY: ("idempotency_key", str),
     names.SUBMITTED_AT: ("submitted_at", parse_instant),

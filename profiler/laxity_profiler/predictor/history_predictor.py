@@ -116,8 +116,10 @@ class HistoryPredictor:
 
     def notes(self, workload: Workload) -> str:
         """What its readers should know of an answer for this workload; "" for nothing."""
-        fit = self._prior_cache.of(workload).fit
-        return early_text(fit.ended, workload.epochs) if fit else ""
+        prior = self._prior_cache.of(workload)
+        unseen = [fit.text(value) for fit, value in prior.unseen]
+        early = early_text(prior.fit.ended, workload.epochs) if prior.fit else ""
+        return "; ".join(filter(None, (*unseen, early)))
 
     def _answer_asks(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""

@@ -21,6 +21,7 @@ from laxity_profiler.model.epoch_curve import (
     interpolate_curve,
 )
 from laxity_profiler.model.family import borrow_epoch_time, find_relatives
+from laxity_profiler.model.inputs import ONE_RELATIVE, InputFit, unseen_inputs
 from laxity_profiler.model.model_fit import (
     NOISE,
     SPREAD,
@@ -28,6 +29,7 @@ from laxity_profiler.model.model_fit import (
     SettingFit,
     WorkloadSetting,
     fewest_nodes,
+    fill_sizes,
     nearest_setting,
 )
 from laxity_profiler.overhead.costs import StopCosts
@@ -111,13 +113,18 @@ class WorkloadPrior:
     ends: Callable[[int], Quantiles]
     lies_on: Callable[[int], int | None]
     setting: WorkloadSetting = field(init=False)
-    near: tuple[SettingFit, float, float] | None = field(init=False)
+    near: tuple[SettingFit, float, float] | None = field(init=False, default=None)
+    unseen: tuple[tuple[InputFit, str], ...] = field(init=False, default=())
     width_priors: dict[int, WidthPrior] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.setting = WorkloadSetting.of(self.workload)
         fit = self.fit
-        self.near = nearest_setting(fit, self.setting) if fit and fit.settings else None
+        self.setting = WorkloadSetting.of(self.workload, fit.effective if fit else ())
+        if fit and fit.settings:
+            known = [setting_fit.setting for setting_fit in fit.settings]
+            self.setting = fill_sizes(self.setting, self.workload, fit.inputs, known)
+            self.near = nearest_setting(fit, self.setting)
+            self.unseen = tuple(unseen_inputs(fit.inputs, self.workload))
 
     def prior_at(self, width: int) -> WidthPrior:
         prior = self.width_priors.get(width)
@@ -170,8 +177,19 @@ class WorkloadPrior:
             stepped_s = step.epoch_s(samples, batch_size, width, nodes)
             if step_error2 < error2 and stepped_s > 0.0:
                 epoch_s, factor, error2, source = stepped_s, 1.0, step_error2, "profile"
+        error2 += self._unseen_error() ** 2
         seconds = epoch_s * factor
         return WidthPrior(seconds, fit.spread2, error2, fit.noise2, source, n, fit.start, fit.later)
+
+    def _unseen_error(self) -> float:
+        """The relative error of runs that had other inputs; less where the time is scaled by one."""
+        errors = (
+            ONE_RELATIVE
+            if unseen.explains(value, getattr(self.setting, unseen.follows or "samples"))
+            else unseen.error_at(value)
+            for unseen, value in self.unseen
+        )
+        return max(errors, default=0.0)
 
     def _from_traffic(self, width: int) -> WidthPrior | None:
         """What is read in a first epoch; another setting is reached by the size of its data."""

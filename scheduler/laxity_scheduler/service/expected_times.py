@@ -6,8 +6,9 @@ least width fits.
 """
 
 from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
-from laxity_profiler.estimate import Predictor
+from laxity_profiler.estimate import Predictor, Workload
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
@@ -15,6 +16,19 @@ from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
+
+
+@runtime_checkable
+class NotingPredictor(Protocol):
+    """A predictor that knows what an answer of its rests on."""
+
+    def notes(self, workload: Workload) -> str:
+        """What readers of its answers for this workload should know; "" for nothing."""
+
+
+def prediction_note(predictor: Predictor, workload: Workload) -> str:
+    """What people should know of a prediction, such as `n=10000; all 3 runs had n=1000`."""
+    return predictor.notes(workload) if isinstance(predictor, NotingPredictor) else ""
 
 
 def predict_ends(

@@ -59,6 +59,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "save_error": "",
         "stalled_since": None,
         "usual_epoch_s": None,
+        "prediction_note": "",
         "pinned": names.PIN in annotations,
         "attempt": _parse_count(annotations.get(names.ATTEMPT)) or 1,
         "held_by": [],

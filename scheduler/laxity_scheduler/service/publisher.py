@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Final, Protocol
 
@@ -116,6 +117,7 @@ class Publisher:
             state=last_snapshot,
             expected_ends=self._refresh_expected_ends(state, predictor),
             last_reasons=self._last_reasons,
+            note_of=partial(expected_times.prediction_note, predictor),
             began_s=began,
         )
         changes = self._view_cache.update_views(cycle_input, self._report_of)

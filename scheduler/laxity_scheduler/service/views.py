@@ -185,7 +185,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     if before is None:
         return {}
     lasting = (
-        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early",
+        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early", "prediction_note",
         "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}

@@ -28,7 +28,7 @@ class ProgressLines:
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         self._say, self._clock = say, clock
         self._told: tuple[object, ...] = ()
-        self._error = ""
+        self._error = self._note = ""
         self._reason = ""
         self._stalled_since: float | None = None
         self._is_away = False
@@ -48,6 +48,9 @@ class ProgressLines:
             progress = ", ".join(filter(None, (progress_text(job), part_text(job, now))))
             self._write_line(as_of(now, f"{job.id}: {text}, {progress}{reason}"))
         self._told = state
+        if job.prediction_note != self._note and job.prediction_note and not job.ended:
+            self._write_line(f"{job.id}: {job.prediction_note}")
+        self._note = job.prediction_note
         self._write_stall(job)
         self._write_failure(job)
 

@@ -29,7 +29,7 @@ from laxity_profiler.predictor.own_epochs import (
     row_of_one_epoch,
     row_of_prior,
 )
-from laxity_profiler.predictor.prior import PriorCache, WorkloadPrior
+from laxity_profiler.predictor.prior import NO_TIME, PriorCache, WorkloadPrior
 
 FORMAT: Final = 1
 
@@ -128,7 +128,9 @@ class HistoryPredictor:
                 workload_prior = self._prior_cache.of(workload)
                 own = OwnEpochs.of(workload_prior, progress) if progress.epoch_s else None
             width_prior = workload_prior.prior_at(ask.workers)
-            rows.append(
-                own.row(width_prior, ask.workers, left) if own else row_of_prior(width_prior, left)
-            )
+            warm_up_s = width_prior.warm_up_s if progress.warms_up and left else NO_TIME
+            if own is None:
+                rows.append(row_of_prior(width_prior, left, warm_up_s))
+            else:
+                rows.append(own.row(width_prior, ask.workers, left, warm_up_s))
         return estimate_rows(rows)

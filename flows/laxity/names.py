@@ -26,6 +26,7 @@ WALL_LIMIT: Final = f"{DOMAIN}/wall-limit"  # a duration: so long one start may 
 SAMPLES: Final = f"{DOMAIN}/samples"
 BATCH_SIZE: Final = f"{DOMAIN}/batch-size"
 DATASET_BYTES: Final = f"{DOMAIN}/dataset-bytes"
+SIZE: Final = f"{DOMAIN}/size"  # parameters of the net
 LAUNCHER: Final = f"{DOMAIN}/launcher"  # torch: workers get RANK, WORLD_SIZE, MASTER_ADDR, ...
 ENTRY: Final = f"{DOMAIN}/entry"  # module:function or /path/file.py:function
 PARAMETERS: Final = f"{DOMAIN}/parameters"  # JSON object

@@ -47,8 +47,9 @@ def deadline_flow(
     wall_limit: str | timedelta | None = None,
     name: str | None = None,
     namespace: str = "default",
-    samples: int | None = None,
-    batch_size: int | None = None,
+    samples: int | str | None = None,
+    batch_size: int | str | None = None,
+    size: int | str | None = None,
     dataset_bytes: int | None = None,
     launcher: str | None = None,
     idempotency_key: str | None = None,
@@ -78,14 +79,13 @@ def deadline_flow(
     `env` sets variables, `pass_env` names those to pass on. An image is the project itself.
 
     Runs with one idempotency key are one job: a later one attaches to it, after a failure starts its
-    next attempt (at the first epoch with `fresh`), after a refusal asks again. The key may name
-    parameters in braces ("nightly-{seed}"); without one it is LAXITY_IDEMPOTENCY_KEY with flow and
-    parameters, else the flow run's id. `one_at_a_time` refuses a run with another key meanwhile.
+    next attempt (at the first epoch with `fresh`), after a refusal asks again. The key, `samples`,
+    `batch_size` and `size` (of the net) may name parameters in braces ("nightly-{seed}"); the key is else
+    LAXITY_IDEMPOTENCY_KEY with flow and parameters, else the run's id. `one_at_a_time` refuses others.
 
     A start goes on from what the function gave to `training.restore` or `training.checkpoint_with`,
     else it begins at epoch 1. `resumes`: the function keeps and restores its own state. `restarts` in a
-    row may fail and finish no epoch. `wall_limit` is the longest run of one start ("48h"): before it the
-    job is saved, stopped and started again, under one deadline.
+    row may fail and finish no epoch. Before `wall_limit` ("48h") a start is saved and started again.
     """
     options = {key: value for key, value in locals().items() if key in OPTIONS}
     options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)

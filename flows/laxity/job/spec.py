@@ -44,7 +44,7 @@ class TrainingSpec:
     `entry` is module:function or /path/file.py:function; a Job that runs something else has None,
     and is `plain` if it also names no epochs: it keeps its width.
 
-    `parameters` is a JSON object for the function. `image`, `env` and `template` say what the pods
+    `parameters` is a JSON object for the function, `size` the number of parameters of the net. `image`, `env` and `template` say what the pods
     look like beyond that (see laxity.job.pod_template). `submitted_at` stays the first one in later attempts,
     which go on from the last finished epoch unless they are `fresh`. `resumes`: the code keeps its
     own state beside what it gives to `Training.restore`. `restarts`: so many starts in a row may follow
@@ -61,6 +61,7 @@ class TrainingSpec:
     samples: int | None = None
     batch_size: int | None = None
     dataset_bytes: int | None = None
+    size: int | None = None
     launcher: str | None = None
     idempotency_key: str | None = None
     submitted_at: datetime | None = None
@@ -145,6 +146,7 @@ class TrainingSpec:
             names.SAMPLES: self.samples,
             names.BATCH_SIZE: self.batch_size,
             names.DATASET_BYTES: self.dataset_bytes,
+            names.SIZE: self.size,
             names.LAUNCHER: self.launcher,
             names.IDEMPOTENCY_KEY: self.idempotency_key,
             names.SUBMITTED_AT: self.submitted_at and format_instant(self.submitted_at),
@@ -234,6 +236,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_optional("samples", spec.samples, least=1),
         lambda: _check_optional("batch_size", spec.batch_size, least=1),
         lambda: _check_optional("dataset_bytes", spec.dataset_bytes, least=0),
+        lambda: _check_optional("size", spec.size, least=1),
         lambda: _check_launcher(spec.launcher),
         lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
         lambda: _check_times(spec),

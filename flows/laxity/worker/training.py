@@ -12,17 +12,18 @@ its width when told so. Without a scheduler the same code just trains, alone.
 import atexit
 import math
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from laxity import names
+from laxity.parsing import whole_number
 from laxity.stderr import say
 from laxity.worker.active_run import ActiveRun
 from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
-from laxity.worker.counted_io import count_items, open_counted
+from laxity.worker.data_access import DataAccess
 from laxity.worker.environment import WorkerEnvironment, saving_share, says_resumes
 from laxity.worker.epoch_loop import EpochLoop, UnitTime
 from laxity.worker.group.membership import GroupError
@@ -33,7 +34,6 @@ from laxity.worker.notices import Notices
 from laxity.worker.random_generators import RandomGenerators
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role, take_role
-from laxity.worker.shards import take_shard
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
 from laxity.worker.state import States, check_restorable
 from laxity.worker.steps import Steps
@@ -42,13 +42,12 @@ from laxity.worker.training_state import TrainingError, TrainingState
 __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "TrainingStopped"]
 
 Thing = TypeVar("Thing")
-Item = TypeVar("Item")
 Save = Callable[[Path], object]
 ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
 RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, or it cannot
 
 
-class Training:
+class Training(DataAccess):
     """One worker's view of a training. A worker of a job gets it as a parameter."""
 
     def __init__(
@@ -275,29 +274,6 @@ class Training:
                 return
             yield number
 
-    # --- data ---
-
-    def shard(self, data: Any, *, seed: int | None = None) -> Any:
-        """This worker's part of arrays, sequences, or tuples and dicts of them, in this epoch."""
-        if not self._inside:
-            raise TrainingError(
-                "shard() belongs inside the loop over epochs(): "
-                "the parts change when the number of workers does"
-            )
-        return take_shard(data, rank=self.rank, width=self.workers, seed=seed, epoch=self.epoch)
-
-    def count_bytes(self, count: int) -> None:
-        """So many bytes were read: for loaders that `open` and `reading` do not see."""
-        self._course.count(int(count))
-
-    def open(self, path: Path | str, mode: str = "rb") -> IO[Any]:
-        """A file for reading, counted."""
-        return open_counted(Path(path), mode, partial(self._course.count, of_file=True))
-
-    def reading(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The same items, with the bytes of their arrays counted."""
-        return count_items(items, self.count_bytes)
-
     # --- state ---
 
     def restore(self, *things: object, random: bool = False) -> int:
@@ -346,6 +322,18 @@ class Training:
 
     # --- what it says ---
 
+    def declare(
+        self, *, samples: int | None = None, batch_size: int | None = None, size: int | None = None
+    ) -> None:
+        """Say what only this code knows: samples of an epoch, global batch, parameters of the net.
+
+        Forecasts follow at once; what is not given stays as it was declared.
+        """
+        sizes = {"samples": samples, "batch_size": batch_size, "size": size}
+        known = {name: _checked_size(name, n) for name, n in sizes.items() if n is not None}
+        if self.outbox is not None and known:
+            self.outbox.append("declared", **known)
+
     def log(self, **metrics: float) -> None:
         """Figures of this epoch, for MLflow and the reports; worker 0's count."""
         figures = {name: logged_number(name, value) for name, value in metrics.items()}
@@ -388,3 +376,10 @@ class Training:
     def has_lost_others(self) -> bool:
         """Whether another worker of the group is gone."""
         return self._role is not None and self._role.anyone_gone()
+
+
+def _checked_size(name: str, number: int) -> int:
+    whole = whole_number(number, least=1)
+    if whole is None:
+        raise ValueError(f"declare({name}={number!r}): expected a whole number, 1 or more")
+    return whole

@@ -56,19 +56,6 @@ class TrainingRun:
         return self.epochs_trained is not None and self.epochs_trained < self.workload.epochs
 
 
-def ended_runs(runs: Sequence[TrainingRun]) -> list[tuple[int, int]]:
-    """(epochs trained, epochs declared) of the runs that ended; old ones say it by their last epoch."""
-    pairs = []
-    for run in runs:
-        total = run.workload.epochs
-        trained = run.epochs_trained
-        if trained is None and run.epochs and run.epochs[-1].epoch >= total:
-            trained = total
-        if trained is not None:
-            pairs.append((trained, total))
-    return pairs
-
-
 @dataclass(slots=True)
 class _CachedReport:
     state: ReportState
@@ -128,6 +115,7 @@ class History:
                     lines, epochs=workload.epochs, received_at=now, behind_s=behind_s
                 )
                 folded.epochs = [_with_nodes(epoch, nodes, since) for epoch in folded.epochs]
+                workload = state.report().refine(workload)
                 self._write_fold(connection, uid, workload.model, folded, now)
                 history_database.write_run(
                     connection, uid, _run_row(job, workload, state, row.folds + 1)
@@ -393,6 +381,7 @@ def _workload_json(workload: Workload) -> str:
 
 def _workload_from_json(text: str, model: str) -> Workload:
     try:
-        return Workload(**{"model": model, "epochs": 1} | json.loads(text))
+        fields = {"model": model, "epochs": 1, "inputs": ()} | json.loads(text)
+        return Workload(**fields | {"inputs": tuple((a, b) for a, b in fields["inputs"])})
     except (TypeError, ValueError):
         return Workload(model, 1)

@@ -18,9 +18,10 @@ from typing import Final, Literal
 from laxity_profiler.estimate import Estimate, Workload
 from laxity_profiler.history import history_database
 from laxity_profiler.history.first_epoch import first_epochs, is_news
-from laxity_profiler.history.history import History, HistoryError, TrainingRun, ended_runs
+from laxity_profiler.history.history import History, HistoryError, TrainingRun
 from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.backtest import PredictionOutcome, live_outcome, live_outcomes
+from laxity_profiler.learning.fit_inputs import fit_inputs
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
 from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
 from laxity_profiler.model.early_ends import ended_shares
@@ -255,7 +256,8 @@ class Learner:
                 level=start,
                 later_level=later,
                 node_workers=node_workers(runs),
-                ended=ended_shares(ended_runs(runs)),
+                ended=ended_shares(_ended_runs(runs)),
+                inputs=fit_inputs(runs),
             )
             state.warm_up_s = _warm_up_times(runs, stretches)
 
@@ -311,6 +313,19 @@ def _read_priors(history: History, wanted: str | None) -> str:
 def _is_unplaced(fit: ModelFit) -> bool:
     levels = (level for setting in fit.settings for level in setting.levels)
     return any(level.nodes is None and level.width > 1 for level in levels)
+
+
+def _ended_runs(runs: Sequence[TrainingRun]) -> list[tuple[int, int]]:
+    """(epochs trained, epochs declared) of the runs that ended; old ones say it by their last epoch."""
+    pairs = []
+    for run in runs:
+        total = run.workload.epochs
+        trained = run.epochs_trained
+        if trained is None and run.epochs and run.epochs[-1].epoch >= total:
+            trained = total
+        if trained is not None:
+            pairs.append((trained, total))
+    return pairs
 
 
 def _warm_up_times(runs: Sequence[TrainingRun], stretches: Sequence[Stretch]) -> tuple[float, ...]:

@@ -30,7 +30,7 @@ from laxity_profiler.predictor.own_epochs import (
     row_of_one_epoch,
     row_of_prior,
 )
-from laxity_profiler.predictor.prior import PriorCache, WorkloadPrior
+from laxity_profiler.predictor.prior import NO_TIME, PriorCache, WorkloadPrior
 
 FORMAT: Final = 1
 
@@ -116,8 +116,10 @@ class HistoryPredictor:
 
     def notes(self, workload: Workload) -> str:
         """What its readers should know of an answer for this workload; "" for nothing."""
-        fit = self._prior_cache.of(workload).fit
-        return early_text(fit.ended, workload.epochs) if fit else ""
+        prior = self._prior_cache.of(workload)
+        unseen = [fit.text(value) for fit, value in prior.unseen]
+        early = early_text(prior.fit.ended, workload.epochs) if prior.fit else ""
+        return "; ".join(filter(None, (*unseen, early)))
 
     def _answer_asks(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""
@@ -135,9 +137,10 @@ class HistoryPredictor:
                 own = OwnEpochs.of(workload_prior, progress) if progress.epoch_s else None
                 shares = workload_prior.expected_shares(progress.epochs_done)
             width_prior = workload_prior.prior_at(ask.workers)
+            warm_up_s = width_prior.warm_up_s if progress.warms_up and left else NO_TIME
             rows.append(
-                own.row(width_prior, ask.workers, left, shares)
+                own.row(width_prior, ask.workers, left, warm_up_s, shares)
                 if own
-                else row_of_prior(width_prior, left, shares)
+                else row_of_prior(width_prior, left, warm_up_s, shares)
             )
         return estimate_rows(rows)

@@ -29,6 +29,8 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     if isinstance(job, dict):
         view = job_view(job)
         parts += offer_lines(view, now)
+        if view.prediction_note and not view.ended:
+            parts.append(Text(f"history: {view.prediction_note}"))
         if stalled := stalled_text(view, now):
             parts.append(Text(f"stalled: {stalled}"))
         if lost := describe_lost_state(view):

@@ -204,7 +204,8 @@ class Leader:
 
     def _complete_epoch(self, others_read: int, *, now: float) -> None:
         course = self._course
-        epoch_s, self._began = now - self._began, now
+        began = self._began if course.whole_since is None else course.whole_since
+        epoch_s, self._began = now - began, now
         if self._outbox is not None:
             self._outbox.epoch_ended = now
         self._longest_s = max(self._longest_s, epoch_s)

@@ -240,6 +240,13 @@ def never_loops(answer: int = 42) -> int:
     return answer
 
 
+def logs_without_a_loop(training: Training) -> str:
+    for step in range(2):
+        time.sleep(0.25)
+        training.log(loss=1 / (step + 1))
+    return "trained"
+
+
 def returns_a_complex_number(training: Training) -> object:
     for _ in training.epochs():
         pass

@@ -148,6 +148,17 @@ def test_a_function_without_a_loop_is_the_one_epoch_that_it_declares(
     assert service.of("finished")[0]["epochs_done"] == 1
 
 
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_code_whose_own_count_is_ahead_is_told_of_the_epochs_that_it_skips(
+    crew: Crew, ahead: int
+) -> None:
+    code = crew.run("keeps_its_own_count", environ={"LAXITY_PARAMETERS": f'{{"ahead": {ahead}}}'})
+
+    assert (code, len(crew.result())) == (0, 4 - ahead)
+    told = crew.log().count("epoch 1 took less than 1 ms and logged nothing")
+    assert told == (1 if ahead else 0)
+
+
 def test_code_that_logs_without_a_loop_is_told_so_at_once(crew: Crew, service: Service) -> None:
     code = crew.run("logs_without_a_loop")
 

@@ -12,6 +12,10 @@ from laxity.worker.training_state import TrainingState
 
 LONE: Final = "each trains a model of its own, and worker 0's counts"
 LOOP_S: Final = 60.0  # until a function is expected to enter its loop
+SKIPPED: Final = (
+    "took less than 1 ms and logged nothing, yet it counts as trained. If your code counts epochs itself "
+    "and is ahead, declare resumes=True and begin after the number that training.restore() returns"
+)
 NO_LOOP: Final = (
     "If this is no preparation, train in `for epoch in training.epochs():`, or declare epochs=1: a "
     "function without that loop is then one epoch"
@@ -24,7 +28,7 @@ class Notices:
     def __init__(self, course: TrainingState) -> None:
         self.combines = False  # the workers exchange something, or were warned that they do not
         self._course = course
-        self._odd = self._no_loop = False
+        self._odd = self._no_loop = self._skipped = False
 
     def lone_models(self) -> None:
         """Workers that exchange nothing train several models."""
@@ -58,6 +62,12 @@ class Notices:
             yield
         finally:
             timer.cancel()
+
+    def skipped(self, epoch: int) -> None:
+        """Code with a count of its own takes epochs that it does not train."""
+        if not self._skipped:
+            self._skipped = True
+            say(f"epoch {epoch} {SKIPPED}")
 
     def odd_figures(self, figures: Mapping[str, float], epoch: int) -> None:
         """NaN and infinity are not logged."""

@@ -219,7 +219,8 @@ class Training(DataAccess):
                 self._active_run.offer()
             self._unit_time.begin()
             yield self.epoch
-            self._unit_time.end(self._course.metrics)
+            if not self._unit_time.end(self._course.metrics):
+                self.notices.skipped(self.epoch)
             self._inside = False
             self.notices.lone_models()
             termination.check()

@@ -247,6 +247,17 @@ def logs_without_a_loop(training: Training) -> str:
     return "trained"
 
 
+def keeps_its_own_count(training: Training, ahead: int) -> list[int]:
+    """Its own checkpoint is of a later epoch than laxity's."""
+    trained = []
+    for epoch in training.epochs():
+        if epoch <= ahead:
+            continue
+        time.sleep(0.01)
+        trained.append(epoch)
+    return trained
+
+
 def returns_a_complex_number(training: Training) -> object:
     for _ in training.epochs():
         pass

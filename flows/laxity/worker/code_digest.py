@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import laxity
 from laxity.durable_files import replace_file
 
 FILE: Final = "code.json"
+LAXITY: Final = Path(__file__).resolve().parents[1]
 MOST_NAMED: Final = 5
 _INSTALLED: Final = ("site-packages", "dist-packages")
 
@@ -55,5 +55,5 @@ def _imported_files() -> list[Path]:
 
 
 def _is_of_project(path: Path) -> bool:
-    others = (Path(sys.base_prefix), Path(laxity.__file__).parent)
+    others = (Path(sys.base_prefix), LAXITY)
     return not (any(map(path.is_relative_to, others)) or set(_INSTALLED) & set(path.parts))

@@ -64,8 +64,8 @@ class Notices:
             timer.cancel()
 
     def skipped(self, epoch: int) -> None:
-        """Code with a count of its own takes epochs that it does not train."""
-        if not self._skipped:
+        """Code with a count of its own takes epochs of a job that it does not train."""
+        if self._course.assignment.job and not self._skipped:
             self._skipped = True
             say(f"epoch {epoch} {SKIPPED}")
 

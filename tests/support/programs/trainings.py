@@ -5,11 +5,9 @@ that a test can stop, kill and change things at an exact place.
 """
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,13 @@ from typing import Any
 import numpy as np
 
 from laxity import Training
+from tests.support.programs.odd_trainings import (  # noqa: F401 - workers find them here
+    forks,
+    keeps_its_own_count,
+    leaves_a_child,
+    leaves_a_thread,
+    logs_without_a_loop,
+)
 
 ROWS = np.random.default_rng(7).normal(size=(25, 3))  # not even over 2 or 3 workers
 
@@ -99,42 +104,6 @@ def ignores_sigterm(training: Training, gates: str) -> str:
         signal.signal(signal.SIGTERM, lambda *_: note(gates, training, "ignored"))
         note(gates, training, "began")
         wait_at_gate(gates, epoch)
-    return "done"
-
-
-def forks(training: Training, gates: str) -> list[int]:
-    """Its children are told to end; one ends by an error, one returns from the function."""
-    codes = []
-    for epoch in training.epochs():
-        ready, begun = os.pipe()
-        child = os.fork()
-        if child == 0:
-            if epoch == 1:
-                raise ValueError("a child's own")
-            if epoch == 2:
-                return []
-            os.write(begun, b"x")
-            signal.pause()
-        if epoch > 2:
-            os.read(ready, 1)
-            os.kill(child, signal.SIGTERM)
-        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    return codes
-
-
-def leaves_a_thread(training: Training) -> str:
-    for _ in training.epochs():
-        pass
-    threading.Thread(target=threading.Event().wait, name="my-uploader").start()
-    return "done"
-
-
-def leaves_a_child(training: Training, *, fails: bool = False) -> str:
-    for _ in training.epochs():
-        pass
-    multiprocessing.get_context("fork").Process(target=threading.Event().wait).start()
-    if fails:
-        raise ValueError("at the end")
     return "done"
 
 
@@ -238,24 +207,6 @@ def exits(training: Training) -> None:
 
 def never_loops(answer: int = 42) -> int:
     return answer
-
-
-def logs_without_a_loop(training: Training) -> str:
-    for step in range(2):
-        time.sleep(0.25)
-        training.log(loss=1 / (step + 1))
-    return "trained"
-
-
-def keeps_its_own_count(training: Training, ahead: int) -> list[int]:
-    """Its own checkpoint is of a later epoch than laxity's."""
-    trained = []
-    for epoch in training.epochs():
-        if epoch <= ahead:
-            continue
-        time.sleep(0.01)
-        trained.append(epoch)
-    return trained
 
 
 def returns_a_complex_number(training: Training) -> object:

@@ -1,0 +1,63 @@
+"""Training functions with threads, children or a loop as few have them."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+from laxity import Training
+
+
+def forks(training: Training) -> list[int]:
+    """Its children are told to end; one ends by an error, one returns from the function."""
+    codes = []
+    for epoch in training.epochs():
+        ready, begun = os.pipe()
+        child = os.fork()
+        if child == 0:
+            if epoch == 1:
+                raise ValueError("a child's own")
+            if epoch == 2:
+                return []
+            os.write(begun, b"x")
+            signal.pause()
+        if epoch > 2:
+            os.read(ready, 1)
+            os.kill(child, signal.SIGTERM)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return codes
+
+
+def leaves_a_thread(training: Training) -> str:
+    for _ in training.epochs():
+        pass
+    threading.Thread(target=threading.Event().wait, name="my-uploader").start()
+    return "done"
+
+
+def leaves_a_child(training: Training, *, fails: bool = False) -> str:
+    for _ in training.epochs():
+        pass
+    multiprocessing.get_context("fork").Process(target=threading.Event().wait).start()
+    if fails:
+        raise ValueError("at the end")
+    return "done"
+
+
+def logs_without_a_loop(training: Training) -> str:
+    for step in range(2):
+        time.sleep(0.25)
+        training.log(loss=1 / (step + 1))
+    return "trained"
+
+
+def keeps_its_own_count(training: Training, ahead: int) -> list[int]:
+    """Its own checkpoint is of a later epoch than laxity's."""
+    trained = []
+    for epoch in training.epochs():
+        if epoch <= ahead:
+            continue
+        time.sleep(0.01)
+        trained.append(epoch)
+    return trained

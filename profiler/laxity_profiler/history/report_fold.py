@@ -65,6 +65,7 @@ class Report:
     finished_epochs: int | None = None  # trained when the function returned, if it said so
     saved_epoch: int | None = None  # where the newest state cannot be written: of the last one
     save_error: str = ""
+    code_changed: str = ""  # files of the training code that are others than at its first start
     declared: tuple[tuple[str, int], ...] = ()  # sizes of its workload, as its code said them
 
     def refine(self, workload: Workload) -> Workload:
@@ -117,6 +118,7 @@ class ReportState:
     finished_epochs: int | None = None
     saved_epoch: int | None = None
     save_error: str = ""
+    code_changed: str = ""
     declared: dict[str, int] = field(default_factory=dict)
 
     def report(self) -> Report:
@@ -138,6 +140,7 @@ class ReportState:
             self.finished_epochs if self.finished else None,
             self.saved_epoch,
             self.save_error,
+            self.code_changed,
             tuple(sorted(self.declared.items())),
         )
 
@@ -309,6 +312,7 @@ class ReportState:
             self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
         if current:
             self.saved_epoch, self.save_error = None, ""
+            self.code_changed = text_of(line.get("code_changed")) or self.code_changed
         seconds = seconds_in(line, "load_s" if resumed else "save_s")
         kind = "load" if resumed else "save"
         folded.stops.append(Stop(kind, max(1, self.formed), seconds, at, bytes_in(line)))

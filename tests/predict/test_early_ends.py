@@ -81,14 +81,22 @@ def _epochs(draw: random.Random, n: int) -> tuple[float, ...]:
     return tuple(level * draw.lognormvariate(0.0, 0.05) for _ in range(n))
 
 
-def train(history: History, uid: str, trained: int, *, says: bool = True) -> None:
-    """A run of 40 declared epochs that ends after so many, of one second each."""
+def train(
+    history: History, uid: str, trained: int, *, says: bool = True, learner: Learner | None = None
+) -> None:
+    """A run of 40 declared epochs that ends after so many, of one second each.
+
+    The learner looks before the run says that it is over.
+    """
     lines = [line(1, "formed", width=1, epoch=0, at=START_AT)]
     lines += [
         epoch_line(n + 1, n, epoch_s=1.0, width=1, at=START_AT + n) for n in range(1, trained + 1)
     ]
     end = {"epochs_done": trained} if says else {}
     lines.append(line(trained + 2, "finished", at=START_AT + trained + 1, **end))
+    history.ingest(uid, uid, workload(epochs=DECLARED), lines[:-1], received_at=LATER_AT)
+    if learner is not None:
+        learner.predictor()
     history.ingest(uid, uid, workload(epochs=DECLARED), lines, received_at=LATER_AT)
 
 
@@ -96,8 +104,7 @@ def test_a_learner_follows_runs_that_end_early(tmp_path: Path) -> None:
     history = history_in(tmp_path)
     learner = Learner(history)
     for number in range(3):
-        train(history, f"early-{number}", 6)
-        learner.predictor()
+        train(history, f"early-{number}", 6, learner=learner)
         learner.observe_finish(f"early-{number}", at=START_AT + 8.0)
     predictor = learner.predictor()
 

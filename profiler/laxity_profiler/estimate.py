@@ -110,7 +110,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Answers to n asks, one row each: arrays of shape (n,) in seconds, sources as a tuple."""
+    """Answers to n asks, one row each: arrays of shape (n,) in seconds, sources as a tuple.
+
+    `next_share`, (n,): of all epochs that are left, in time, the next one; `next_p90_s`, (n,): its own
+    P90. None where a predictor takes all epochs for equal and sure.
+    """
 
     p10_s: Floats
     p50_s: Floats
@@ -118,6 +122,8 @@ class Estimates:
     p90_s: Floats
     sources: tuple[Source, ...]
     n_points: NDArray[np.int64]
+    next_share: Floats | None = None
+    next_p90_s: Floats | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Estimate]) -> Self:
@@ -133,6 +139,12 @@ class Estimates:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    def next_unit(self, row: int) -> tuple[float, float]:
+        """The next epoch's share of those that are left, and its P90; zeros where nobody says."""
+        if self.next_share is None or self.next_p90_s is None:
+            return 0.0, 0.0
+        return float(self.next_share[row]), float(self.next_p90_s[row])
 
     def __getitem__(self, row: int) -> Estimate:
         return Estimate(
@@ -161,7 +173,10 @@ class Predictor(Protocol):
         ...
 
     def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
-        """All epochs that are left, run on `workers` workers, as one sum (a sum of P90s is no P90)."""
+        """All epochs that are left, run on `workers` workers, and finishing, as one sum.
+
+        A sum of P90s is no P90. With no epoch left it is finishing alone.
+        """
         ...
 
     def table(self, asks: Sequence[Ask]) -> Estimates:

@@ -90,7 +90,7 @@ def views() -> list[dict[str, Any]]:
     """Of a job that trains, has stalled, and trains again."""
     rows: list[dict[str, Any]] = []
     for stall in (None, Stall(1_000.0, 0.5), None):
-        end = ExpectedEnd(3_000.0, 4_000.0, stall)
+        end = ExpectedEnd(3_000.0, 4_000.0, stall=stall)
         view = view_of(
             manifest(), training(), report=Report(), before=None, now=1_125.0, finish=end
         )
@@ -139,13 +139,14 @@ def test_a_service_tells_of_a_stall_and_of_its_end(tmp_path: Path) -> None:
         wait_until(lambda: told in stage.http.get("/metrics").text, "a metric that says so")
         stage.world.epoch_began("default/a", time.time())
         stage.until("default/a", lambda view: view["stalled_since"] is None, "training again")
-        wait_until(lambda: _codes(stage)[-2:] == ["stalled", "stall_over"], "both in explain")
+        wait_until(lambda: _stall_codes(stage) == ["stalled", "stall_over"], "both in explain")
 
     assert [(job_id, notice.code) for job_id, notice in stage.world.told] == [
         ("default/a", "stalled"), ("default/a", "stall_over"),
     ]  # fmt: skip
 
 
-def _codes(stage: Stage) -> list[str]:
+def _stall_codes(stage: Stage) -> list[str]:
     answer = stage.http.get("/v1/jobs/default/a/explain").json()
-    return [row["reason_code"] for row in answer["chain"]]
+    codes = [row["reason_code"] for row in answer["chain"]]
+    return [code for code in codes if "stall" in code]  # its promise may move as well

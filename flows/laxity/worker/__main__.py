@@ -25,6 +25,7 @@ from laxity.worker.early_exit import no_early_success
 from laxity.worker.entrypoint import call_arguments, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
 from laxity.worker.function_result import plain_result
+from laxity.worker.leftovers import leave
 from laxity.worker.mlflow_tracking import Tracker
 from laxity.worker.sigterm import (
     EXIT_RESTART,
@@ -323,7 +324,7 @@ def _start_worker() -> None:
         launcher.start_anew("a worker is gone")
     if code in (EXIT_STOPPED, EXIT_RESTART):
         os._exit(code)  # the user's threads and exit hooks must not outlast the grace
-    sys.exit(code)
+    leave(code)
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
     up = factor_at(x)
     unknown = np.isinf(level)
     total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
-    low, end_s, high = np.where(epochs > 0.0, numbers[:, 7:10].T, 0.0)
+    low, end_s, high = numbers[:, 7:10].T
     least, usual, average, most = numbers[:, 10:].T
     middle = total * up[:, 1]
     mean = middle * average * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
@@ -139,6 +139,8 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
         p90,
         tuple([row[1] for row in rows]),
         np.array([row[2] for row in rows], dtype=np.int64),
+        1.0 / np.maximum(epochs, 1.0),
+        level * factor_at(numbers[:, 6] * np.sqrt(left2 + noise2)),
     )
 
 

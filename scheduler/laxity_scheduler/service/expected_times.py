@@ -40,9 +40,20 @@ def predict_ends(
         job.id: ExpectedEnd(
             state.now + forecasts.trajectory_s(job, "p50"),
             state.now + forecasts.trajectory_s(job, "p90"),
+            *_part_of(job, predictor),
         )
         for job in jobs
     }
+
+
+def _part_of(job: Job, predictor: Predictor) -> tuple[str, float | None, float | None]:
+    """The part before its first epoch or after its last one: its name, since when, its usual time."""
+    begun_at = job.epoch_started_at
+    if not job.formed and begun_at is None and job.resumed_at is not None:
+        return "starting", job.resumed_at, predictor.resume_cost(job.workload, job.workers).p50_s
+    if begun_at is not None and job.progress.epochs_done >= job.workload.epochs:
+        return "finishing", begun_at, predictor.finishing_time(job.workload, job.workers).p50_s
+    return "", None, None
 
 
 def last_reasons(plan: Plan) -> dict[str, LastReason]:

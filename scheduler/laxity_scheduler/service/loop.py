@@ -10,8 +10,7 @@ and three failures in a row are reported in the cluster.
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock
@@ -41,6 +40,7 @@ from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.policy_watch import PolicyWatch
 from laxity_scheduler.service.publisher import Notifications, Publisher
+from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.service.view_fields import uids_by_id
@@ -53,22 +53,6 @@ from laxity_scheduler.store.tables import PendingRow
 LOG: Final = logging.getLogger(__name__)
 BACKOFF: Final = Backoff(first_s=0.5, longest_s=30.0)
 CLEANUP_EVERY: Final = 500  # cycles
-GC_THRESHOLD: Final = 200_000  # objects made and not let go, while a cycle runs
-
-
-@contextmanager
-def rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage rarely: a cycle over thousands of jobs makes many objects and few reference circles.
-
-    Rarely, not never: requests that wait for an API server that hangs must not pile up without bound.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(max(GC_THRESHOLD, before[0]), *before[1:])
-    try:
-        yield
-    finally:
-        if before[0] < GC_THRESHOLD:  # else another service of this process set it, and ends it
-            gc.set_threshold(*before)
 
 
 class NotReadyError(RuntimeError):
@@ -383,7 +367,8 @@ class Service:
         until_wake_s = max(0.0, self._wake_at - time.time())
         settings = self.settings
         longest_s = settings.longest_sleep_s if self.store.is_exclusive else settings.shared_sleep_s
-        self.world.wait(min(longest_s, until_wake_s, self._until_news_s()))
+        until_end_s = self._publisher.until_overdue_s()
+        self.world.wait(min(longest_s, until_wake_s, self._until_news_s(), until_end_s))
 
     def _until_news_s(self) -> float:
         """Seconds until a promised deadline passes or a job stalls: that is published at once."""

@@ -37,6 +37,7 @@ from laxity_scheduler.store.tables import PendingRow, SavedView
 
 LOG: Final = logging.getLogger(__name__)
 VERDICT_FIELDS: Final = ("verdict", "promised_p90_at")  # where these differ it is another one
+LEAST_LOOK_S: Final = 0.5  # between looks at jobs that take longer than expected
 REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
 
 
@@ -192,10 +193,14 @@ class Publisher:
     def _refresh_expected_ends(
         self, state: ClusterState, predictor: Predictor
     ) -> dict[str, ExpectedEnd]:
-        """Of all running jobs; predicted anew every REFRESH_S, and in between where a row has changed."""
+        """Of all running jobs; predicted anew every REFRESH_S.
+
+        In between where a row has changed, or a job still runs that was expected to have ended.
+        """
         refresh = min(self._refreshed_at + REFRESH_S, self.stalls.due_at) <= state.now
         old = {} if refresh else self._rows
-        jobs = [job for job in state.running if old.get(job.id) is not job]
+        overdue = {name for name, end in self._expected_ends.items() if end.p50_at <= state.now}
+        jobs = [job for job in state.running if old.get(job.id) is not job or job.id in overdue]
         with self._deciding:
             anew = self._predict_ends_of(state, predictor, jobs)
             stalls = self.stalls.find(jobs, predictor, state.now, all_jobs=refresh)
@@ -208,6 +213,11 @@ class Publisher:
         if refresh:
             self._refreshed_at = state.now
         return self._expected_ends
+
+    def until_overdue_s(self) -> float:
+        """Seconds until a running job is expected to have ended: then its end is predicted anew."""
+        first_at = min((end.p50_at for end in self._expected_ends.values()), default=float("inf"))
+        return max(LEAST_LOOK_S, first_at - time.time())
 
     def _predict_ends_of(
         self, state: ClusterState, predictor: Predictor, jobs: Sequence[Job]

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
 from laxity.api.prediction import comparison_text
-from laxity.api.status_text import ending_text, stalled_text, state_words, with_clock
+from laxity.api.status_text import ending_text, part_text, stalled_text, state_words, with_clock
 from laxity.cli.render.job_table import (
     VERDICT_STYLES,
     console,
@@ -184,7 +184,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         f"{workers} at {instant_text(since, now)}" for since, workers in job.width_history
     )
     lines = [
-        ("state", _state_text(job)),
+        ("state", _state_text(job, now)),
         ("class", job.service_class),
         ("model", job.model),
         ("submitted", instant_text(job.submitted_at, now)),
@@ -251,8 +251,8 @@ def format_borrowing(job: JobView) -> str:
     return f"{count_noun(job.borrowed_gpus, 'GPU')} now, {total}" if job.borrowed_gpus else total
 
 
-def _state_text(job: JobView) -> str:
-    words = state_words(job)
+def _state_text(job: JobView, now: float) -> str:
+    words = "; ".join(filter(None, (state_words(job), part_text(job, now))))
     if job.pinned and not job.ended:
         return f"{words}: counted, never resized or stopped"
     return f"{words}: it stops at the end of its epoch" if job.state == "stopping" else words

@@ -14,6 +14,7 @@ from laxity.api.status_text import (
     ENDANGERED,
     count_tenths,
     deadline_status,
+    part_text,
     progress_text,
     stalled_text,
     standing_text,
@@ -37,15 +38,15 @@ class ProgressLines:
             self._write_line("the service answers again")
         self._is_away = False
         stands = (deadline_status(job), job.deadline_at)
-        state = (*stands, job.state, job.workers, count_tenths(job))
+        state = (*stands, job.state, job.workers, job.part, count_tenths(job))
         if state != self._told and job.state not in TERMINAL_STATES:  # the end is shown in full
             reason = f": {job.reason}" if job.reason != self._reason else ""
             self._reason = job.reason
             is_news = stands != self._told[:2] and stands[0] in {ENDANGERED, BROKEN}
             text = standing_text(job) if is_news else stands[0]
-            self._write_line(
-                as_of(self._clock(), f"{job.id}: {text}, {progress_text(job)}{reason}")
-            )
+            now = self._clock()
+            progress = ", ".join(filter(None, (progress_text(job), part_text(job, now))))
+            self._write_line(as_of(now, f"{job.id}: {text}, {progress}{reason}"))
         self._told = state
         if job.prediction_note != self._note and job.prediction_note and not job.ended:
             self._write_line(f"{job.id}: {job.prediction_note}")

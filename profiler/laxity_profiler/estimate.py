@@ -76,12 +76,14 @@ class Progress:
     """How far a job is: whole epochs done, and what its latest epochs took at which width.
 
     `epoch_s` and `widths` hold the latest observed epochs, oldest first, at most 20 (same length);
-    an epoch right after a start or a re-forming is left out: it holds a warm-up.
+    an epoch right after a start or a re-forming is left out: it holds a warm-up. `warms_up`: such a one
+    runs now.
     """
 
     epochs_done: int = 0
     epoch_s: tuple[float, ...] = ()
     widths: tuple[int, ...] = ()
+    warms_up: bool = False
 
 
 NO_PROGRESS = Progress()

@@ -9,7 +9,7 @@ import pytest
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload, plain_inputs
 from laxity_profiler.history.history import TrainingRun
-from laxity_profiler.history.report_fold import Epoch
+from laxity_profiler.history.observations import Epoch
 from laxity_profiler.learning.fit_inputs import fit_inputs
 from laxity_profiler.learning.fit_model import fit_model, split_runs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor

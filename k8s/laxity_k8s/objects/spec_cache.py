@@ -16,7 +16,7 @@ import orjson
 from cachetools import LRUCache
 
 from laxity import json_tree, names
-from laxity.job.manifest_reader import SHAPE, controller_of, neighbour_rules
+from laxity.job.manifest_reader import SHAPE, controller_of
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.cluster_api import Json
 from laxity_profiler.estimate import plain_inputs
@@ -75,7 +75,6 @@ def _digest_of(job: Json) -> bytes:
         controller_of(json_tree.mapping_at(metadata)),
         [pair for pair in json_tree.annotations_of(job).items() if pair[0] not in names.OUTPUTS],
         [json_tree.get_in(spec, field) for field in SHAPE],
-        neighbour_rules(json_tree.mapping_at(spec)),
         [json_tree.get_in(container, field) for field in ("image", "env")],
         [json_tree.get_in(item, "resources") for item in json_tree.list_at(pod, "containers")],
         [

@@ -18,15 +18,13 @@ from laxity_profiler.history import history_database
 from laxity_profiler.history.faults import OnFault, log_fault
 from laxity_profiler.history.first_epoch import FirstEpochReading
 from laxity_profiler.history.history_database import HistoryError, open_transaction
+from laxity_profiler.history.observations import Epoch, ObservedStop, Stop
 from laxity_profiler.history.report_fold import (
     LONGEST_STOP_S,
     NO_REPORT,
-    Epoch,
     FoldResult,
-    ObservedStop,
     Report,
     ReportState,
-    Stop,
 )
 from laxity_profiler.history.report_values import LONGEST_S, clean_text
 

@@ -17,6 +17,7 @@ from laxity.instants import LAST_AT
 from laxity.parsing import finite_number
 from laxity.safe_text import without_secrets
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
+from laxity_profiler.history.observations import Epoch, Stop
 from laxity_profiler.history.report_values import (
     LONGEST_S,
     SHORTEST_S,
@@ -74,42 +75,6 @@ class Report:
 NO_REPORT: Final = Report()
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """One epoch as it was trained. `nodes`: on so many its workers lay, None if nobody knows."""
-
-    epoch: int
-    width: int
-    epoch_s: float
-    bytes: int = 0
-    warmup: bool = False
-    at: float = 0.0
-    nodes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """One save, load, re-forming, suspend or resume; `bytes` of the checkpoint, if known."""
-
-    kind: str
-    workers: int
-    seconds: float
-    at: float
-    bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedStop:
-    """One observed stop with the model it belongs to."""
-
-    model: str
-    kind: str
-    workers: int
-    seconds: float
-    bytes: int | None
-    at: float = 0.0
-
-
 @dataclass(slots=True)
 class FoldResult:
     """What new lines came to: rows to keep."""
@@ -135,6 +100,7 @@ class ReportState:
     epoch_ended_at: float | None = None  # the latest
     formed: int = 0
     training: bool = False
+    warms_up: bool = False  # the first epoch since the workers have formed
     parked_epoch: int | None = None
     failed: str = ""
     result: Any = None
@@ -155,7 +121,7 @@ class ReportState:
 
     def report(self) -> Report:
         return Report(
-            Progress(self.epochs_done, tuple(self.epoch_s), tuple(self.widths)),
+            Progress(self.epochs_done, tuple(self.epoch_s), tuple(self.widths), self.warms_up),
             self.at,
             self.epoch_started_at,
             self.formed,
@@ -317,6 +283,7 @@ class ReportState:
         if current:
             self.epoch_started_at = self.epoch_ended_at = at
             self.epochs_done, self.failed, self.training = epoch, "", True
+            self.warms_up = False
             self.reading = self.parked_epoch = None
             self.holds_state = line.get("holds_state") is not False
             self.save_error = without_secrets(text_of(line.get("save_error")))
@@ -358,7 +325,7 @@ class ReportState:
             folded.stops.append(Stop("reform", width, took_s, at))
         self.formed, self.epochs_done = width, done
         self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
-        self.training = True
+        self.training = self.warms_up = True
 
     def _note_reading(self, line: Mapping[str, Any], *, current: bool) -> None:
         """What was read so far in an epoch; each line holds all of it."""
@@ -371,7 +338,7 @@ class ReportState:
     ) -> None:
         """started, parked, stopped, finished, failed: nothing trains from these to the next `formed`."""
         kind = line["kind"]
-        self.epoch_started_at, self.training = None, False
+        self.epoch_started_at, self.training, self.warms_up = None, False, False
         if kind == "finished" and not self.finished:  # a second one has what MLflow did not take
             self.finished_at = at
             self.finishing_s = finite_number(line.get("finishing_s"), least=0.0, most=LONGEST_S)

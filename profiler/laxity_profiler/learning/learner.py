@@ -19,7 +19,7 @@ from laxity_profiler.estimate import Estimate, Workload
 from laxity_profiler.history import history_database
 from laxity_profiler.history.first_epoch import first_epochs, is_news
 from laxity_profiler.history.history import History, HistoryError, TrainingRun
-from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.backtest import PredictionOutcome, live_outcome, live_outcomes
 from laxity_profiler.learning.fit_inputs import fit_inputs
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs

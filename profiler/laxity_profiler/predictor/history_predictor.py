@@ -30,7 +30,7 @@ from laxity_profiler.predictor.own_epochs import (
     row_of_one_epoch,
     row_of_prior,
 )
-from laxity_profiler.predictor.prior import PriorCache, WorkloadPrior
+from laxity_profiler.predictor.prior import NO_TIME, PriorCache, WorkloadPrior
 
 FORMAT: Final = 1
 
@@ -148,9 +148,10 @@ class HistoryPredictor:
                 own = OwnEpochs.of(workload_prior, progress) if progress.epoch_s else None
                 shares = workload_prior.expected_shares(progress.epochs_done)
             width_prior = workload_prior.prior_at(ask.workers)
+            warm_up_s = width_prior.warm_up_s if progress.warms_up and left else NO_TIME
             rows.append(
-                own.row(width_prior, ask.workers, left, shares)
+                own.row(width_prior, ask.workers, left, warm_up_s, shares)
                 if own
-                else row_of_prior(width_prior, left, shares)
+                else row_of_prior(width_prior, left, warm_up_s, shares)
             )
         return estimate_rows(rows)

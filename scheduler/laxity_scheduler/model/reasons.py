@@ -47,6 +47,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "it needs at least {workers:worker} of {gpus_per_worker:GPU}, each on one node; "
         "{slots} fit on the empty cluster"
     ),
+    "requests_do_not_fit": (
+        "each worker requests {needs} of one node, beside {gpus_per_worker:GPU}; of {workers:worker} "
+        "{slots} fit on the nodes that it may use when these are empty"
+    ),
     "no_eligible_node": (
         "no node is eligible: the pods ask for {asks}; nodes with GPUs: {nodes}; {shut_out}"
     ),
@@ -92,6 +96,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
+    "node_requests_full": (
+        "{workers:worker} with {needs} each beside {gpus_per_worker:GPU} need room on nodes; "
+        "{slots} would fit now"
+    ),
     "quota_used_up": "it waits until pods of its namespace leave more of {quota}",
     "held_for_promises": "the free GPUs are reserved for promised jobs: {holders}",
     "waits_for_preempted": "it waits until {holders} reaches the end of its epoch",

@@ -78,15 +78,15 @@ def predict_start(
     """The jobs that hold what a queued job waits for, and when enough of them are expected to end."""
     need, size = min(job.widths), job.gpus_per_worker
     ledger, may = Ledger.of(state, job=job.id), state.eligible_nodes(job)
-    if ledger.slots(size, may) >= need:
+    if ledger.slots(size, may, needs=job.needs) >= need:
         return (), state.now
     ends = predict_ends(state, predictor, state.running)
     holders: list[str] = []
     for other in sorted(state.running, key=lambda row: (ends[row.id].p50_at, row.id)):
         if may is not None and may.isdisjoint(other.nodes):
             continue
-        ledger.give(other.nodes, other.gpus_per_worker)
+        ledger.give(other.nodes, other.gpus_per_worker, needs=other.needs)
         holders.append(other.id)
-        if ledger.slots(size, may) >= need:
+        if ledger.slots(size, may, needs=job.needs) >= need:
             return tuple(holders), ends[other.id].p50_at
     return tuple(holders), FOREVER

@@ -44,7 +44,7 @@ def lightning(training: Training, gates: str) -> None:
     import lightning as pl
     from lightning.pytorch.loggers import MLFlowLogger
 
-    class Lit(pl.LightningModule):
+    class Lit(pl.LightningModule):  # type: ignore[misc]  # untyped where Lightning is not installed
         def __init__(self) -> None:
             super().__init__()
             self.net = Net()

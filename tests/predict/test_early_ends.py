@@ -116,9 +116,24 @@ def test_a_learner_follows_runs_that_end_early(tmp_path: Path) -> None:
     assert expected.p90_s > 40.0
     assert again.remaining(asked, Progress(), 1) == expected
     assert predictor.notes(asked) == (
-        "3 of the last 3 runs ended early, half of them by epoch 6 of 40: P90 counts all 40"
+        "all 3 runs ended early, half of them by epoch 6 of 40: P90 counts all 40"
     )
     assert HistoryPredictor.from_json(predictor.to_json()) == predictor
+
+
+@pytest.mark.parametrize(
+    ("trained", "text"),
+    [
+        ([6], "the one run ended early, after epoch 6 of 40: P90 counts all 40"),
+        (
+            [6, 40],
+            "1 of the last 2 runs ended early, half of them by epoch 6 of 40: P90 counts all 40",
+        ),
+        ([7] * 10, "all 10 runs ended early, half of them by epoch 7 of 40: P90 follows them"),
+    ],
+)
+def test_readers_are_told_of_early_ends(trained: list[int], text: str) -> None:
+    assert early_text(shares(*trained), DECLARED) == text
 
 
 def test_a_run_that_does_not_say_how_it_ended_is_unknown(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_profiler.model.early_ends import ALL_EPOCHS, early_text
 from laxity_profiler.model.model_fit import ModelFit
-from laxity_profiler.overhead.costs import StopCosts
+from laxity_profiler.overhead.costs import Part, StopCosts
 from laxity_profiler.predictor.answer_cache import AnswerCache
 from laxity_profiler.predictor.own_epochs import (
     OwnEpochs,
@@ -48,6 +48,9 @@ class HistoryPredictor:
     gpus_per_node: int | None = None
     _answers: AnswerCache = field(
         default_factory=AnswerCache, init=False, repr=False, compare=False, hash=False
+    )
+    _cost_answers: dict[tuple[str, tuple[Part, ...], int], Estimate] = field(
+        default_factory=dict, init=False, repr=False, compare=False, hash=False
     )
     _lock: Any = field(default_factory=Lock, init=False, repr=False, compare=False, hash=False)
 
@@ -79,15 +82,23 @@ class HistoryPredictor:
 
     def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
         """Checkpoint and stop, after the epoch's end, until the GPUs are free."""
-        return self.costs.estimate(workload.model, ("save", "suspend"), workers)
+        return self._cost(workload, ("save", "suspend"), workers)
 
     def resume_cost(self, workload: Workload, workers: int) -> Estimate:
         """From the patch that starts the pods to the first useful step, and the slow first steps."""
-        return self.costs.estimate(workload.model, ("resume", "warmup"), workers)
+        return self._cost(workload, ("resume", "warmup"), workers)
 
     def finishing_time(self, workload: Workload, workers: int) -> Estimate:
         """From the end of the last epoch until the job is complete: part of `remaining`."""
-        return self.costs.estimate(workload.model, ("finishing",), workers)
+        return self._cost(workload, ("finishing",), workers)
+
+    def _cost(self, workload: Workload, parts: tuple[Part, ...], workers: int) -> Estimate:
+        """What a stop, a start or an end costs, computed once for all jobs of a model and width."""
+        key = (workload.model, parts, workers)
+        answer = self._cost_answers.get(key)
+        if answer is None:
+            answer = self._cost_answers[key] = self.costs.estimate(*key)
+        return answer
 
     def to_json(self) -> dict[str, object]:
         """All parameters as plain JSON."""

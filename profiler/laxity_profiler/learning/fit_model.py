@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import compress, groupby, pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from laxity_profiler.model.model_fit import (
     WorkloadSetting,
     fewest_nodes,
 )
+from laxity_profiler.model.odd_epochs import split_epochs
 from laxity_profiler.model.run_factor import Belief, last_jump, update_belief
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Regime:
     stretches: tuple[Stretch, ...]
     is_current: bool = True
     nodes: int | None = None
+
+    @property
+    def n_epochs(self) -> int:
+        return sum(len(stretch.epoch_s) for stretch in self.stretches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +166,10 @@ def predict_trials(
             ratios = [seconds / level_s for seconds in stretch.epoch_s]
             yield _make_trial("start", regime, level_s, belief, ratios)
             if half := len(ratios) // 2:
-                after = update_belief(belief, ratios[max(0, half - EPOCHS_KEPT) : half])
-                yield _make_trial("half", regime, level_s, after, ratios[half:])
+                own = ratios[max(0, half - EPOCHS_KEPT) : half]
+                mixture = split_epochs(own, belief, regime.n_epochs - len(ratios))
+                after = update_belief(belief, list(compress(own, mixture.is_usual)))
+                yield _make_trial("half", regime, level_s, mixture.with_rare(after), ratios[half:])
 
 
 def _leave_one_out(

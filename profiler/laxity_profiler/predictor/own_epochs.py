@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.model.calibration import factor_at
 from laxity_profiler.model.epoch_curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
+from laxity_profiler.model.odd_epochs import EpochMixture, split_epochs
 from laxity_profiler.model.run_factor import Belief, update_belief
 from laxity_profiler.predictor.prior import (
     NO_TIME,
@@ -29,7 +31,8 @@ Row = tuple[Numbers, Source, int]
 class OwnEpochs:
     """What a job's own epochs say: the belief about widths it ran at, and about all others.
 
-    `widths` are those; elsewhere the shape of the curve adds its error.
+    `widths` are those; elsewhere the shape of the curve adds its error. `mixture` has what
+    rare long epochs add to usual ones.
     """
 
     here: Mapping[int, Belief]
@@ -37,6 +40,7 @@ class OwnEpochs:
     widths: tuple[int, ...]
     n: int
     one_worker_s: float
+    mixture: EpochMixture
 
     @classmethod
     def of(cls, workload_prior: WorkloadPrior, progress: Progress) -> "OwnEpochs":
@@ -52,18 +56,20 @@ class OwnEpochs:
         ]
         anchor = width_priors[progress.widths[-1]]
         prior = Belief(1.0, anchor.spread2 + anchor.error2, 0.0, anchor.noise2, 0)
+        mixture = split_epochs([ratio for _, ratio in ratios], prior, anchor.n)
+        ratios = list(compress(ratios, mixture.is_usual))
         everywhere = update_belief(prior, [ratio for _, ratio in ratios])
         here = {widths[0]: everywhere}
         if len(widths) > 1:
             here = {
                 width: _update_width(width, ratios, prior, width_priors[width]) for width in widths
             }
-        return cls(here, everywhere, widths, len(ratios), one_worker_s)
+        return cls(here, everywhere, widths, len(progress.epoch_s), one_worker_s, mixture)
 
     def row(self, width_prior: WidthPrior, width: int, left: int, warm_up_s: Quantiles) -> Row:
         """The rest on `width` workers."""
         width_prior = assume_shape(width_prior, width, self.one_worker_s)
-        belief = self.here.get(width, self.elsewhere)
+        belief = self.mixture.with_rare(self.here.get(width, self.elsewhere))
         left2 = belief.left2
         if width not in self.here:
             left2 += _shape_variance(width_prior, self.widths, width)

@@ -72,3 +72,12 @@ def test_a_p90_is_kept_by_nine_of_ten_runs_with_rare_long_epochs() -> None:
                 hits.append(sum(each[done:]) <= after(each[:done], predictor).p90_s)
 
     assert [fmean(hits) for hits in kept.values()] == pytest.approx([0.9, 0.9], abs=0.04)
+
+
+def test_a_width_of_odd_epochs_alone_is_answered_from_the_others() -> None:
+    progress = Progress(3, (1.0, 1.0, 40.0), (1, 1, 2))
+
+    rest = [learned(runs(1, 5)).remaining(FIRST_RUN, progress, width).p50_s for width in (1, 2)]
+
+    assert rest[0] == pytest.approx(57.0, rel=0.5)
+    assert rest[1] < 2 * rest[0]

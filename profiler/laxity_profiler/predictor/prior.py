@@ -29,11 +29,14 @@ from laxity_profiler.model.model_fit import (
     fewest_nodes,
     nearest_setting,
 )
+from laxity_profiler.model.run_shape import RunShape
 from laxity_profiler.overhead.costs import Part, StopCosts
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
 Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
 Quantiles = tuple[float, float, float]  # P10, P50, P90 in seconds
+UnitsLeft = tuple[float, float, float]  # their sum, as many equal ones, the next one: over the mean
+ONE_UNIT: Final[UnitsLeft] = (1.0, 1.0, 1.0)
 NO_TIME: Final[Quantiles] = (0.0, 0.0, 0.0)
 UNKNOWN_VARIANCE: Final = 1e6  # relative, of a level that only the job's own epochs can give
 
@@ -113,12 +116,25 @@ class WorkloadPrior:
     lies_on: Callable[[int], int | None]
     setting: WorkloadSetting = field(init=False)
     near: tuple[SettingFit, float, float] | None = field(init=False)
+    shape: RunShape | None = field(init=False)
     width_priors: dict[int, WidthPrior] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.setting = WorkloadSetting.of(self.workload)
         fit = self.fit
         self.near = nearest_setting(fit, self.setting) if fit and fit.settings else None
+        self.shape = fit.shape_of(self.workload.epochs) if fit and self.near else None
+
+    def units_left(self, done: int) -> UnitsLeft:
+        """The epochs that are left, by the shape of such runs."""
+        if self.shape is not None:
+            return self.shape.rest(done)
+        left = max(0, self.workload.epochs - done)
+        return float(left), max(1.0, float(left)), 1.0
+
+    def ratio_of(self, number: int) -> float:
+        """This epoch over the mean of its run."""
+        return self.fit.ratio_of(self.workload.epochs, number) if self.fit and self.shape else 1.0
 
     def prior_at(self, width: int) -> WidthPrior:
         prior = self.width_priors.get(width)
@@ -168,7 +184,8 @@ class WorkloadPrior:
             if step_error2 < error2 and stepped_s > 0.0:
                 epoch_s, factor, error2, source = stepped_s, 1.0, step_error2, "profile"
         seconds = epoch_s * factor
-        return WidthPrior(seconds, fit.spread2, error2, fit.noise2, source, n, fit.start, fit.later)
+        noise2 = fit.noise2_of(self.workload.epochs)
+        return WidthPrior(seconds, fit.spread2, error2, noise2, source, n, fit.start, fit.later)
 
     def _from_traffic(self, width: int) -> WidthPrior | None:
         """What is read in a first epoch; another setting is reached by the size of its data."""

@@ -1,8 +1,9 @@
 """What is trained, how far it is, and how long it will take: the values that every decision rests on."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 Source = Literal["observed", "history", "profile", "family", "traffic", "user", "prior", "truth"]
 Floats = NDArray[np.float64]
+MOST_INPUTS: Final = 30
+LONGEST_INPUT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class Workload:
 
     `model` is the key of the history (laxity_profiler.model_key); `epochs` counts equal units of work; `user_epoch_s` is the
     user's estimate of one epoch on one worker, or None; `gpus_per_worker` decides how many workers
-    a node holds.
+    a node holds. `parameters` are those of the net, `inputs` those of the training function that are
+    plain values: names and JSON texts, by name.
     """
 
     model: str
@@ -34,6 +38,7 @@ class Workload:
     gpu_type: str = ""
     user_epoch_s: float | None = None
     gpus_per_worker: int = 1
+    inputs: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, spec: "TrainingSpec") -> Self:
@@ -44,9 +49,26 @@ class Workload:
             samples=spec.samples,
             batch_size=spec.batch_size,
             dataset_bytes=spec.dataset_bytes,
+            parameters=spec.size,
             user_epoch_s=spec.qos.epoch_estimate_s,
             gpus_per_worker=spec.qos.gpus_per_worker,
+            inputs=plain_inputs(spec.parameters),
         )
+
+
+def plain_inputs(parameters: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Numbers, short texts and truth values of a JSON object, those of objects in it as `a.b`."""
+    return tuple(sorted(_iter_inputs("", parameters)))[:MOST_INPUTS]
+
+
+def _iter_inputs(prefix: str, parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in parameters.items():
+        if isinstance(value, Mapping):
+            yield from _iter_inputs(f"{prefix}{name}.", value)
+        elif isinstance(value, bool | int | float | str):
+            text = json.dumps(value)
+            if len(text) <= LONGEST_INPUT:
+                yield f"{prefix}{name}", text
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,7 @@ def _may_start(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]
             or job.terminating_workers
             or job.pinned
             or isinstance(job.verdict, Refusal)
+            or job.needs  # counted one by one
         ):
             return False
         if job.eligible:
@@ -230,7 +231,7 @@ class _Check:
             raise _MisfitError("it was refused")
         self._check_width(decision, job)
         self._check_nodes(job, decision.nodes)
-        self._ledger.take(decision.nodes, job.gpus_per_worker)
+        self._ledger.take(decision.nodes, job.gpus_per_worker, needs=job.needs)
 
     def _check_resize(self, decision: Resize) -> None:
         job = self._job_acted_on(decision)
@@ -249,7 +250,7 @@ class _Check:
             if decision.at == "epoch":
                 raise _MisfitError("growth starts pods now, not at an epoch")
             self._check_nodes(job, decision.nodes[unchanged:])
-            self._ledger.take(decision.nodes[unchanged:], job.gpus_per_worker)
+            self._ledger.take(decision.nodes[unchanged:], job.gpus_per_worker, needs=job.needs)
 
     def _check_nodes(self, job: Job, nodes: Sequence[str]) -> None:
         """New workers start only where the job may run."""

@@ -142,10 +142,12 @@ def test_what_laxity_wrote_itself_does_not_count() -> None:
     made = job()
     made["spec"]["template"]["spec"] |= affinity([said("gpu", "In", "a")])
     before = asks_of(made["spec"]["template"])
-    patch = affinity_patch(made, ["n1"], ["n2"])
+    patch = affinity_patch(made, ["n1"], ["n2"], has_fleet=True)
     sent = json_tree.merge_patch(made["spec"]["template"], patch)
     assert asks_of(sent) == before
-    assert asks_of(json_tree.merge_patch(template(), affinity_patch(job(), ["n1"]))) is NOTHING
+    assert (
+        asks_of(json_tree.merge_patch(template(), affinity_patch(job(), ["n1"], ["n2"]))) is NOTHING
+    )
     assert digest_terms({**made, "spec": {**made["spec"], "template": sent}}) == digest_terms(made)
 
 

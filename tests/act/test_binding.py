@@ -31,12 +31,15 @@ def test_a_pod_goes_where_its_job_was_sent_if_there_is_room() -> None:
     assert bound(pending(0), placed=full, made=job(nodes='["b"]')) == ["a"]
 
 
-def test_a_pod_waits_when_its_affinity_names_only_full_nodes() -> None:
-    named = affinity_patch(job(), ["a"])
-    held = tuple(pod(index, of="other", node="a") for index in range(2))
-    waiting = pending(0)
-    waiting["spec"] |= (named or {})["spec"]
-    assert bound(waiting, placed=held) == [""]
+def test_a_pod_goes_elsewhere_where_its_named_node_is_full_but_not_where_gpus_are_held() -> None:
+    full = tuple(pod(index, of="other", node="a") for index in range(2))
+    free, barred = pending(0), pending(0)
+
+    free["spec"] |= (affinity_patch(job(), ["a"]) or {})["spec"]
+    barred["spec"] |= (affinity_patch(job(), ["a"], ["b"]) or {})["spec"]
+
+    assert bound(free, placed=full) == ["b"]
+    assert bound(barred, placed=full) == [""]
 
 
 @pytest.mark.parametrize(

@@ -76,18 +76,18 @@ def test_a_start_leaves_behind_all_that_a_successor_has_to_know() -> None:
 
 
 def named_nodes(made: Json) -> list[str]:
-    terms = json_tree.list_at(
-        made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"],
-        "requiredDuringSchedulingIgnoredDuringExecution",
-        "nodeSelectorTerms",
-    )
-    return [term["matchFields"][0]["values"][0] for term in terms]
+    affinity = made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    preferred = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    return [item["preference"]["matchFields"][0]["values"][0] for item in preferred]
 
 
-def test_a_start_sends_the_pods_to_the_nodes_and_to_those_it_may_grow_onto() -> None:
-    found = patched(job(), Admit("default/job", 2, ("b", "b"), WHY), roomy=("c",))
+def test_a_start_leans_the_pods_to_the_nodes_of_the_plan_and_requires_none() -> None:
+    found = patched(job(), Admit("default/job", 2, ("b", "b"), WHY))
     made = json_tree.merge_patch(job(), found.patch.body)
-    assert named_nodes(made) == ["b", "c"]
+    assert named_nodes(made) == ["b"]
+    assert list(made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]) == [
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
     assert not found.reset_first
 
 

@@ -42,7 +42,7 @@ def started(job: Json, row: Job) -> Json:
     """The Job after it was started at its least width."""
     nodes = tuple(f"node-{number}" for number in range(row.widths[0]))
     admit = Admit(row.id, row.widths[0], nodes, reason("due_first", slack_s=1.0, workers=1))
-    patch = job_patch(job, row, [admit], now=0.0, roomy=("far",), token="worker")
+    patch = job_patch(job, row, [admit], now=0.0, kept_off=("far",), token="worker")
     assert patch is not None
     found: Json = json_tree.merge_patch(job, patch.patch.body)
     assert read_condition(found, "Suspended") == ""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.capacity.ledger import may_ever_start
+from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize

@@ -21,11 +21,13 @@ WHY = reason("order", policy="test")
 
 
 def on_a_and_b(width: int) -> Json:
-    """A running Job whose pods may go to nodes a and b."""
+    """A running Job whose pods keep off node c, which was held for others when it started."""
     made = job(width=width, suspend=False, nodes=json.dumps(["a"] * width), widths="1,2,3,4")
     state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=width)
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
-    template = json_tree.merge_patch(made["spec"]["template"], affinity_patch(made, ["a", "b"]))
+    template = json_tree.merge_patch(
+        made["spec"]["template"], affinity_patch(made, ["a", "b"], ["c"])
+    )
     return {**made, "spec": {**made["spec"], "template": template}}
 
 

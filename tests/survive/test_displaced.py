@@ -1,92 +1,16 @@
-"""Workers that cannot come back to their nodes are seen at once; others are waited for."""
+"""Workers that have lost their place: waited for some seconds, and told from failed starts."""
 
 from dataclasses import replace
 
 import pytest
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, find_displacements
+from laxity_k8s.observe.displaced import UNSCHEDULABLE_S
 from laxity_scheduler.inflight import follow_ups
 from laxity_scheduler.model.start_backoff import FAILED_START_CODES
 from tests.support.builders import cluster
-from tests.support.manifests import CREATED, EVER_SUSPENDED, job, node, pod
+from tests.support.manifests import CREATED, EVER_SUSPENDED, pod
 from tests.support.trained_job import FIT_S, NOW, Seen, trained_for_an_hour
-
-CORDONED = "a"
-
-
-def emptied(name: str) -> bool:
-    return name == CORDONED
-
-
-def made_for(made: Json, *nodes: str) -> Json:
-    """A pod that waits and may go to these nodes only."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": list(nodes)}]}
-    required = {"nodeSelectorTerms": [term]}
-    key = "requiredDuringSchedulingIgnoredDuringExecution"
-    made["spec"]["affinity"] = {"nodeAffinity": {key: required}}
-    return made
-
-
-@pytest.mark.parametrize(
-    ("worker", "why"),
-    [
-        pytest.param(pod(0, node="a"), "", id="it runs on a cordoned node"),
-        pytest.param(
-            pod(0, node="a", leaving=True, disrupted=True),
-            "worker 0 is evicted from a, which is cordoned",
-            id="drained",
-        ),
-        pytest.param(pod(0, node="b", leaving=True, disrupted=True), "", id="evicted, node open"),
-        pytest.param(pod(0, node="b", leaving=True), "", id="deleted by hand"),
-        pytest.param(
-            pod(0, node="b", leaving=True, disrupted=True, disruption="PreemptionByScheduler"),
-            "worker 0 makes way on b for a pod of higher priority",
-            id="preempted",
-        ),
-        pytest.param(
-            pod(0, node="b", leaving=True, disrupted=True, disruption="DeletionByTaintManager"),
-            "worker 0 is evicted from b, which has a taint that it does not tolerate",
-            id="tainted",
-        ),
-        pytest.param(
-            made_for(pod(0, phase="Pending"), "a"),
-            "worker 0 cannot come back: a is cordoned",
-            id="made anew for a cordoned node",
-        ),
-        pytest.param(made_for(pod(0, phase="Pending"), "a", "b"), "", id="it may go elsewhere"),
-        pytest.param(pod(0, node="a", phase="Failed", disrupted=True), "", id="over"),
-        pytest.param(pod(1, node="a", leaving=True), "", id="beyond the width: scaled away"),
-    ],
-)
-def test_a_worker_that_has_lost_its_place_is_told_from_one_that_comes_back(
-    worker: Json, why: str
-) -> None:
-    found = find_displacements(job(suspend=False), [worker], emptied)
-    assert found == ({0: why} if why else {})
-
-
-def test_a_job_of_many_items_moves_only_when_a_pod_has_no_place() -> None:
-    items = job(width=2, suspend=False, spec={"completions": 6})
-    leaves = pod(0, node="a", leaving=True, disrupted=True)
-    assert find_displacements(items, [leaves, pod(1, node="b")], emptied) == {}
-    assert find_displacements(
-        items, [made_for(pod(2, phase="Pending"), "a"), pod(1, node="b")], emptied
-    )
-
-
-def test_the_others_of_a_drained_worker_are_counted_without_it_at_once() -> None:
-    seen = trained_for_an_hour()
-    seen.put("pods", pod(1, node="a", leaving=True, disrupted=True))
-    assert seen.look(NOW + 1.0).fitting_workers is None
-    seen.put("nodes", node("a", unschedulable=True))
-    row = seen.look(NOW + 2.0)
-    assert (row.fitting_workers, row.displaced) == (
-        1,
-        "worker 1 is evicted from a, which is cordoned",
-    )
-    seen.put("nodes", node("a"))
-    assert seen.look(NOW + 3.0).displaced == ""
 
 
 @pytest.mark.parametrize(("nominated", "waits_s"), [("", 10.0), ("b", FIT_S)])

@@ -9,13 +9,13 @@ import pytest
 
 from laxity import names
 from laxity_k8s import live_cluster as acting
-from laxity_k8s.act import growth_guard, patches, plan_patches, pod_signals, sender
+from laxity_k8s.act import patches, plan_patches, pod_signals, sender
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import cluster
 from laxity_k8s.objects import held_gpus, pods, status_annotation
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.observe import cluster_cache, eligible, group_reader, node_table, rejections
-from laxity_scheduler.model.decision import Admit, Preempt, Resize
+from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.plan import Plan
 from tests.support.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch
 from tests.support.manifests import SUSPENDED, job, node, pod
@@ -72,7 +72,6 @@ def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
 CARRYING_OUT = [
     pytest.param(plan_patches, "job_patch", id="its patch"),
     pytest.param(plan_patches, "first_start", id="in which turn"),
-    pytest.param(plan_patches, "find_roomy", id="where it may grow"),
     pytest.param(patches, "affinity_patch", id="its affinity"),
 ]
 
@@ -89,17 +88,6 @@ def test_a_job_whose_patch_cannot_be_made_says_why_and_the_other_starts(
     assert state.by_id[GOOD].workers == 1
     assert told(world) == SAID
     assert counted == ["patch"]
-
-
-def test_a_growth_that_cannot_be_judged_holds_up_no_other_decision(
-    world: LiveCluster, breaks: Breaking
-) -> None:
-    put(world, running("bad"))
-    seen(world, BAD)
-    world.observe()
-    breaks(growth_guard, "node_names_for")
-    world.carry_out(Plan((Resize(BAD, 2, ("b", "b"), "now", WHY), Admit(GOOD, 1, ("a",), WHY))))
-    assert world.observe().by_id[GOOD].workers == 1
 
 
 def test_a_signal_that_cannot_be_written_holds_up_no_other_decision(

@@ -24,7 +24,7 @@ def world(two_jobs: LiveCluster) -> LiveCluster:
 
 
 def test_a_pod_that_cannot_be_placed_keeps_no_other_from_its_node(breaks: Breaking) -> None:
-    breaks(scheduler, "node_names_for")
+    breaks(scheduler, "held_nodes")
     waiting = [pod(0, of=name, phase="Pending") for name in ("bad", "good")]
     found = scheduler.find_bindings(waiting, (), [node("a")], {}, error_isolation.Guard("test"))
     assert list(found) == [json_tree.object_id(waiting[1])]

@@ -123,7 +123,16 @@ def state_words(job: JobView) -> str:
     if job.ended or job.state == "refused":
         return job.state
     doing = f"{job.state}, {status}" if status in STANDINGS else job.state
+    doing = f"{doing}, stalled" if job.stalled_since is not None else doing
     return f"{doing}, pinned" if job.pinned else doing
+
+
+def stalled_text(job: JobView, now: float) -> str:
+    """Return "no epoch has ended for 2m05s, usually 0.5s"; "" while epochs end as they should."""
+    if job.stalled_since is None:
+        return ""
+    lasts, usual = format_seconds(now - job.stalled_since), format_seconds(job.usual_epoch_s)
+    return f"no epoch has ended for {lasts}, usually {usual}"
 
 
 def part_text(job: JobView, now: float) -> str:
@@ -191,6 +200,7 @@ def verdict_markdown(job: JobView) -> str:
     rows = [
         ("deadline", with_clock(instant_text(job.deadline_at), job)),
         *_finish_rows(job),
+        ("history", "" if job.ended else job.prediction_note),
         ("class", job.service_class),
         ("model", job.model),
         ("widths", ", ".join(map(str, job.widths))),

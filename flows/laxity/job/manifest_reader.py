@@ -25,7 +25,6 @@ _MOST_DIGITS: Final = 18
 # Rules over indexes: with another number of workers they would mean something else.
 _COUNT_INDEXES: Final = ("successPolicy", "maxFailedIndexes", "backoffLimitPerIndex")
 SHAPE: Final = ("completionMode", "parallelism", "completions", "managedBy", *_COUNT_INDEXES)
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
 
 
@@ -45,7 +44,6 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     _check_manager(spec, problems)
     _check_controller(metadata, problems)
     _check_shape(spec, annotations, problems)
-    _check_neighbours(spec, problems)
     fields["plain"] = _is_plain(spec, annotations)
     fields["qos"] = _read_qos(spec, annotations, problems, plain=fields["plain"])
     return fields
@@ -140,22 +138,6 @@ def _check_shape(
     if not sized:
         what = "0: this Job asks for no pod; write 1 or more"
         problems.extend(QoSError(field, what) for field in empty)
-
-
-def _check_neighbours(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
-    """Each worker's node is chosen by its GPUs; where that breaks such a rule its pod never starts."""
-    for rule in neighbour_rules(spec):
-        what = "laxity chooses nodes by their GPUs, not by the pods on them; write it as preferred"
-        problems.append(QoSError(f"affinity.{rule}", f"{what}, or use nodeSelector"))
-
-
-def neighbour_rules(spec: Mapping[str, Any]) -> list[str]:
-    """Kinds of affinity by which its pods may go only to nodes with, or without, certain pods."""
-    return [
-        kind
-        for kind in ("podAffinity", "podAntiAffinity")
-        if json_tree.get_in(spec, "template", "spec", "affinity", kind, _REQUIRED)
-    ]
 
 
 def _read_qos(
@@ -274,6 +256,7 @@ _FIELDS: Final[FieldTable] = {
     names.SAMPLES: ("samples", _read_whole),
     names.BATCH_SIZE: ("batch_size", _read_whole),
     names.DATASET_BYTES: ("dataset_bytes", _read_whole),
+    names.SIZE: ("size", _read_whole),
     names.LAUNCHER: ("launcher", str),
     names.IDEMPOTENCY_KEY: ("idempotency_key", str),
     names.SUBMITTED_AT: ("submitted_at", parse_instant),
@@ -281,4 +264,5 @@ _FIELDS: Final[FieldTable] = {
     names.FRESH: ("fresh", parse_flag),
     names.ONE_AT_A_TIME: ("one_at_a_time", parse_flag),
     names.RESUMES: ("resumes", parse_flag),
+    names.RESTARTS: ("restarts", _read_whole),
 }

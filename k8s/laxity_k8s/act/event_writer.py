@@ -60,6 +60,7 @@ WARNINGS: Final = frozenset(
         "node_lost",
         "pinned",
         "quota_promised_to_others",
+        "requests_do_not_fit",
         "pods_do_not_fit",
         "pods_may_not_go_there",
         "preempt_stateless",

@@ -17,7 +17,7 @@ from laxity import json_tree, names
 from laxity.instants import calendar_instant, format_rfc3339
 from laxity_k8s.act.offer_annotations import describe_offers
 from laxity_k8s.cluster_api import Json, Patch
-from laxity_k8s.objects.affinity import Reach, affinity_patch, node_names_for
+from laxity_k8s.objects.affinity import affinity_patch, held_nodes
 from laxity_k8s.objects.jobs import is_elastic
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
@@ -47,6 +47,7 @@ from laxity_scheduler.model.start_backoff import FAILED_START_CODES, backoff_s, 
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
 
 LONGEST_REASON = 1024
+Lean = Callable[[Json, Sequence[str]], Json | None]  # the patch of a template
 
 
 class Turn(IntEnum):
@@ -100,8 +101,8 @@ def job_patch(
     *,
     now: float,
     cycle: int = 0,
-    roomy: Sequence[str] = (),
-    fleet: Collection[str] = (),
+    kept_off: Collection[str] = (),
+    has_fleet: bool = False,
     token: str = "",
     repeats_wait: bool = False,
     taken: Reason | None = None,
@@ -109,19 +110,18 @@ def job_patch(
 ) -> JobPatch | None:
     """All decisions about one Job as one patch; None if the Job says all of it already.
 
-    `roomy` are nodes that the Job may grow onto later, besides those it is admitted to; `fleet` those
-    of inference. `token` is what its workers show to the service. A wait that repeats the one before
-    is the Job's reason again, and no Event. `taken` is the last word: GPUs that it was promised are
-    held by others. `held_back` is the promise that was to be written before: no news any more, and no
-    Event.
+    `kept_off` are nodes with GPUs that are held for others; `has_fleet`: inference keeps some to itself.
+    `token` is what its workers show to the service. A wait that repeats the one before is the Job's
+    reason again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
+    `held_back` is the promise that was to be written before: no news any more, and no Event.
     """
-    reach = Reach(roomy, fleet)
+    lean = partial(affinity_patch, kept_off=kept_off, has_fleet=has_fleet)
     draft = _Draft(job, row, now, json_tree.annotations_of(job), read_status(job))
     if held_back is not None:
-        _write_decision(draft, held_back, reach, token)
+        _write_decision(draft, held_back, lean, token)
         draft.reasons.clear()
     for decision in decisions:
-        _write_decision(draft, decision, reach, token)
+        _write_decision(draft, decision, lean, token)
     if repeats_wait:
         draft.reasons.pop()
     if taken is not None:
@@ -138,14 +138,14 @@ def job_patch(
     return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.reasons))
 
 
-def _write_decision(draft: _Draft, decision: Decision, reach: Reach, token: str) -> None:
+def _write_decision(draft: _Draft, decision: Decision, lean: Lean, token: str) -> None:
     match decision:
         case Promised() | Forecasted() | Refuse():
             _write_verdict(draft, decision)
         case Wait(reason=why):
             _write_reason(draft, why)
         case Admit():
-            _write_admission(draft, decision, reach, token)
+            _write_admission(draft, decision, lean, token)
         case Resize():
             _write_width(draft, decision)
         case Preempt():
@@ -212,7 +212,7 @@ def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
         draft.reasons.append(("offered", partial(describe_offers, decision.refusal.offers)))
 
 
-def _write_admission(draft: _Draft, decision: Admit, reach: Reach, token: str) -> None:
+def _write_admission(draft: _Draft, decision: Admit, lean: Lean, token: str) -> None:
     width, now = decision.workers, draft.now
     draft.spec |= {"suspend": False, "parallelism": width}
     _write_limit(draft)
@@ -221,7 +221,7 @@ def _write_admission(draft: _Draft, decision: Admit, reach: Reach, token: str) -
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
     template = {
-        **(affinity_patch(draft.job, decision.nodes, *reach) or {}),
+        **(lean(draft.job, decision.nodes) or {}),
         **token_patch(draft.job, token),
     }
     if template:
@@ -282,8 +282,8 @@ def _write_width(draft: _Draft, decision: Resize) -> None:
 
 def _find_outside_nodes(job: Json, decision: Resize) -> list[str]:
     """Nodes where new workers cannot start: a template's affinity is fixed while the Job runs."""
-    may = node_names_for(json_tree.mapping_at(job, "spec", "template"))
-    return [] if may is None else sorted(set(decision.nodes) - may)
+    held = held_nodes(json_tree.mapping_at(job, "spec", "template"))
+    return sorted(held.intersection(decision.nodes))
 
 
 def _widest_within(draft: _Draft, decision: Resize) -> int:

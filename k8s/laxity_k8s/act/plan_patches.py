@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final
 
 from laxity import json_tree, names
-from laxity_k8s.act.growth_guard import jobs_to_postpone
 from laxity_k8s.act.neighbours import blame_neighbours
 from laxity_k8s.act.patches import JobPatch, job_patch
 from laxity_k8s.act.promise_events import BACKOFF_CODE, MoveFilter, describe_backoff_limit
@@ -26,7 +25,6 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import preempted_for
 from laxity_k8s.objects.accelerator_nodes import machine_name, machine_names
-from laxity_k8s.objects.affinity import find_roomy
 from laxity_k8s.objects.status_annotation import read_status
 from laxity_k8s.observe.moved_promises import CODE as MOVED
 from laxity_k8s.observe.snapshot import Snapshot
@@ -107,16 +105,10 @@ class PatchFactory:
     ) -> None:
         self._state, self._snapshot = state, snapshot
         self._cycle, self._worker_token = cycle, worker_token
-        self._nodes = {node.id: node for node in state.nodes}
-        self._fleet = frozenset(
-            machine_name(node.id) for node in state.nodes if node.pool in FLEET_POOLS
-        )
-        self._freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
+        self._has_fleet = any(node.pool in FLEET_POOLS for node in state.nodes)
 
     def build_patch(self, update: JobUpdate, now: float) -> JobPatch | None:
         state, job, row, mine = self._state, update.job, update.row, update.decisions
-        may = state.eligible_nodes(row)
-        open_to = (node for node in self._freest if may is None or node.id in may)
         shown = self._snapshot.shown
         made = job_patch(
             job,
@@ -124,8 +116,8 @@ class PatchFactory:
             [preempted_for.note_beneficiary(on_machines(decision), shown) for decision in mine],
             now=now,
             cycle=self._cycle,
-            roomy=machine_names(find_roomy(self._nodes, open_to, row, mine)),
-            fleet=self._fleet,
+            kept_off=self._find_kept_off(row, mine),
+            has_fleet=self._has_fleet,
             token=self._worker_token(str(job["metadata"].get("uid", ""))),
             repeats_wait=update.repeats_wait,
             taken=blame_neighbours(state, row, mine, self._snapshot.foreign_gpus),
@@ -137,6 +129,19 @@ class PatchFactory:
         if words := describe_backoff_limit(job, row, mine):
             told.append((BACKOFF_CODE, lambda: words))
         return replace(made, reasons=tuple(told))
+
+    def _find_kept_off(self, row: Job, mine: Sequence[Decision]) -> set[str]:
+        """Nodes with GPUs that are held for others, but for those that the plan names for this Job."""
+        state = self._state
+        held = {
+            machine_name(hold.node)
+            for hold in state.holds
+            if hold.job != row.id and hold.until_at > state.now
+        }
+        named = (
+            node for decision in mine if isinstance(decision, Admit) for node in decision.nodes
+        )
+        return held.difference(machine_names(named))
 
 
 def plan_patches(
@@ -164,7 +169,7 @@ def plan_patches(
     factory = PatchFactory(state, snapshot, cycle=cycle, worker_token=worker_token)
     now: list[Wish] = []
     later: list[Wish] = []
-    for job_id, mine in _select_possible(by_job, state, snapshot, guard):
+    for job_id, mine in _select_possible(by_job, state, snapshot):
         update = _build_update(job_id, mine, state, snapshot, waits)
         is_first = update and guard(job_id, first_start, update.job, update.decisions)
         if update is not None and is_first is not None:
@@ -193,21 +198,19 @@ def explain_missing_pods(
 
 
 def _select_possible(
-    by_job: Mapping[str, Sequence[Decision]], state: ClusterState, snapshot: Snapshot, guard: Guard
+    by_job: Mapping[str, Sequence[Decision]], state: ClusterState, snapshot: Snapshot
 ) -> Iterator[tuple[str, list[Decision]]]:
     """The decisions about each Job, without starts and growth for which there is no room yet."""
     shown = snapshot.shown
     every = [decision for mine in by_job.values() for decision in mine]
     full = snapshot.bounds.without_room(every, state.by_id, shown)
-    late = jobs_to_postpone(by_job, state.by_id, shown, snapshot.on_its_way, guard)
     for job_id, mine in by_job.items():
         yield (
             job_id,
             [
                 decision
                 for decision in mine
-                if not (job_id in late and isinstance(decision, Resize))
-                and not (isinstance(decision, Resize) and _would_be_undone(decision, state, shown))
+                if not (isinstance(decision, Resize) and _would_be_undone(decision, state, shown))
                 and not (job_id in full and isinstance(decision, Admit | Resize))
             ],
         )

@@ -12,7 +12,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import count_offered
-from laxity_k8s.objects.affinity import node_names_for
+from laxity_k8s.objects.affinity import held_nodes
 from laxity_k8s.objects.node_constraints import asks_of, is_suited
 from laxity_k8s.objects.nodes import is_usable, read_assigned_nodes
 from laxity_k8s.objects.pool_label import POOL
@@ -51,12 +51,12 @@ def _takes_workers(node: Json) -> bool:
 def _choose_node(
     pod: Json, free: Mapping[str, int], there: Mapping[str, Json], jobs: Mapping[str, Json]
 ) -> str | None:
-    may, asks = node_names_for(pod), asks_of(pod)
+    held, asks = held_nodes(pod), asks_of(pod)
     needed, index = pods.count_gpus(pod), pods.index_of(pod)
     open_nodes = [
         name
         for name in free
-        if free[name] >= needed and (may is None or name in may) and is_suited(asks, there[name])
+        if free[name] >= needed and name not in held and is_suited(asks, there[name])
     ]
     job = jobs.get(pods.owner_of(pod)[0])
     wanted = read_assigned_nodes(job) if job is not None else ()

@@ -1,9 +1,9 @@
 """What the pods of a Job ask of their node, and which nodes do, by Kubernetes' own rules.
 
 A node is eligible if it has all labels of the template's `nodeSelector`, meets all of one of its
-required affinity terms (terms are alternatives; those that laxity added to name a node are left
-out), and has no NoSchedule or NoExecute taint that the template does not tolerate. Taints that
-Kubernetes itself sets on nodes in trouble are passed over: they come and go.
+required affinity terms (terms are alternatives; what laxity added to keep off nodes is left out),
+and has no NoSchedule or NoExecute taint that the template does not tolerate. Taints that Kubernetes
+itself sets on nodes in trouble are passed over: they come and go.
 """
 
 import hashlib

@@ -1,41 +1,21 @@
 """Workers that lose their place: drained with their node, or preempted by the cluster's scheduler.
 
-Their pods are made anew for the same node, as the template's affinity names it, and would wait there
-in vain beside free GPUs. This is the one place that judges such workers.
+Their pods are made anew, and the scheduler puts them where there is room. Only where it finds none the
+Job has to move. This is the one place that judges such workers.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from laxity import json_tree
 from laxity.instants import instant_at
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
-from laxity_k8s.objects.affinity import node_names_for
 from laxity_k8s.objects.conditions import find_condition
 from laxity_k8s.objects.status_annotation import read_status
 from laxity_scheduler.model.job import FOREVER
 
 UNSCHEDULABLE_S: Final = 10.0  # so long the cluster's scheduler may find no node for a pod
-DISRUPTED: Final[Mapping[str, str]] = {  # reasons of the pod condition DisruptionTarget
-    "DeletionByTaintManager": "is evicted from {node}, which has a taint that it does not tolerate",
-    "PreemptionByScheduler": "makes way on {node} for a pod of higher priority",
-}
-IsCordoned = Callable[[str], bool]
-
-
-def find_displacements(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) -> dict[int, str]:
-    """Why workers cannot come back to their nodes, in words, by their numbers.
-
-    In a Job that is not elastic a pod that has to go leaves the others at their work: only when the
-    one that replaces it has no place, the Job has to move.
-    """
-    elastic, width = jobs.is_elastic(job), jobs.current_width(job)
-    reasons = {}
-    for number, pod in _find_newest(job, own).items():
-        if number < width and (cause := displacement_of(pod, is_cordoned, elastic=elastic)):
-            reasons[number] = f"worker {number} {cause}"
-    return reasons
 
 
 def without_place(job: Json, own: Iterable[Json], *, ran: bool) -> dict[int, str]:
@@ -74,21 +54,6 @@ def _find_newest(job: Json, own: Iterable[Json]) -> dict[int, Json]:
     """The pod of each worker that was made last."""
     numbered = jobs.pods_by_number(job, own)
     return dict(sorted(numbered, key=lambda one: str(one[1]["metadata"].get("creationTimestamp"))))
-
-
-def displacement_of(pod: Json, is_cordoned: IsCordoned, *, elastic: bool) -> str:
-    if pods.is_finished(pod):
-        return ""
-    node = pods.node_of(pod)
-    if not node:
-        nodes = sorted(node_names_for(pod) or ())
-        in_vain = bool(nodes) and all(map(is_cordoned, nodes))
-        return f"cannot come back: {', '.join(nodes)} is cordoned" if in_vain else ""
-    if not elastic:
-        return ""
-    if pods.is_terminating(pod) and is_cordoned(node):
-        return f"is evicted from {node}, which is cordoned"
-    return DISRUPTED.get(pods.disruption_reason(pod), "").format(node=node)
 
 
 def _unschedulable_since(pod: Json) -> float:

@@ -8,14 +8,15 @@ from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import held_gpus, pods
 from laxity_k8s.objects import jobs as objects
-from laxity_k8s.objects.accelerator_nodes import resource_of, site_name
-from laxity_k8s.objects.affinity import node_names_for
+from laxity_k8s.objects.accelerator_nodes import machine_name, site_name
+from laxity_k8s.objects.affinity import preferred_nodes
 from laxity_k8s.objects.jobs import BadJob
 from laxity_k8s.objects.node_constraints import NOTHING, Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.unplaced import Unplaced, count_unseen
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.worker_shape import Needs
 
 
 @dataclass(slots=True)
@@ -29,8 +30,10 @@ class GroupEntry:
     report: Report
     due_at: float
     sent: Counter[str] = field(default_factory=Counter)  # of `busy`: for workers not there yet
-    may: frozenset[str] | None = None  # nodes that its pods may go to; None: any
+    meant_for: frozenset[str] = frozenset()  # sites that its pods lean to
     unseen_gpus: int = 0
+    needs: Needs = ()  # what each of its workers requests beside accelerators
+    requested: Counter[tuple[str, str]] = field(default_factory=Counter)  # by machine and resource
     asks: Asks = NOTHING
     bad: BadJob | None = None  # why a Job of laxity's has no row, or one by what it declared before
 
@@ -55,6 +58,9 @@ def count_missing(
     """Add what is meant for its workers that are not there yet."""
     entry.sent = held_gpus.gpus_reserved(job, nodes, size, own)
     entry.busy += entry.sent
+    for site, gpus in entry.sent.items() if size else ():
+        for resource, amount in entry.needs:
+            entry.requested[machine_name(site), resource] += gpus // size * amount
     look_for_unseen(entry, job, own)
 
 
@@ -70,7 +76,8 @@ def look_for_unseen(entry: GroupEntry, job: Json, own: list[Json]) -> None:
     template = json_tree.mapping_at(job, "spec", "template")
     size = pods.count_gpus(template) if entry.row is None else entry.row.gpus_per_worker
     awaited = entry.sent.total() // size if size else 0
-    entry.may = node_names_for(template)
+    named = preferred_nodes(template)
+    entry.meant_for = frozenset(site_name(name, entry.asks.resource) for name in named)
     entry.unseen_gpus = size * count_unseen(job, own, awaited)
 
 
@@ -87,14 +94,13 @@ def find_unplaced(
     entries: Mapping[str, GroupEntry],
     groups: Iterable[str],
     over: Mapping[str, int],
-    sites: Iterable[str],
 ) -> Iterator[Unplaced]:
     """Workers that were not seen, and those whose place somebody else has taken.
 
     `groups` have workers that were not seen, `over` are GPUs more than a site has.
     """
     for group in sorted(groups):
-        yield Unplaced(entries[group].unseen_gpus, _find_allowed_sites(entries[group], sites))
+        yield Unplaced(entries[group].unseen_gpus, entries[group].meant_for)
     for name, gpus in sorted(over.items()):
         left = gpus
         for group in sorted(entries):
@@ -102,12 +108,4 @@ def find_unplaced(
             moved = min(left, entry.sent[name])
             if moved > 0:
                 left -= moved
-                yield Unplaced(moved, _find_allowed_sites(entry, sites))
-
-
-def _find_allowed_sites(entry: GroupEntry, sites: Iterable[str]) -> frozenset[str]:
-    """Sites where its pods may be: on any machine, it is its own kind of accelerator."""
-    resource = entry.asks.resource
-    if entry.may is None:
-        return frozenset(name for name in sites if resource_of(name) == resource)
-    return frozenset(site_name(name, resource) for name in entry.may)
+                yield Unplaced(moved, entry.meant_for)

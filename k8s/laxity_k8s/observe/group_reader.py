@@ -15,11 +15,11 @@ from laxity_k8s.objects import held_gpus, jobs, pods, preempted_for
 from laxity_k8s.objects.controller_seen import is_observed
 from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
 from laxity_k8s.objects.node_constraints import Asks, asks_of
+from laxity_k8s.objects.pod_requests import requested_on, requests_of
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.displaced import (
     UNSCHEDULABLE_S,
-    find_displacements,
     unschedulable_since,
     without_place,
 )
@@ -134,6 +134,8 @@ class GroupReader:
             return self._read_ended(group, job, all_pods, busy)
         uid, own = str(job["metadata"].get("uid")), own_pods(job, all_pods)
         entry = GroupEntry(uid, None, read_status(job), busy, report, FOREVER)
+        entry.needs = requests_of(json_tree.mapping_at(job, "spec", "template"))
+        entry.requested = requested_on(all_pods)
         if problem := self.rejections.problem(job, now):
             entry.due_at = self.rejections.again_at(group)
             entry.bad = BadJob(group, (problem,), put_off=entry.due_at < FOREVER)
@@ -142,6 +144,8 @@ class GroupReader:
         if entry.row is None:
             count_sent(entry, job, own)
             return entry
+        if self._nodes.rooms.matters:
+            entry.row = replace(entry.row, needs=entry.needs)
         if earlier := count_earlier(job, all_pods):
             leaving = entry.row.terminating_workers + earlier
             entry.row = replace(entry.row, terminating_workers=leaving)
@@ -154,6 +158,7 @@ class GroupReader:
     ) -> GroupEntry:
         self._forget_job(group)
         entry = GroupEntry("", None, JobStatusRecord(), busy, NO_REPORT, FOREVER)
+        entry.requested = requested_on(all_pods)
         if job is not None and jobs.is_managed(job):
             look_for_unseen(entry, job, own_pods(job, all_pods))
         return entry
@@ -201,11 +206,10 @@ class GroupReader:
         self, group: str, job: Json, own: list[Json], *, had_time: bool
     ) -> Mapping[int, str]:
         """Workers that cannot come back, by number. Where all have run, the start did not fail."""
-        if not jobs.current_width(job):
+        if not had_time or not jobs.current_width(job):
             return NOBODY
-        displaced = find_displacements(job, own, self._nodes.is_cordoned)
         ran = group in self._ran and self._ran[group] == read_status(job).resumed_at
-        return displaced or (without_place(job, own, ran=ran) if had_time else NOBODY)
+        return without_place(job, own, ran=ran)
 
     def _due_at(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Until when its workers have time to run: less where no node is found for one of them."""

@@ -13,6 +13,7 @@ from laxity_k8s.objects.accelerator_nodes import machine_name, resource_of, site
 from laxity_k8s.objects.nodes import is_cordoned, loss_instant, node_rows
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.entries import GroupEntry, find_unplaced
+from laxity_k8s.observe.node_rooms import NodeRooms
 from laxity_k8s.observe.unplaced import Unplaced, set_aside
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.model.job import FOREVER
@@ -32,6 +33,7 @@ class NodeTable:
         accelerators: AcceleratorCounts,
     ) -> None:
         self._machines, self._entries, self._accelerators = machines, entries, accelerators
+        self.rooms = NodeRooms(machines, accelerators)
         self._guard = Guard("observation")
         self._busy: Counter[str] = Counter()
         self._others: Counter[str] = Counter()  # of these, of groups without a row
@@ -54,6 +56,7 @@ class NodeTable:
         return min(self._gone_at.values(), default=FOREVER)
 
     def add(self, group: str, entry: GroupEntry) -> None:
+        self.rooms.add(entry)
         self._busy.update(entry.busy)
         self._sent.update(entry.sent)
         self._moved |= entry.busy.keys()
@@ -66,16 +69,13 @@ class NodeTable:
             self._unseen.add(group)
 
     def remove(self, group: str, entry: GroupEntry) -> None:
+        self.rooms.remove(entry)
         self._busy.subtract(entry.busy)
         self._sent.subtract(entry.sent)
         self._moved |= entry.busy.keys()
         if entry.row is None:
             self._others.subtract(entry.busy)
         self._unseen.discard(group)
-
-    def on_its_way(self, own: Counter[str]) -> set[str]:
-        """Sites that workers of others were sent to and are not bound to yet; `own` are of oneself."""
-        return {site for site, gpus in self._sent.items() if gpus > own[site]}
 
     def is_cordoned(self, name: str) -> bool:
         node = self._machines.get(name)
@@ -96,6 +96,13 @@ class NodeTable:
         self.gpus = gpus
         return set(self._entries)
 
+    def look_at_rooms(self) -> set[str]:
+        """Groups whose rows say, from now on or no longer, what they need beside accelerators."""
+        if not self.rooms.look(set(map(machine_name, self._moved))):
+            return set()
+        self._moved |= self._machines.keys()
+        return {group for group, entry in self._entries.items() if entry.row is not None}
+
     def renew(self, now: float) -> None:
         """Read the machines anew that changed, or that are lost by now."""
         self._moved |= {name for name, instant in self._gone_at.items() if instant <= now}
@@ -103,7 +110,7 @@ class NodeTable:
             self._guard(f"node {name}", self._renew_machine, name, now)
         unplaced: tuple[Unplaced, ...] = ()
         if self._over or self._unseen:
-            unplaced = tuple(find_unplaced(self._entries, self._unseen, self._over, self._nodes))
+            unplaced = tuple(find_unplaced(self._entries, self._unseen, self._over))
         if self._moved or unplaced != self._unplaced:
             self._moved, self._unplaced = set(), unplaced
             nodes: Mapping[str, Node] = self._nodes
@@ -150,4 +157,8 @@ class NodeTable:
             if self._busy[site := site_name(name, resource)] > self._others[site]
         ]
         counts = {**dict.fromkeys(held, 0), **self._accelerators.counts(name)}
-        return node_rows(node, self._busy, now=now, counts=counts, others=self._others)
+        rows = node_rows(node, self._busy, now=now, counts=counts, others=self._others)
+        if not self.rooms.matters:
+            return rows
+        room, free = self.rooms.room(name), self.rooms.free_room(name)
+        return [replace(row, room=room, free_room=free) for row in rows]

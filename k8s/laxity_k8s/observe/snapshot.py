@@ -98,6 +98,8 @@ class Snapshot:
             self._renew_stale(now)
             self._stale |= self._learn_taints(touched)
             self._renew_stale(now)
+            self._stale |= self._nodes.look_at_rooms()
+            self._renew_stale(now)
             self._nodes.renew(now)
             self.inference.update_groups(touched)
             demand = self.inference.demand(self._nodes.rows, now)
@@ -141,11 +143,6 @@ class Snapshot:
     def wait_anew(self, now: float) -> Sequence[str]:
         """Jobs with workers that do not run: they have their time again, counted from now."""
         return self._reader.wait_anew(now)
-
-    def on_its_way(self, job_id: str) -> set[str]:
-        """Nodes that workers of other Jobs were sent to and are not bound to yet."""
-        entry = self._entries.get(job_id)
-        return self._nodes.on_its_way(Counter() if entry is None else entry.sent)
 
     def foreign_gpus(self, nodes: Iterable[str]) -> int:
         """GPUs of these nodes that pods hold which belong to no Job of laxity's."""

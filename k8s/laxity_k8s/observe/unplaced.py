@@ -21,10 +21,10 @@ ENDED = ("succeeded", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """GPUs on one or some of these nodes; None: on any."""
+    """GPUs on one or some nodes: on these, as far as there is room, else on any."""
 
     gpus: int
-    nodes: frozenset[str] | None = None
+    nodes: frozenset[str]
 
 
 def count_unseen(job: Json, own: Sequence[Json], sent: int) -> int:
@@ -62,14 +62,13 @@ def count_unplaced(job: Json, own: Sequence[Json]) -> int:
 
 
 def set_aside(nodes: Mapping[str, Node], unplaced: Iterable[Unplaced]) -> Mapping[str, Node]:
-    """The nodes with so many free GPUs less: of those where they may be, else of any; the freest.
+    """The nodes with so many free GPUs less: of those that they were meant for, else of any; the freest.
 
     The freest first, as the cluster's scheduler spreads pods that have a choice.
     """
     free = {name: max(0, node.free_gpus) for name, node in nodes.items()}
     for item in unplaced:
-        may = free if item.nodes is None else [name for name in item.nodes if name in free]
-        left = _take_gpus(free, may, item.gpus)
+        left = _take_gpus(free, item.nodes & free.keys(), item.gpus)
         if left:
             _take_gpus(free, free, left)
     return {

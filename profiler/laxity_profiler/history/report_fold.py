@@ -9,16 +9,14 @@ writes, as whoever shows it does. No line raises. Pure: the database is elsewher
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
-
-import orjson
 
 from laxity.api.report_lines import REPORT_KINDS
 from laxity.instants import LAST_AT
 from laxity.parsing import finite_number
 from laxity.safe_text import without_secrets
-from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_profiler.history.observations import Epoch, Stop
 from laxity_profiler.history.report_values import (
     LONGEST_S,
@@ -28,10 +26,12 @@ from laxity_profiler.history.report_values import (
     clean_text,
     count_in,
     is_number,
+    readable_result,
     reading_in,
     seconds_in,
     seq_of,
     shorten_line,
+    sizes_in,
     text_of,
     width_in,
 )
@@ -42,7 +42,6 @@ CLOCK_SLACK_S: Final = 5.0  # two clocks may differ by so much and still be beli
 LONGEST_STOP_S: Final = 21_600.0  # six hours: beyond, a clock was set or a machine slept
 MOST_AHEAD: Final = 1_000  # lines beyond a gap; then the gap is given up
 MOST_SKIPPED: Final = 1_000_000
-RESULT_LIMIT: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,11 @@ class Report:
     finished_epochs: int | None = None  # trained when the function returned, if it said so
     saved_epoch: int | None = None  # where the newest state cannot be written: of the last one
     save_error: str = ""
+    declared: tuple[tuple[str, int], ...] = ()  # sizes of its workload, as its code said them
+
+    def refine(self, workload: Workload) -> Workload:
+        """The workload with what its code said of it."""
+        return replace(workload, **dict[str, Any](self.declared)) if self.declared else workload
 
 
 NO_REPORT: Final = Report()
@@ -114,6 +118,7 @@ class ReportState:
     finished_epochs: int | None = None
     saved_epoch: int | None = None
     save_error: str = ""
+    declared: dict[str, int] = field(default_factory=dict)
 
     def report(self) -> Report:
         return Report(
@@ -140,6 +145,7 @@ class ReportState:
             self.finished_epochs if self.finished else None,
             self.saved_epoch,
             self.save_error,
+            tuple(sorted(self.declared.items())),
         )
 
     def first_reading(self) -> Reading | None:
@@ -268,6 +274,8 @@ class ReportState:
             self._note_formed(line, folded, at=at, epochs=epochs, current=current)
         elif kind == "read":
             self._note_reading(line, current=current)
+        elif kind == "declared":
+            self.declared = (self.declared | sizes_in(line)) if current else self.declared
         elif not isinstance(kind, str) or kind not in REPORT_KINDS:
             raise InvalidReportError(f"kind {shorten_line(kind, 40)} is none that laxity knows")
         elif current:
@@ -362,14 +370,6 @@ class ReportState:
 
     def _keep_result(self, result: object) -> str:
         """Why the result cannot be kept, "" if it is: the training is finished all the same."""
-        try:
-            text = orjson.dumps(result)
-        except TypeError as error:
-            problem = f"its result is no JSON that can be kept: {clean_text(str(error))}"
-        else:
-            self.result = orjson.loads(text)
-            if len(text) <= RESULT_LIMIT:
-                return ""
-            problem = f"its result has {len(text)} bytes of JSON; at most {RESULT_LIMIT} are kept"
-        self.result, self.failed = None, self.failed or problem
+        self.result, problem = readable_result(result)
+        self.failed = self.failed or problem
         return problem

@@ -9,6 +9,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.model.calibration import factor_at
+from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares
 from laxity_profiler.model.epoch_curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
 from laxity_profiler.model.odd_epochs import EpochMixture, split_epochs
 from laxity_profiler.model.run_factor import Belief, update_belief
@@ -23,9 +24,11 @@ from laxity_profiler.predictor.prior import (
 )
 
 # the epochs left (their sum over the mean one, as many equal ones, the next one), seconds per epoch,
-# relative variance that is left, noise of one epoch, z10, z50, z90, and P10, P50, P90 of the seconds from the last epoch to the end, and of the warm-up of the one that runs
+# relative variance that is left, noise of one epoch, z10, z50, z90, P10, P50, P90 of the seconds from
+# the last epoch to the end, and of the warm-up of the one that runs, and the shares of the epochs left
+# that are expected at P10, P50, mean and P90
 Numbers = tuple[float, ...]
-NUMBERS: Final = 15
+NUMBERS: Final = 19
 Row = tuple[Numbers, Source, int]
 
 
@@ -71,7 +74,12 @@ class OwnEpochs:
         return cls(here, everywhere, widths, len(progress.epoch_s), one_worker_s, mixture)
 
     def row(
-        self, width_prior: WidthPrior, width: int, left: UnitsLeft, warm_up_s: Quantiles
+        self,
+        width_prior: WidthPrior,
+        width: int,
+        left: UnitsLeft,
+        warm_up_s: Quantiles,
+        shares: EpochShares = ALL_EPOCHS,
     ) -> Row:
         """The rest on `width` workers."""
         width_prior = assume_shape(width_prior, width, self.one_worker_s)
@@ -82,7 +90,7 @@ class OwnEpochs:
         z = width_prior.later
         numbers = (
             *left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
-            *width_prior.end_s, *warm_up_s
+            *width_prior.end_s, *warm_up_s, *shares
         )  # fmt: skip
         return (
             numbers,
@@ -115,13 +123,15 @@ def row_of_one_epoch(width_prior: WidthPrior) -> Row:
     return row_of_prior(replace(width_prior, end_s=NO_TIME), ONE_UNIT, NO_TIME)
 
 
-def row_of_prior(width_prior: WidthPrior, left: UnitsLeft, warm_up_s: Quantiles) -> Row:
+def row_of_prior(
+    width_prior: WidthPrior, left: UnitsLeft, warm_up_s: Quantiles, shares: EpochShares = ALL_EPOCHS
+) -> Row:
     """A row of a job without epochs of its own."""
     z = width_prior.start
     left2 = width_prior.spread2 + width_prior.error2
     numbers = (
         *left, width_prior.epoch_s, left2, width_prior.noise2, z.z10, z.z50, z.z90,
-        *width_prior.end_s, *warm_up_s
+        *width_prior.end_s, *warm_up_s, *shares
     )  # fmt: skip
     return numbers, width_prior.source, width_prior.n
 
@@ -135,13 +145,14 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
     up = factor_at(x)
     unknown = np.isinf(level)
     total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
-    end, warm_up = numbers[:, 9:12].T, numbers[:, 12:].T
+    end, warm_up = numbers[:, 9:12].T, numbers[:, 12:15].T
     end_s, warm_up_s = end[1] + warm_up[1], warm_up[1]
     low = end_s - _root_sum_of_squares(end[1] - end[0], warm_up[1] - warm_up[0])
     high = end_s + _root_sum_of_squares(end[2] - end[1], warm_up[2] - warm_up[1])
+    least, usual, average, most = numbers[:, 15:].T
     middle = total * up[:, 1]
-    mean = middle * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
-    p10, p90 = total * up[:, 0], total * up[:, 2]
+    mean = middle * average * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
+    p10, middle, p90 = total * up[:, 0] * least, middle * usual, total * up[:, 2] * most
     p50 = middle + end_s
     ends = high > 0.0  # two spans, each unsure by itself: their deviations add as squares
     p10[ends] = (p50 - _root_sum_of_squares(middle - p10, end_s - low))[ends]

@@ -13,6 +13,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Source, Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
+from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares, expected_shares
 from laxity_profiler.model.epoch_curve import (
     ERROR_ONE_WIDTH,
     ONE_WIDTH,
@@ -20,6 +21,7 @@ from laxity_profiler.model.epoch_curve import (
     interpolate_curve,
 )
 from laxity_profiler.model.family import borrow_epoch_time, find_relatives
+from laxity_profiler.model.inputs import ONE_RELATIVE, InputFit, unseen_inputs
 from laxity_profiler.model.model_fit import (
     NOISE,
     SPREAD,
@@ -27,6 +29,7 @@ from laxity_profiler.model.model_fit import (
     SettingFit,
     WorkloadSetting,
     fewest_nodes,
+    fill_sizes,
     nearest_setting,
 )
 from laxity_profiler.model.run_shape import RunShape
@@ -115,15 +118,20 @@ class WorkloadPrior:
     part_s: Callable[[Part, int], Quantiles]
     lies_on: Callable[[int], int | None]
     setting: WorkloadSetting = field(init=False)
-    near: tuple[SettingFit, float, float] | None = field(init=False)
-    shape: RunShape | None = field(init=False)
+    near: tuple[SettingFit, float, float] | None = field(init=False, default=None)
+    unseen: tuple[tuple[InputFit, str], ...] = field(init=False, default=())
+    shape: RunShape | None = field(init=False, default=None)
     width_priors: dict[int, WidthPrior] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.setting = WorkloadSetting.of(self.workload)
         fit = self.fit
-        self.near = nearest_setting(fit, self.setting) if fit and fit.settings else None
-        self.shape = fit.shape_of(self.workload.epochs) if fit and self.near else None
+        self.setting = WorkloadSetting.of(self.workload, fit.effective if fit else ())
+        if fit and fit.settings:
+            known = [setting_fit.setting for setting_fit in fit.settings]
+            self.setting = fill_sizes(self.setting, self.workload, fit.inputs, known)
+            self.near = nearest_setting(fit, self.setting)
+            self.unseen = tuple(unseen_inputs(fit.inputs, self.workload))
+            self.shape = fit.shape_of(self.workload.epochs)
 
     def units_left(self, done: int) -> UnitsLeft:
         """The epochs that are left, by the shape of such runs."""
@@ -145,6 +153,12 @@ class WorkloadPrior:
                 warm_up_s=self.part_s("warmup", width),
             )
         return prior
+
+    def expected_shares(self, done: int) -> EpochShares:
+        """The shares of the epochs that are left that its runs lead to expect, at each quantile."""
+        if self.fit is None or not self.fit.ended:
+            return ALL_EPOCHS
+        return expected_shares(self.fit.ended, self.workload.epochs, done)
 
     def epochs_seen_at(self, width: int) -> int:
         """Epochs of this model's history that so many workers ran; 0: what `prior_at` says is no history."""
@@ -183,9 +197,20 @@ class WorkloadPrior:
             stepped_s = step.epoch_s(samples, batch_size, width, nodes)
             if step_error2 < error2 and stepped_s > 0.0:
                 epoch_s, factor, error2, source = stepped_s, 1.0, step_error2, "profile"
+        error2 += self._unseen_error() ** 2
         seconds = epoch_s * factor
         noise2 = fit.noise2_of(self.workload.epochs)
         return WidthPrior(seconds, fit.spread2, error2, noise2, source, n, fit.start, fit.later)
+
+    def _unseen_error(self) -> float:
+        """The relative error of runs that had other inputs; less where the time is scaled by one."""
+        errors = (
+            ONE_RELATIVE
+            if unseen.explains(value, getattr(self.setting, unseen.follows or "samples"))
+            else unseen.error_at(value)
+            for unseen, value in self.unseen
+        )
+        return max(errors, default=0.0)
 
     def _from_traffic(self, width: int) -> WidthPrior | None:
         """What is read in a first epoch; another setting is reached by the size of its data."""

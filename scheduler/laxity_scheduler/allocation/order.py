@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.capacity.eligibility import never_starts
+from laxity_scheduler.capacity.eligibility import never_starts, requests_full
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
@@ -193,7 +193,7 @@ def _place_widest(
     ledger.open_holds(job.id)
     may = state.eligible_nodes(job)
     for workers in widths:
-        nodes = ledger.place(workers, job.gpus_per_worker, may)
+        nodes = ledger.place(workers, job.gpus_per_worker, may, needs=job.needs)
         if nodes is not None:
             return nodes
     ledger.close_holds(job.id)
@@ -201,6 +201,8 @@ def _place_widest(
 
 
 def _no_room(job: Job, workers: int, ledger: Ledger, state: ClusterState) -> Reason:
+    if why := requests_full(ledger, job, workers, state):
+        return why
     return reason(
         "no_free_gpus",
         needed_gpus=workers * job.gpus_per_worker,

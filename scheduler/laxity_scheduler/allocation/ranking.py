@@ -8,7 +8,8 @@ epoch, if a queued job that was reached finds no GPUs now.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from laxity_scheduler.capacity.ledger import USABLE, Ledger, may_ever_start
+from laxity_scheduler.capacity.eligibility import may_ever_start
+from laxity_scheduler.capacity.ledger import USABLE, Ledger
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
@@ -63,7 +64,7 @@ def _start_reached(
             continue
         ledger.open_holds(job.id)
         may = state.eligible_nodes(job)
-        nodes = ledger.place(job.widths[0], job.gpus_per_worker, may)
+        nodes = ledger.place(job.widths[0], job.gpus_per_worker, may, needs=job.needs)
         if nodes is not None:
             yield Admit(job.id, job.widths[0], nodes, cause)
             continue
@@ -87,8 +88,8 @@ def _choose_victims(
     for victim in reversed(victims):
         if may is not None and may.isdisjoint(victim.nodes):
             continue
-        trial.give(victim.nodes, victim.gpus_per_worker)
+        trial.give(victim.nodes, victim.gpus_per_worker, needs=victim.needs)
         chosen.append(victim)
-        if trial.slots(job.gpus_per_worker, may) >= job.widths[0]:
+        if trial.slots(job.gpus_per_worker, may, needs=job.needs) >= job.widths[0]:
             return chosen
     return []

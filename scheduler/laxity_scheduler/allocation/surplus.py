@@ -6,7 +6,8 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from laxity_scheduler.allocation.ranking import is_movable
-from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
+from laxity_scheduler.capacity.eligibility import may_ever_start
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job

@@ -22,6 +22,7 @@ from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.decision import When
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.worker_shape import Needs
 
 MAX_EXACT: Final = 12
 SHORTLIST: Final = 64  # so many of the cheapest, and some more per worker, are enough as a rule
@@ -60,6 +61,7 @@ class Need:
     coming: Mapping[str, int] = field(default_factory=dict)  # GPUs by node and by quota
     quota: str = ""
     quota_left: float = FOREVER
+    needs: Needs = ()
 
     @cached_property
     def workers_fitting(self) -> int:
@@ -73,7 +75,7 @@ class Need:
 
     @cached_property
     def _on_nodes(self) -> int:
-        slots = self.ledger.slots(self.gpus_per_worker, self.nodes or None)
+        slots = self.ledger.slots(self.gpus_per_worker, self.nodes or None, needs=self.needs)
         return slots + self._extra_workers({}, self.coming)
 
     def gain_from(self, victims: Iterable[Victim]) -> int:

@@ -1,12 +1,14 @@
 """Which jobs the cluster's nodes can never hold, why, and which they can hold after all."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from laxity_scheduler.capacity.ledger import USABLE, may_ever_start, slots_in
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.capacity.ledger import OWN, USABLE, Ledger
+from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Refusal, Verdict
+from laxity_scheduler.model.worker_shape import NodeRoom, describe_needs, workers_that_fit
 
 MOST_NAMED = 5
 NODE_CODES = frozenset(  # refusals for want of nodes
@@ -15,14 +17,46 @@ NODE_CODES = frozenset(  # refusals for want of nodes
         "does_not_fit_cluster",
         "does_not_fit_eligible_nodes",
         "no_eligible_node",
+        "requests_do_not_fit",
     }
 )
 CLOSED = {"cordoned": "cordoned", "inference": "kept for inference by label laxity.dev/pool"}
 
 
+def may_ever_start(state: ClusterState, job: Job) -> bool:
+    """Whether the nodes that it may use would hold its least width if they were empty."""
+    return count_slots(state, job) >= job.widths[0]
+
+
+def count_slots(state: ClusterState, job: Job, pools: Collection[Pool] = USABLE) -> int:
+    """How many of its workers the nodes of these pools that it may use hold when they are empty."""
+    if not job.needs:
+        capacity = state.capacity(job.eligible)
+        if pools is USABLE:
+            return capacity.slots(job.gpus_per_worker)
+        sizes = capacity.training.items()
+        return sum(nodes * (gpus // job.gpus_per_worker) for gpus, nodes in sizes)
+    may, shape = state.eligible_nodes(job), job.shape
+    return sum(
+        workers_that_fit(NodeRoom(node.gpus, node.room), shape)
+        for node in state.nodes
+        if node.pool in pools and (may is None or node.id in may)
+    )
+
+
 def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
-    """The reason why the job can never start on its nodes; None if it can, or may use all nodes."""
-    if not job.eligible or may_ever_start(state, job):
+    """The reason why its nodes never hold the job; None if they do, or if all nodes have too few GPUs."""
+    if not (job.eligible or job.needs) or may_ever_start(state, job):
+        return None
+    if job.needs and may_ever_start(state, replace(job, needs=())):
+        return reason(
+            "requests_do_not_fit",
+            needs=describe_needs(job.needs),
+            gpus_per_worker=job.gpus_per_worker,
+            workers=job.widths[0],
+            slots=count_slots(state, job),
+        )
+    if not job.eligible:
         return None
     sizes = _gpus_by_node(state, job)
     shut_out_text = _shut_out_text(state, job)
@@ -38,19 +72,38 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
         "does_not_fit_eligible_nodes",
         workers=job.widths[0],
         gpus_per_worker=size,
-        slots=sum(gpus // size for gpus in sizes.values()),
+        slots=count_slots(state, job),
         nodes=_nodes_text(sizes),
         asks=job.eligible,
         shut_out=shut_out_text,
     )
 
 
+def requests_full(ledger: Ledger, job: Job, workers: int, state: ClusterState) -> Reason | None:
+    """Why a job waits though GPUs are free: its workers request more of nodes than these; None: not so."""
+    if not job.needs:
+        return None
+    slots = ledger.slots(job.gpus_per_worker, state.eligible_nodes(job), needs=job.needs)
+    free = ledger.slots(job.gpus_per_worker, state.eligible_nodes(job))
+    if not slots < workers <= free:
+        return None
+    return reason(
+        "node_requests_full",
+        workers=workers,
+        needs=describe_needs(job.needs),
+        gpus_per_worker=job.gpus_per_worker,
+        slots=slots,
+    )
+
+
 def never_starts(state: ClusterState, job: Job) -> Reason | None:
     """Why the job does not even fit the empty cluster; None if it does."""
-    if job.eligible:
-        return misfit_reason(state, job)
+    if job.eligible or job.needs:
+        misfit = misfit_reason(state, job)
+        if misfit is not None or job.eligible:
+            return misfit
     workers, size = job.widths[0], job.gpus_per_worker
-    slots = state.capacity("").slots(size)
+    slots = count_slots(state, job)
     if workers <= slots:
         return None
     return reason("does_not_fit_cluster", workers=workers, gpus_per_worker=size, slots=slots)
@@ -63,8 +116,7 @@ def lacks_nodes(verdict: Verdict | None) -> bool:
 
 def has_nodes_now(state: ClusterState, job: Job) -> bool:
     """Whether a job that was refused for want of nodes fits on those that there are now."""
-    sizes = state.capacity(job.eligible).training
-    return lacks_nodes(job.verdict) and slots_in(sizes, job) >= job.widths[0]
+    return lacks_nodes(job.verdict) and count_slots(state, job, OWN) >= job.widths[0]
 
 
 def _shut_out_text(state: ClusterState, job: Job) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from laxity_scheduler.capacity.ledger import Among, Ledger
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.worker_shape import WorkerShape
 
 Nodes = frozenset[str]
 
@@ -62,18 +63,18 @@ class PoolLedger:
     def place_for(self, job: Job, workers: int, among: Among = None) -> tuple[str, ...] | None:
         """Nodes, taken, for what the job needs more to have so many workers; None if no fit."""
         base = max(0, min(workers, job.widths[0]) - job.workers)
-        nodes = self._place_in_order(self._order.base, base, job.gpus_per_worker, among)
+        nodes = self._place_in_order(self._order.base, base, job.shape, among)
         if nodes is None:
             return None
         flexible = workers - job.workers - base
-        more = self._place_in_order(self._order.flexible, flexible, job.gpus_per_worker, among)
+        more = self._place_in_order(self._order.flexible, flexible, job.shape, among)
         if more is None:
-            self._ledger.give(nodes, job.gpus_per_worker)
+            self._ledger.give(nodes, job.gpus_per_worker, needs=job.needs)
             return None
         return nodes + more
 
     def _place_in_order(
-        self, order: Sequence[Nodes], workers: int, gpus_per_worker: int, among: Among
+        self, order: Sequence[Nodes], workers: int, shape: WorkerShape, among: Among
     ) -> tuple[str, ...] | None:
         """As many as fit on the first nodes, the rest on the next ones."""
         nodes: tuple[str, ...] = ()
@@ -81,10 +82,10 @@ class PoolLedger:
             left = workers - len(nodes)
             if left:
                 mine = self._part_for(part, among)
-                fitting = min(left, self._ledger.slots(gpus_per_worker, mine))
-                nodes += self._ledger.place(fitting, gpus_per_worker, mine) or ()
+                fitting = min(left, self._ledger.slots(shape.gpus, mine, needs=shape.needs))
+                nodes += self._ledger.place(fitting, shape.gpus, mine, needs=shape.needs) or ()
         if len(nodes) < workers:
-            self._ledger.give(nodes, gpus_per_worker)
+            self._ledger.give(nodes, shape.gpus, needs=shape.needs)
             return None
         return nodes
 

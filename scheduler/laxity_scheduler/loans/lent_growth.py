@@ -62,7 +62,9 @@ def _start_waiting(
     starts: list[Admit] = []
     for job in sorted(waiting, key=lambda job: (job.submitted_at, job.id)):
         ledger.open_holds(job.id)
-        nodes = ledger.place(job.widths[0], job.gpus_per_worker, state.eligible_nodes(job))
+        nodes = ledger.place(
+            job.widths[0], job.gpus_per_worker, state.eligible_nodes(job), needs=job.needs
+        )
         if nodes is None:
             ledger.close_holds(job.id)
             continue
@@ -153,7 +155,7 @@ def _place_growth(job: Job, width: int, state: ClusterState, ledger: Ledger) -> 
     for level in reversed(job.widths):
         if not job.workers < level <= width:
             continue
-        more = ledger.place(level - job.workers, job.gpus_per_worker, among)
+        more = ledger.place(level - job.workers, job.gpus_per_worker, among, needs=job.needs)
         if more is not None:
             cause = reason("grow_on_lent", from_workers=job.workers, workers=level)
             return Resize(job.id, level, job.nodes + more, "now", cause)

@@ -10,16 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from laxity_scheduler.capacity.ledger import Among, Ledger
+from laxity_scheduler.capacity.ledger import OWN, Among, Ledger
 from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState, Pool
+from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState
 from laxity_scheduler.model.decision import Decision, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.model.verdict import Offer
 
-OWN: Final[tuple[Pool, ...]] = ("training",)
 QUANTILES: Final[tuple[Quantile, Quantile]] = ("p50", "p90")
 AFTER_START_S: Final = 1.0  # asked to widen so soon after its start, it does after an epoch
 
@@ -62,9 +61,9 @@ def _may_borrow(job: Job) -> bool:
 
 def _has_room(ledger: Ledger, job: Job, among: Among) -> bool:
     """Whether its least width would start there; the ledger is left as it was."""
-    nodes = ledger.place(job.widths[0], job.gpus_per_worker, among)
+    nodes = ledger.place(job.widths[0], job.gpus_per_worker, among, needs=job.needs)
     if nodes is not None:
-        ledger.give(nodes, job.gpus_per_worker)
+        ledger.give(nodes, job.gpus_per_worker, needs=job.needs)
     return nodes is not None
 
 
@@ -73,10 +72,10 @@ def _find_offer(
 ) -> Offer | None:
     """On the least width that does; the ledger is left as it was."""
     for width in forecasts.curve(job).widths:
-        nodes = ledger.place(width, job.gpus_per_worker, among)
+        nodes = ledger.place(width, job.gpus_per_worker, among, needs=job.needs)
         if nodes is None:
             return None
-        ledger.give(nodes, job.gpus_per_worker)
+        ledger.give(nodes, job.gpus_per_worker, needs=job.needs)
         p50_at, p90_at = (_end_at(job, width, forecasts, quantile) for quantile in QUANTILES)
         if p50_at <= min(job.deadline_at, _idle_until_at(after, nodes)):
             gpus = width * job.gpus_per_worker

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.worker_shape import Amounts
 
 Pool = Literal["training", "inference", "loaned", "cordoned"]
 CLOSED_POOLS: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
@@ -25,6 +26,7 @@ class Node:
     It is negative by the GPUs that workers hold beyond those that the machine lists: what they give
     back first is no longer there. `away_gpus` are idle and take no worker for a moment: plans count on
     them.
+    `room` is what else its workers may request in all, `free_room` what of it is free; None: plenty.
     A node in pool cordoned is about to be drained: it takes no new workers, and its own leave. A lent
     node (pool loaned) may be wanted back from `reclaim_at` on.
     """
@@ -36,6 +38,8 @@ class Node:
     pool: Pool = "training"
     reclaim_at: float = FOREVER
     away_gpus: int = 0
+    room: Amounts | None = None
+    free_room: Amounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

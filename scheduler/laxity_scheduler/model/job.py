@@ -10,6 +10,7 @@ from typing import Final
 from laxity.job.qos import OnMiss, ServiceClass
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_scheduler.model.verdict import Promise, Refusal, Runs, Verdict
+from laxity_scheduler.model.worker_shape import Needs, WorkerShape
 
 FOREVER: Final = float("inf")
 MINUTE_S: Final = 60.0
@@ -68,6 +69,7 @@ class Job:
     eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
     quota: str = ""  # which bounds its GPUs with those of others (`ClusterState.quotas`); "": none
     holds_state: bool = True
+    needs: Needs = ()  # of a worker beside GPUs, where they may be scarcer on nodes than GPUs
 
     @property
     def namespace(self) -> str:
@@ -77,6 +79,11 @@ class Job:
     def gpus(self) -> int:
         """GPUs of the workers that should run now (not of those still terminating)."""
         return self.workers * self.gpus_per_worker
+
+    @property
+    def shape(self) -> WorkerShape:
+        """What each of its workers requests of a node."""
+        return WorkerShape(self.gpus_per_worker, self.needs)
 
     @property
     def refused(self) -> bool:

@@ -23,6 +23,7 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.stop_requests import NOT_TRAINING, withdraw_stop
+from laxity_scheduler.model.worker_shape import Needs, spend
 
 
 def apply_decisions(state: ClusterState, decisions: Iterable[Decision]) -> ClusterState:
@@ -42,6 +43,7 @@ class _Application:
         self._state = state
         self._rows: dict[str, Job] = {}
         self._taken: Counter[str] = Counter()
+        self._spent: dict[str, Counter[Needs]] = {}  # workers by what else they need, by node
         self._holds = list(state.holds)
         self._pool: dict[str, Pool] = {}
 
@@ -84,11 +86,16 @@ class _Application:
         taken, pool = self._taken[node.id], self._pool.get(node.id, node.pool)
         if not taken and pool == node.pool:
             return node
-        return replace(node, free_gpus=node.free_gpus - taken, pool=pool)
+        room = node.free_room
+        for needs, workers in self._spent.get(node.id, {}).items():
+            room = None if room is None else spend(room, needs, workers)
+        return replace(node, free_gpus=node.free_gpus - taken, pool=pool, free_room=room)
 
     def _take_gpus(self, job: Job, nodes: Iterable[str]) -> None:
         for name in nodes:
             self._taken[name] += job.gpus_per_worker
+            if job.needs:
+                self._spent.setdefault(name, Counter())[job.needs] += 1
         self._holds = [hold for hold in self._holds if hold.job != job.id]
 
     def _set_verdict(self, decision: Promised | Forecasted | Refuse) -> None:

@@ -47,6 +47,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "it needs at least {workers:worker} of {gpus_per_worker:GPU}, each on one node; "
         "{slots} fit on the empty cluster"
     ),
+    "requests_do_not_fit": (
+        "each worker requests {needs} of one node, beside {gpus_per_worker:GPU}; of {workers:worker} "
+        "{slots} fit on the nodes that it may use when these are empty"
+    ),
     "no_eligible_node": (
         "no node is eligible: the pods ask for {asks}; nodes with GPUs: {nodes}; {shut_out}"
     ),
@@ -92,6 +96,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
+    "node_requests_full": (
+        "{workers:worker} with {needs} each beside {gpus_per_worker:GPU} need room on nodes; "
+        "{slots} would fit now"
+    ),
     "quota_used_up": "it waits until pods of its namespace leave more of {quota}",
     "held_for_promises": "the free GPUs are reserved for promised jobs: {holders}",
     "waits_for_preempted": "it waits until {holders} reaches the end of its epoch",
@@ -134,6 +142,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "a promise needs its GPUs and no other job can make way"
     ),
     "holds_state": "it holds state now: a stop loses no finished epoch",
+    "stalled": "no epoch has ended for {waited}, usually {usual}",
+    "stall_over": "an epoch has ended again, after {waited}",
     "link_ends": (
         "its start may run for {limit}, until {ends}: it saves at the end of this epoch and goes on in "
         "its next link"
@@ -161,6 +171,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "pods_do_not_fit": "only {running} of {workers:pod} ran in the time that they have for it{why}{then}",
     "workers_fail": "only {running} of {workers:worker} run: {died}{then}",
+    "worker_failed": "failed: {died}",
+    "worker_failed_again": "failed twice in the same epoch with the same error: {died}",
     "workers_keep_failing": "failed {times} times without finishing an epoch: {died}",
     "workers_fail_anew": (
         "failed {times} times and got no further than epoch {epoch}, from epoch 1 each time, as nothing "

@@ -140,14 +140,16 @@ class _Division:
         return [Admit(job.id, job.widths[0], nodes, reason("order", policy="pickyman"))]
 
     def _find_place(self, ledger: Ledger, job: Job) -> tuple[str, ...] | None:
-        return ledger.place(job.widths[0], job.gpus_per_worker, self.state.eligible_nodes(job))
+        return ledger.place(
+            job.widths[0], job.gpus_per_worker, self.state.eligible_nodes(job), needs=job.needs
+        )
 
     def _after(self, job: Job, stopped: Sequence[Job]) -> Ledger:
         """What this job will find free once these have stopped."""
         trial = self.ledger.copy()
         trial.open_holds(job.id)
         for other in stopped:
-            trial.give(other.nodes, other.gpus_per_worker)
+            trial.give(other.nodes, other.gpus_per_worker, needs=other.needs)
         return trial
 
     def _keep_place(self, job: Job, stopped: Sequence[Job]) -> None:
@@ -167,19 +169,20 @@ class _Division:
         """The jobs after whose ends it fits; none if it never does."""
         later = self._after(job, ())
         for count, other in enumerate(self.ends, start=1):
-            later.give(other.nodes, other.gpus_per_worker)
+            later.give(other.nodes, other.gpus_per_worker, needs=other.needs)
             if self._fits(later, job):
                 return self.ends[:count]
         return ()
 
     def _fits(self, ledger: Ledger, job: Job) -> bool:
-        return ledger.slots(job.gpus_per_worker, self.state.eligible_nodes(job)) >= job.widths[0]
+        may = self.state.eligible_nodes(job)
+        return ledger.slots(job.gpus_per_worker, may, needs=job.needs) >= job.widths[0]
 
     def _stops(self, job: Job, place: int) -> list[Decision]:
         needs_s = self.forecasts.rest_s(job, job.widths[0], "p90")
         candidates = [candidate.victim for candidate in self.running if candidate.spares(needs_s)]
         may = self.state.eligible_nodes(job) or frozenset()
-        need = Need(job.widths[0], job.gpus_per_worker, self.ledger, may)
+        need = Need(job.widths[0], job.gpus_per_worker, self.ledger, may, needs=job.needs)
         victims = cheapest_victims(candidates, need)
         if not victims or self._benefit_s(victims, job, place) <= 0.0:
             return []
@@ -255,7 +258,7 @@ class _Division:
         """When it fits, behind those before it, if nobody is stopped."""
         later, need = self.ledger.copy(), gpus_to_start(job) + self.ahead
         for other in self.ends:
-            later.give(other.nodes, other.gpus_per_worker)
+            later.give(other.nodes, other.gpus_per_worker, needs=other.needs)
             if self._fits(later, job) and later.total_free >= need:
                 return self.rest_s[other.id]
         return FOREVER

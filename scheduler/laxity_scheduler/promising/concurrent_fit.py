@@ -15,6 +15,7 @@ from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising.claims import Claims
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Share
@@ -32,13 +33,13 @@ class ConcurrentFit:
         self.left = room.capacity - sum(job.gpus for job in room.unmoving)
         self._free = sum(max(0, node.free_gpus) for node in nodes)
         self._ledger: Ledger | None = None
-        if len(nodes) > 1 and (room.forecasts.frame.column(SIZE) > 1.0).any():
+        large = (room.forecasts.frame.column(SIZE) > 1.0).any()
+        if (len(nodes) > 1 and large) or room.counts_more_than_gpus:
             names, gpus = [node.id for node in nodes], [node.gpus for node in nodes]
-            self._ledger = Ledger(
-                names, gpus, [node_set.nodes for node_set in (state.sets or {}).values()]
-            )
+            sets = [node_set.nodes for node_set in (state.sets or {}).values()]
+            self._ledger = Ledger(names, gpus, sets, [node.room for node in nodes])
             for job in room.unmoving:
-                _take_all(self._ledger, job.nodes, job.gpus_per_worker)
+                _take_all(self._ledger, job.nodes, job.shape)
         self._parts = [_Part(room, region) for region in room.regions]
 
     def add_all(self, claims: Claims, *, amended: str = "") -> ShareTable | None:
@@ -163,9 +164,10 @@ class ConcurrentFit:
         if self._ledger is None:
             return True
         ledger = self._ledger if keep else self._ledger.copy()
-        stay = _take_all(ledger, job.nodes[:workers], job.gpus_per_worker)
+        stay = _take_all(ledger, job.nodes[:workers], job.shape)
         may = self._room.state.eligible_nodes(job)
-        return ledger.place(workers - stay, job.gpus_per_worker, may) is not None
+        more = workers - stay
+        return ledger.place(more, job.gpus_per_worker, may, needs=job.needs) is not None
 
 
 class _Part:
@@ -192,10 +194,10 @@ class _Part:
         return self.region.workers(job, workers) * job.gpus_per_worker
 
 
-def _take_all(ledger: Ledger, nodes: Sequence[str], gpus: int) -> int:
+def _take_all(ledger: Ledger, nodes: Sequence[str], shape: WorkerShape) -> int:
     """Take what can be taken on these nodes; how many workers that is."""
     taken = 0
     for node in nodes:
-        if ledger.place_on((node,), 1, gpus) is not None:
+        if ledger.place_on((node,), 1, shape.gpus, needs=shape.needs) is not None:
             taken += 1
     return taken

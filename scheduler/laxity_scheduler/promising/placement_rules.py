@@ -71,21 +71,21 @@ class PlacementRules:
     ) -> tuple[str, ...] | None:
         """`Ledger.place` where it may go; on nodes that others need more only if it must be."""
         rules = self.rules(ledger, [job], [hold_s], claimed=claimed)
-        return ledger.site(workers, job.gpus_per_worker, rules)
+        return ledger.site(workers, job.shape, rules)
 
     def place_all(
         self, ledger: Ledger, jobs: Sequence[Job], tries: Ints, gpus: Ints, *, claimed: bool
     ) -> list[tuple[str, ...]]:
         """`place` for one after the other, where all claims run at once, up to the first without."""
         rules = self.rules(ledger, jobs, [0.0] * len(jobs), claimed=claimed)
-        return ledger.site_all(tries, gpus, rules, stops=True)
+        return ledger.site_all(tries, gpus, rules, stops=True, needs=[job.needs for job in jobs])
 
     def place_on(
         self, ledger: Ledger, job: Job, workers: int, hold_s: float, *, claimed: bool
     ) -> tuple[str, ...] | None:
         """`Ledger.place_on` its own nodes: where a running job may grow."""
         rules = self.rules(ledger, [job], [hold_s], claimed=claimed)
-        return ledger.site_on(job.nodes, workers, job.gpus_per_worker, rules)
+        return ledger.site_on(job.nodes, workers, job.shape, rules)
 
     def rules(
         self,

@@ -1,6 +1,6 @@
 """Plans claims on a profile: thousands in one call, or one job of which somebody asks what if."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,11 +9,12 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import Loop, compile_loop
 from laxity_scheduler.frame.curve import Curve
-from laxity_scheduler.frame.fields import NOBODY, OWN, SIZE, WIDTH
+from laxity_scheduler.frame.fields import NOBODY, OWN, WIDTH
 from laxity_scheduler.frame.frame import row_of
 from laxity_scheduler.frame.loops import work_of
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising import planning
 from laxity_scheduler.promising.claimants import (
     IN_TIME,
@@ -33,7 +34,7 @@ from laxity_scheduler.promising.seating import find_its_seats
 from laxity_scheduler.promising.share_table import ShareColumns, ShareTable
 
 PlanOne = Callable[[Claimant, float, How, Profile, Full, Floats, Ints], tuple[int, float]]
-Kind = tuple[int, int, str, str]  # a curve, by identity; GPUs per worker, nodes, quota
+Kind = tuple[int, WorkerShape, str, str]  # a curve, by identity; a worker, nodes, quota
 
 
 class Plans:
@@ -43,7 +44,7 @@ class Plans:
         self.claims = claims
         frame, places = planner.forecasts.frame, claims.rows
         self._widths = widths = frame.levels("p90")[places, WIDTH]
-        weighs = weigh(planner.regions, claims.jobs, widths, frame.column(SIZE)[places])
+        weighs = weigh(planner.regions, claims.jobs, widths, planner.sizes_of(claims.jobs))
         rows, levels = frame.tables_of(places, "p90")
         self.claimants = Claimants(rows, levels, *weighs)
         self.shares = room_for(len(places), widths.shape[1], weighs[0].shape[1])
@@ -74,6 +75,7 @@ class Planner:
     regions: tuple[Region, ...]
     grows: bool
     settle_epochs: float = 0.0
+    claimed_gpus: Callable[[Job], float] | None = None  # per worker; None: those that it has
     _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
 
     def plan_all(self, claims: Claims, held: Held, profile: Profile, *, stay: bool) -> Plans:
@@ -111,8 +113,8 @@ class Planner:
         """GPUs of each part that so many of its workers need."""
 
         def needs(workers: int) -> Floats:
-            widths, sizes = np.array([[workers]], float), np.array([job.gpus_per_worker], float)
-            return weigh(self.regions, [job], widths, sizes)[0][0, :, 0]
+            widths = np.array([[workers]], float)
+            return weigh(self.regions, [job], widths, self.sizes_of([job]))[0][0, :, 0]
 
         return needs
 
@@ -140,16 +142,22 @@ class Planner:
         curve = self.forecasts.curve(job)
         if job.workers or any(job.id in region.awaited for region in self.regions):
             return self._read(job, curve)
-        kind = id(curve), job.gpus_per_worker, job.eligible, job.quota
+        kind = id(curve), job.shape, job.eligible, job.quota
         if kind not in self._waiting:
             self._waiting[kind] = curve, self._read(job, curve)
         return self._waiting[kind][1]
 
     def _read(self, job: Job, curve: Curve) -> Claimant:
         row, levels = row_of(job, curve)
-        needs, bound = weigh(self.regions, [job], levels[WIDTH][None], row[[SIZE]])
+        needs, bound = weigh(self.regions, [job], levels[WIDTH][None], self.sizes_of([job]))
         rows, depths = (row, levels) if self._many else (row.tolist(), levels.tolist())
         return Claimant(rows, depths, work_of(rows, depths), needs[0], bound[0])
+
+    def sizes_of(self, jobs: Sequence[Job]) -> Floats:
+        """GPUs that a worker of each keeps from others."""
+        if self.claimed_gpus is None:
+            return np.array([job.gpus_per_worker for job in jobs], dtype=float)
+        return np.array(list(map(self.claimed_gpus, jobs)), dtype=float)
 
     def _how(self, *, stay: bool) -> How:
         return How(self.forecasts.now, self.grows, stay, self.settle_epochs)

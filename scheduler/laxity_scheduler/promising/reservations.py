@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.capacity.ledger import may_ever_start
+from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import PINNED, PROMISED_DUE_AT
 from laxity_scheduler.frame.kernels import TINY_S

@@ -11,12 +11,14 @@ from functools import cached_property
 
 import numpy as np
 
-from laxity_scheduler.capacity.ledger import USABLE, slots_in
+from laxity_scheduler.capacity.eligibility import count_slots
+from laxity_scheduler.capacity.ledger import OWN, USABLE
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Hold
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising.claim_rows import ClaimRows
 from laxity_scheduler.promising.claimants import Held, hold_nothing
 from laxity_scheduler.promising.claims import (
@@ -59,7 +61,31 @@ class Room:
     @cached_property
     def planner(self) -> Planner:
         grows = self.terms.grow_anywhere or len(self.state.nodes) == 1
-        return Planner(self.forecasts, self.regions, grows, self.terms.settle_epochs)
+        claimed = self.claimed_gpus if self.counts_more_than_gpus else None
+        return Planner(self.forecasts, self.regions, grows, self.terms.settle_epochs, claimed)
+
+    @cached_property
+    def counts_more_than_gpus(self) -> bool:
+        """Whether what else workers request may be scarcer on nodes than GPUs."""
+        return any(job.needs for job in self.state.jobs)
+
+    def claimed_gpus(self, job: Job) -> float:
+        """GPUs that a worker keeps from others where they take turns: it may fill a node with fewer.
+
+        More than it needs, so that whatever else they request is there for all who are planned at once.
+        """
+        kind = job.shape, job.eligible
+        if not job.needs or kind in self._claimed_gpus:
+            return self._claimed_gpus.get(kind, float(job.gpus_per_worker))
+        slots, usable = count_slots(self.state, job, OWN), self.state.capacity(job.eligible)
+        gpus = sum(size * count for size, count in usable.training.items())
+        claimed = max(float(job.gpus_per_worker), gpus / max(1, slots))
+        return self._claimed_gpus.setdefault(kind, claimed)
+
+    @cached_property
+    def _claimed_gpus(self) -> dict[tuple[WorkerShape, str], float]:
+        """Those that were asked for."""
+        return {}
 
     @cached_property
     def capacity(self) -> int:
@@ -95,7 +121,7 @@ class Room:
 
     def slots_for(self, job: Job) -> int:
         """How many of its workers the empty training nodes hold that it may use."""
-        return slots_in(self.state.capacity(job.eligible).training, job)
+        return count_slots(self.state, job, OWN)
 
     @cached_property
     def unmoving(self) -> tuple[Job, ...]:
@@ -125,7 +151,18 @@ class Room:
         for part, region in enumerate(self.regions, 1):
             profile.occupy(*self._busy_on(region), part)
         self._add_unlisted(profile)
+        self._occupy_for_needs(profile)
         return profile
+
+    def _occupy_for_needs(self, profile: Profile) -> None:
+        """What running jobs keep from others beyond their GPUs."""
+        for row in np.flatnonzero(self.rows.runs).tolist() if self.counts_more_than_gpus else ():
+            job, until_s = self.state.jobs[row], float(self.rows.until_s[row])
+            more = self.claimed_gpus(job) - job.gpus_per_worker
+            profile.occupy([until_s], [more * job.workers])
+            for part, region in enumerate(self.regions, 1):
+                if not region.quota:
+                    profile.occupy([until_s], [more * region.sits(job)], part)
 
     def _add_unlisted(self, profile: Profile) -> None:
         """What workers hold beyond what their nodes list is there as long as they hold it."""

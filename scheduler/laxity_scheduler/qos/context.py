@@ -13,7 +13,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.allocation.victims import Need, Victim
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.decision import Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import PendingPromise
@@ -82,6 +82,10 @@ class DecisionContext:
     def waiting(self) -> WaitingTable:
         """The waiting jobs as columns."""
         return build_waiting_table(self.forecasts)
+
+    @cached_property
+    def nodes_by_id(self) -> Mapping[str, Node]:
+        return {node.id: node for node in self.state.nodes}
 
     @cached_property
     def placement(self) -> PlacementRules:
@@ -223,7 +227,7 @@ class DecisionContext:
         """So many more workers of a job: on these nodes, none: any; and within its quota."""
         left, size = self.placement.quota_left(job), job.gpus_per_worker
         quota = job.quota if left < FOREVER else ""
-        return Need(workers, size, ledger or self.ledger, nodes, coming, quota, left)
+        return Need(workers, size, ledger or self.ledger, nodes, coming, quota, left, job.needs)
 
     def keep_parts(self, need: Need, freed: Mapping[str, int], workers: int) -> None:
         """Keep free GPUs that make places for so many workers only together with what comes."""

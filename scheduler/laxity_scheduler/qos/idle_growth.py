@@ -39,7 +39,7 @@ def grow_into_idle(context: DecisionContext) -> None:
         rows = rows[mine]
         growers = _growers(context, jobs, rows, rest, held_s)
         rules = context.placement.rules(context.ledger, jobs, held_s, claimed=False, without=taken)
-        for row, level, more in context.ledger.grow(growers, rules):
+        for row, level, more in context.ledger.grow(growers, rules, [job.needs for job in jobs]):
             _widen(context, jobs[row], int(growers.width[row * growers.levels + level]), more)
 
 

@@ -96,7 +96,10 @@ def _first_short(
         elif need.workers_fitting < need.workers:
             return taker, ways
         size, among = taker.gpus_per_worker, need.nodes or None
-        trial.place(min(need.workers, need.workers_fitting, trial.slots(size, among)), size, among)
+        fitting = min(
+            need.workers, need.workers_fitting, trial.slots(size, among, needs=taker.needs)
+        )
+        trial.place(fitting, size, among, needs=taker.needs)
         taken[need.quota] += need.workers * size
     return None, []
 

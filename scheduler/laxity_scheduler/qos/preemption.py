@@ -4,6 +4,7 @@ Jobs that are wider than they need come first, then best effort, then soft ones,
 with enough slack; of the first tier that does, the cheapest set.
 """
 
+from collections import Counter
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +19,7 @@ from laxity_scheduler.allocation.victims import (
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.worker_shape import NodeRoom, spend, workers_that_fit
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.context import DecisionContext
 
@@ -36,6 +38,7 @@ def choose(
             (other, victim)
             for other in _candidates(context)
             if other.id != job.id and _may_give(context, other)
+            if _makes_room(context, other, job)
             for victim in _victims(context, other, job, tier, patience_s)
         ]
         if tier == PROMISED:
@@ -49,6 +52,17 @@ def choose(
         if chosen is not None:
             return chosen
     return ()
+
+
+def _makes_room(context: DecisionContext, other: Job, job: Job) -> bool:
+    """Whether a job that stops leaves a node room for a worker of this one, not GPUs alone."""
+    for name, workers in Counter(other.nodes).items() if job.needs else ():
+        node = context.nodes_by_id.get(name)
+        room = None if node is None else node.free_room
+        freed = NodeRoom(job.gpus_per_worker, room and spend(room, other.needs, -workers))
+        if workers_that_fit(freed, job.shape):
+            return True
+    return not job.needs
 
 
 def _makes_lasting_way(context: DecisionContext, other: Job, job: Job) -> bool:

@@ -288,16 +288,16 @@ def _restart_wider(context: DecisionContext, job: Job) -> None:
         for width, spare_s in spares_s
         if width > job.workers and spare_s >= 0.0 and (width - job.workers) * size <= left
     ]
-    free = ledger.slots(size, may)
+    free = ledger.slots(size, may, needs=job.needs)
     ledger.open_holds(job.id)
-    slots = ledger.slots(size, may)
+    slots = ledger.slots(size, may, needs=job.needs)
     ledger.close_holds(job.id)  # nobody else may have what is held until it has started
     for width, _ in tries:
         if slots + job.workers >= width:
             preempt_reason = reason("restart_wider", workers=width, late_s=_late_s(context, job))
             context.change(Preempt(job.id, "epoch", job.id, preempt_reason))
             for _ in range(width - job.workers - (slots - free)):
-                ledger.place(1, size, may)
+                ledger.place(1, size, may, needs=job.needs)
             return
     for width, spare_s in tries[:1]:
         _make_room(context, job, width, spare_s)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from laxity_scheduler.allocation.victims import Need, Victim, gpus_freed_by, gpus_of
-from laxity_scheduler.capacity.ledger import may_ever_start
+from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.model.job import FOREVER, Job
@@ -188,7 +188,7 @@ class Starts:
         ledger, may = self._context.ledger, self._context.state.eligible_nodes(job)
         kept_gpus, placement = self._kept.setdefault(job.id, Counter()), self._context.placement
         for placed in range(workers):
-            nodes = ledger.place(1, job.gpus_per_worker, may)
+            nodes = ledger.place(1, job.gpus_per_worker, may, needs=job.needs)
             if nodes is None:
                 return workers - placed
             kept_gpus.update(gpus_of(job, nodes))

@@ -9,12 +9,13 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from laxity_scheduler.capacity.eligibility import misfit_reason, never_starts
+from laxity_scheduler.capacity.eligibility import misfit_reason, never_starts, requests_full
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.model.decision import Admit, Refuse, Wait
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.qos.context import DecisionContext
 from laxity_scheduler.qos.start_widths import start_reasons
@@ -85,10 +86,10 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         holders = (job.id for job in state.running if job.quota == quota)
         return reason("quota_used_up", quota=quota), tuple(islice(holders, MOST_HOLDERS))
 
-    never: dict[tuple[str, int, int], Reason | None] = {}  # thousands are of a few kinds
+    never: dict[tuple[str, int, WorkerShape], Reason | None] = {}  # thousands are of a few kinds
 
     def why_of(one: Waiting) -> Why:
-        kind = one.job.eligible, one.job.widths[0], one.job.gpus_per_worker
+        kind = one.job.eligible, one.job.widths[0], one.job.shape
         if kind not in never:
             never[kind] = never_starts(state, one.job)
         why_never = never[kind]
@@ -103,7 +104,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
             return within(one.job.quota)
         if held[1] and needed <= there(eligible)[0] and one.rank != "promised":
             return held
-        return missing(needed, size, eligible)
+        return _requests_full(context, one) or missing(needed, size, eligible)
 
     names = [waiter.job.id for waiter in context.blocked]
     reasons = list(map(why_of, context.blocked))
@@ -114,6 +115,15 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         [whom for _, whom in reasons],
         [context.now + starts_s.get(name, FOREVER) for name in names],
     )
+
+
+def _requests_full(context: DecisionContext, one: Waiting) -> Why | None:
+    """Why it waits, and for whom, where enough GPUs are free for it and anything else is not."""
+    why = requests_full(context.ledger, one.job, one.workers, context.state)
+    if why is None:
+        return None
+    may = context.state.eligible_nodes(one.job)
+    return why, context.reservations.room.rows.first_to_end(MOST_HOLDERS, may)
 
 
 def _explain_promise_holds(context: DecisionContext) -> Why:

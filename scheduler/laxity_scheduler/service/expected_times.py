@@ -6,8 +6,9 @@ least width fits.
 """
 
 from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
-from laxity_profiler.estimate import Predictor
+from laxity_profiler.estimate import Predictor, Workload
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
@@ -15,6 +16,19 @@ from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
+
+
+@runtime_checkable
+class NotingPredictor(Protocol):
+    """A predictor that knows what an answer of its rests on."""
+
+    def notes(self, workload: Workload) -> str:
+        """What readers of its answers for this workload should know; "" for nothing."""
+
+
+def prediction_note(predictor: Predictor, workload: Workload) -> str:
+    """What people should know of a prediction, such as `n=10000; all 3 runs had n=1000`."""
+    return predictor.notes(workload) if isinstance(predictor, NotingPredictor) else ""
 
 
 def predict_ends(
@@ -64,15 +78,15 @@ def predict_start(
     """The jobs that hold what a queued job waits for, and when enough of them are expected to end."""
     need, size = min(job.widths), job.gpus_per_worker
     ledger, may = Ledger.of(state, job=job.id), state.eligible_nodes(job)
-    if ledger.slots(size, may) >= need:
+    if ledger.slots(size, may, needs=job.needs) >= need:
         return (), state.now
     ends = predict_ends(state, predictor, state.running)
     holders: list[str] = []
     for other in sorted(state.running, key=lambda row: (ends[row.id].p50_at, row.id)):
         if may is not None and may.isdisjoint(other.nodes):
             continue
-        ledger.give(other.nodes, other.gpus_per_worker)
+        ledger.give(other.nodes, other.gpus_per_worker, needs=other.needs)
         holders.append(other.id)
-        if ledger.slots(size, may) >= need:
+        if ledger.slots(size, may, needs=job.needs) >= need:
             return tuple(holders), ends[other.id].p50_at
     return tuple(holders), FOREVER

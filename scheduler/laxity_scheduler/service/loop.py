@@ -10,19 +10,18 @@ and three failures in a row are reported in the cluster.
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock
 from typing import Final, Protocol
 
-from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy, record_dropped
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
-from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
+from laxity_scheduler.live import JobError, LiveWorld, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import DAY_S, FOREVER
 from laxity_scheduler.plan import Plan
@@ -44,7 +43,7 @@ from laxity_scheduler.service.publisher import Notifications, Publisher
 from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
-from laxity_scheduler.service.view_fields import job_id_of
+from laxity_scheduler.service.view_fields import uids_by_id
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record
 from laxity_scheduler.store.journal import Journal
@@ -310,7 +309,7 @@ class Service:
             policy=self.policies.name, decided_s=judged.decided_s, text=text.text,
         )  # fmt: skip
         # A job that is decided on may be newer than what the view cache has seen.
-        uids = partial(_uids_by_id, self.world.jobs() if plan.decisions else ())
+        uids = partial(uids_by_id, self.world.jobs() if plan.decisions else ())
         self._audit_rows.add_plan(JournalledPlan(state, plan, text, uids, self.world.find_undone))
         return plan
 
@@ -369,17 +368,13 @@ class Service:
         settings = self.settings
         longest_s = settings.longest_sleep_s if self.store.is_exclusive else settings.shared_sleep_s
         until_end_s = self._publisher.until_overdue_s()
-        self.world.wait(min(longest_s, until_wake_s, self._until_deadline_s(), until_end_s))
+        self.world.wait(min(longest_s, until_wake_s, self._until_news_s(), until_end_s))
 
-    def _until_deadline_s(self) -> float:
-        """Seconds until the next promised deadline passes: a broken promise is published at once."""
+    def _until_news_s(self) -> float:
+        """Seconds until a promised deadline passes or a job stalls: that is published at once."""
         if self.state is None:
             return FOREVER
         now = time.time()
         due = [job.deadline_at - now for job in self.state.jobs if job.promise is not None]
+        due.append(self._publisher.stalls.due_at - now)
         return min((left for left in due if left > 0), default=FOREVER) + 0.01
-
-
-def _uids_by_id(jobs: Iterable[Manifest]) -> dict[str, str]:
-    """The uids of the observed Jobs, by job id."""
-    return {job_id_of(manifest): json_tree.uid_of(manifest) for manifest in jobs}

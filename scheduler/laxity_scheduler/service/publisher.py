@@ -8,6 +8,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Final, Protocol
 
@@ -25,10 +27,11 @@ from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.offers import PROBE_KEY_PREFIX
+from laxity_scheduler.service.stalling import StallWatch, stall_notice
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
-from laxity_scheduler.store.audit_rows import AuditRows
+from laxity_scheduler.store.audit_rows import AuditRows, row_of_notice
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.store.tables import PendingRow, SavedView
 
@@ -76,6 +79,7 @@ class Publisher:
         self._demand_keeper = demand_keeper
         if feedback is not None:
             feedback.faults = metrics.faults
+        self.stalls = StallWatch()
         self._is_first = True
         self._last_reasons: dict[str, LastReason] = {}
         self._refreshed_at = float("-inf")
@@ -113,12 +117,13 @@ class Publisher:
             state=last_snapshot,
             expected_ends=self._refresh_expected_ends(state, predictor),
             last_reasons=self._last_reasons,
+            note_of=partial(expected_times.prediction_note, predictor),
             began_s=began,
         )
         changes = self._view_cache.update_views(cycle_input, self._report_of)
         first, self._is_first = self._is_first, False
         if leading:
-            _log_verdicts(changes)
+            self._tell_changes(changes, state)
         with self._isolate_part("explaining"):  # first: a reader who is notified may ask why
             self._save_audit_rows()
         with self._isolate_part("ringing"):
@@ -144,6 +149,17 @@ class Publisher:
         if notifications is not None and leading:
             with self._isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)
+
+    def _tell_changes(self, changes: Sequence[ViewChange], state: ClusterState) -> None:
+        """Log verdicts; tell on its Job and in `explain` that no epoch of a job ends, or one again."""
+        _log_verdicts(changes)
+        for change in changes:
+            job_id = change.after["id"]
+            with self._metrics.faults.isolate("stall", job_id):
+                notice = stall_notice(change.before, change.after, state.now)
+                if notice is not None:
+                    self._world.tell(job_id, notice)
+                    self._audit_rows.add_answer(row_of_notice(state, job_id, notice))
 
     def _count_loans(self, state: ClusterState, plan: Plan, *, leading: bool) -> None:
         loans = self._metrics.loans
@@ -181,12 +197,16 @@ class Publisher:
 
         In between where a row has changed, or a job still runs that was expected to have ended.
         """
-        refresh = self._refreshed_at + REFRESH_S <= state.now
+        refresh = min(self._refreshed_at + REFRESH_S, self.stalls.due_at) <= state.now
         old = {} if refresh else self._rows
         overdue = {name for name, end in self._expected_ends.items() if end.p50_at <= state.now}
         jobs = [job for job in state.running if old.get(job.id) is not job or job.id in overdue]
         with self._deciding:
             anew = self._predict_ends_of(state, predictor, jobs)
+            stalls = self.stalls.find(jobs, predictor, state.now, all_jobs=refresh)
+        anew |= {
+            job: replace(anew[job], stall=stall) for job, stall in stalls.items() if job in anew
+        }
         ends = self._expected_ends | anew
         self._rows = {job.id: job for job in state.running if job.id in ends}
         self._expected_ends = {name: ends[name] for name in self._rows}

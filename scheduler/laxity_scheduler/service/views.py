@@ -22,6 +22,7 @@ from laxity_scheduler.service.borrowing import (
 )
 from laxity_scheduler.service.manifest_view import NO_PART, fields_from_manifest
 from laxity_scheduler.service.promise_outcome import is_over, laxity_s, outcome_of
+from laxity_scheduler.service.stalling import Stall
 from laxity_scheduler.service.verdict_view import verdict_fields
 from laxity_scheduler.service.view_fields import Json, finite_or_none
 
@@ -45,6 +46,7 @@ class ExpectedEnd:
     part: str = ""
     part_since: float | None = None
     part_usual_s: float | None = None
+    stall: Stall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +128,15 @@ def wait_fields(last_reason: LastReason) -> Json:
 
 def end_fields(finish: ExpectedEnd) -> Json:
     """The fields of a view for an expected end."""
+    since, usual_s = finish.stall or (None, None)
     return {
         "p50_at": finite_or_none(finish.p50_at),
         "p90_at": finite_or_none(finish.p90_at),
         "part": finish.part,
         "part_since": finish.part_since,
         "part_usual_s": finish.part_usual_s,
+        "stalled_since": since,
+        "usual_epoch_s": usual_s,
     }
 
 
@@ -180,7 +185,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     if before is None:
         return {}
     lasting = (
-        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early",
+        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early", "prediction_note",
         "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.capacity.eligibility import never_starts
-from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
+from laxity_scheduler.capacity.eligibility import may_ever_start, never_starts
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.remaining import too_slow_reason

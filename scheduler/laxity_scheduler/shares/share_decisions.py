@@ -75,7 +75,8 @@ def start_jobs(
     down = levels[:, None] - np.arange(int(levels.max()) + 1)
     widths = columns.width[rows[:, None], np.maximum(down, 0)] // sizes[:, None]
     more = np.where(down >= 0, np.maximum(widths - held[:, None], 0), 0)
-    placed = ledger.place_all(more, sizes, among=among)
+    needs = [job.needs for job in jobs]
+    placed = ledger.place_all(more, sizes, among=among, needs=needs)
     had = held.tolist()
     admits = iter(_admits(jobs, rows, placed, had, columns))
     totals_s = columns.total

@@ -4,6 +4,7 @@ import copy
 from typing import Any, Final
 
 from laxity import names
+from laxity_k8s.objects.affinity import HELD
 from tests.support.kubernetes.history import annotations
 
 Json = dict[str, Any]
@@ -74,7 +75,9 @@ def _unnamed(terms: list[Json]) -> list[Json]:
     """Different terms of node affinity, without the nodes that laxity has named in them."""
     found: list[Json] = []
     for term in terms:
-        rest = _without(term, {"matchFields"})
+        rest = _without(term, {"matchFields", "matchExpressions"})
+        labels = [one for one in term.get("matchExpressions", ()) if one.get("key") != HELD]
+        rest |= {"matchExpressions": labels} if labels else {}
         if rest and rest not in found:
             found.append(rest)
     return found

@@ -2,8 +2,7 @@
 
 What must never have been so, at any moment: a GPU given to two, a worker that runs twice, a promise
 that is lost. A GPU is given from the patch that starts a Job on a node until its pod is gone there.
-A Job that may grow is sent to a set of nodes, among which the cluster's scheduler chooses: what it
-holds is counted in all, what any other Job holds by node, too.
+The cluster's scheduler chooses the nodes: until a pod has one it counts in all, then by node, too.
 """
 
 import json
@@ -16,7 +15,6 @@ from typing import Any, Final
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Change, Kind
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.objects.affinity import node_names_for
 from tests.support.kubernetes.cluster import Cluster
 
 Json = dict[str, Any]
@@ -158,11 +156,9 @@ class _Moment:
 
     def _held(self, uid: str) -> Counter[str]:
         """By pods that are there, and by workers that were sent there."""
-        found, job = self._by_node(uid), self.jobs.get(uid)
+        found = self._by_node(uid)
         found[ALL] = found.total()
-        may = None if job is None else node_names_for(job["spec"]["template"])
-        fixed = job is None or may is None or len(may) == 1
-        return found if fixed else Counter({ALL: found[ALL]})
+        return found
 
     def _by_node(self, uid: str) -> Counter[str]:
         bound = [pod for pod in self.pods[uid].values() if pod["spec"].get("nodeName")]
@@ -172,13 +168,10 @@ class _Moment:
         job = self.jobs.get(uid)
         for pod in self.pods[uid].values():
             if pod not in bound and pod["metadata"]["uid"] in self.twins:
-                found[self._will_be_on(job)] += gpus(pod)
+                found[SOMEWHERE] += gpus(pod)
         if job is None or not ours(job) or job["spec"].get("suspend") or ended(job):
             return found
-        sent = Counter(sent_to(job))
-        sent.subtract(Counter(pod["spec"]["nodeName"] for pod in bound))
-        for node in sorted((+sent).elements())[: self._missing(job, bound)]:
-            found[node] += gpus(job["spec"]["template"])
+        found[SOMEWHERE] += self._missing(job, bound) * gpus(job["spec"]["template"])
         return found
 
     def _missing(self, job: Json, bound: list[Json]) -> int:
@@ -192,11 +185,6 @@ class _Moment:
         if completions is None and not done:
             left = most
         return max(0, min(most, left) - len(bound))
-
-    def _will_be_on(self, job: Json | None) -> str:
-        """The node of a twin that has none yet; it counts in ALL in any case."""
-        may = None if job is None else node_names_for(job["spec"]["template"])
-        return min(may) if may is not None and len(may) == 1 else SOMEWHERE
 
 
 def given_twice(history: History, nodes: Mapping[str, int]) -> list[str]:
@@ -300,15 +288,6 @@ def ours(job: Json) -> bool:
 def width(job: Json) -> int:
     """Workers that should run: 0 while it is suspended."""
     return 0 if job["spec"].get("suspend") else int(job["spec"]["parallelism"])
-
-
-def sent_to(job: Json) -> list[str]:
-    """The node of each worker, as laxity wrote it down; nothing where somebody else wrote nonsense."""
-    try:
-        found = json.loads(annotations(job).get(names.NODES, "[]"))
-    except ValueError:
-        return []
-    return [node for node in found if isinstance(node, str)] if isinstance(found, list) else []
 
 
 def annotations(thing: Json) -> dict[str, str]:

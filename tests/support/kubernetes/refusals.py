@@ -30,8 +30,6 @@ def invalid_words(job: Json, wrong: Collection[str]) -> dict[str, str]:
             found[f"no {field}"] = f"{field}: 0: this Job asks for no pod"
     if spec.get("managedBy") == "example.com/other":
         found["managedBy"] = "managedBy: 'example.com/other' runs the pods of this Job"
-    if "podAntiAffinity" in pod.get("affinity", {}):
-        found["podAntiAffinity"] = "affinity.podAntiAffinity: laxity chooses nodes by their GPUs"
     sizes = names.WIDTHS in said and "widths" not in wrong and not is_elastic(job)
     if sizes and said[names.WIDTHS] != stated:
         found["widths"] = f"widths: this Job runs as it is written, on {stated}"

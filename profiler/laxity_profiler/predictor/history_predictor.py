@@ -30,7 +30,7 @@ from laxity_profiler.predictor.own_epochs import (
     row_of_one_epoch,
     row_of_prior,
 )
-from laxity_profiler.predictor.prior import NO_TIME, PriorCache, WorkloadPrior
+from laxity_profiler.predictor.prior import NO_TIME, ONE_UNIT, PriorCache, UnitsLeft, WorkloadPrior
 
 FORMAT: Final = 1
 
@@ -138,17 +138,18 @@ class HistoryPredictor:
         last: Ask | None = None
         workload_prior: WorkloadPrior = self._prior_cache.of(asks[0].workload)
         own: OwnEpochs | None = None
-        left, shares = 0, ALL_EPOCHS
+        left: UnitsLeft = ONE_UNIT
+        shares = ALL_EPOCHS
         for ask in asks:
             workload, progress = ask.workload, ask.progress
             if last is None or workload is not last.workload or progress is not last.progress:
                 last = ask
-                left = max(0, workload.epochs - progress.epochs_done)
                 workload_prior = self._prior_cache.of(workload)
+                left = workload_prior.units_left(progress.epochs_done)
                 own = OwnEpochs.of(workload_prior, progress) if progress.epoch_s else None
                 shares = workload_prior.expected_shares(progress.epochs_done)
             width_prior = workload_prior.prior_at(ask.workers)
-            warm_up_s = width_prior.warm_up_s if progress.warms_up and left else NO_TIME
+            warm_up_s = width_prior.warm_up_s if progress.warms_up and left[0] else NO_TIME
             rows.append(
                 own.row(width_prior, ask.workers, left, warm_up_s, shares)
                 if own

@@ -170,6 +170,7 @@ def build_row(
     workers, gpus, told_verdict = current_width(job), spec.qos.gpus_per_worker, read_verdict(job)
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
     stop, limit_s = parse_mapping(annotations.get(names.STOP)), start_limit_s(job, spec)
+    overdue = pods.describe_overdue(own, now)
     since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
     return Job(
         id=spec.id,
@@ -207,7 +208,9 @@ def build_row(
         failed_starts=state.failed_starts,
         not_before=state.not_before,
         start_seen=is_observed(job) if workers else True,
-        pending=pods.pending_reason(own, workers) if workers and had_time else "",
+        # no pod takes the place of one that cannot end
+        pending=overdue or pods.pending_reason(own, workers) if workers and had_time else "",
+        cannot_end=overdue,
         displaced=displaced[min(displaced)] if displaced else "",
         eligible=eligible,
         holds_state=_holds_state(job, report),

@@ -45,6 +45,7 @@ from laxity_scheduler.service.publisher import Notifications, Publisher
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.service.view_fields import job_id_of
+from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record
 from laxity_scheduler.store.journal import Journal
@@ -188,7 +189,7 @@ class Service:
         except StaleServiceError as error:
             self._count_failure("stale", str(error))
             self._resync_journal()
-            self._wake_at = time.time() + BACKOFF.first_s
+            self._wake_at = CLOCK.now() + BACKOFF.first_s
             return True
         except StoreError as error:
             self._record_failure("store", str(error))
@@ -257,6 +258,7 @@ class Service:
         """Whether the observed state can be decided on; logs when that changes."""
         before, self.stale_reason = self.stale_reason, self.world.stale_reason
         self.metrics.blind.set(bool(self.stale_reason))
+        self.metrics.clock_ahead.set(CLOCK.ahead_s)
         if self.stale_reason and not before:
             LOG.warning("nothing is decided until it is: %s", self.stale_reason)
         elif before and not self.stale_reason:
@@ -381,18 +383,16 @@ class Service:
             self._stopping.wait(pause_s)
         if self._stopping.is_set() or failures:
             return
-        until_wake_s = max(0.0, self._wake_at - time.time())
+        until_wake_s = max(0.0, self._wake_at - CLOCK.now())
         settings = self.settings
         longest_s = settings.longest_sleep_s if self.store.is_exclusive else settings.shared_sleep_s
         self.world.wait(min(longest_s, until_wake_s, self._until_deadline_s()))
 
     def _until_deadline_s(self) -> float:
         """Seconds until the next promised deadline passes: a broken promise is published at once."""
-        if self.state is None:
-            return FOREVER
-        now = time.time()
-        due = [job.deadline_at - now for job in self.state.jobs if job.promise is not None]
-        return min((left for left in due if left > 0), default=FOREVER) + 0.01
+        jobs, now = self.state.jobs if self.state is not None else (), CLOCK.now()
+        left_s = [job.deadline_at - now for job in jobs if job.promise is not None]
+        return min((left for left in left_s if left > 0), default=FOREVER) + 0.01
 
 
 def _uids_by_id(jobs: Iterable[Manifest]) -> dict[str, str]:

@@ -77,6 +77,10 @@ class Metrics:
         self.blind = gauge(
             "laxity_blind", "1 while nothing is decided, as the cluster cannot be followed"
         )
+        self.clock_ahead = gauge(
+            "laxity_clock_ahead_seconds",
+            "How far this machine's clock is ahead of the API server's; 0 where it is within 2 s",
+        )
         self.reports = counter("laxity_reports", "Lines reported by workers")
         self.untold = gauge("laxity_announcements_waiting", "News not yet told")
         self.coverage = gauge(

@@ -103,9 +103,12 @@ def test_pods_that_should_have_ended_are_named_with_node_and_instant() -> None:
     seen.put("pods", leaving)
     over_at = CREATED_AT + 60.0 + OVERDUE_S
 
+    seen.put("pods", pod(0, node="a"))
     before, after = seen.look(over_at - 1.0), seen.look(over_at)
+    later = seen.look(over_at + FIT_S)
 
-    assert before.cannot_end == ""
+    assert (before.cannot_end, before.fitting_workers) == ("", None)
+    assert (later.fitting_workers, later.pending) == (1, after.cannot_end)
     assert after.cannot_end == (
         f"pod {leaving['metadata']['name']} on node b has been ending since 2026-11-21T08:00:30Z, "
         "kept by finalizer example.com/backup"

@@ -67,9 +67,14 @@ def end_due_at(pod: Json) -> float:
     return instant_at(json_tree.get_in(pod, "metadata", "deletionTimestamp")) or FOREVER
 
 
+def is_overdue(pod: Json, now: float) -> bool:
+    """Whether it should have ended and has not."""
+    return end_due_at(pod) + OVERDUE_S <= now
+
+
 def describe_overdue(own: Iterable[Json], now: float) -> str:
     """Pods that should have ended and have not: where, since when, and what else keeps them; or ""."""
-    overdue = [pod for pod in own if end_due_at(pod) + OVERDUE_S <= now]
+    overdue = [pod for pod in own if is_overdue(pod, now)]
     texts = [_describe_overdue(pod) for pod in sorted(overdue, key=json_tree.object_id)]
     more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
     return "; ".join(texts[:MOST_NAMED]) + more

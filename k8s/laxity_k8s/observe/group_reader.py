@@ -224,7 +224,7 @@ class GroupReader:
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Since when not all its workers run: one that is lost later has its time to come again."""
-        if jobs.count_fitting(job, own) is None:
+        if jobs.count_fitting(job, own, now=now) is None:
             self._missing.pop(group, None)
             if jobs.current_width(job) and is_observed(job):
                 self._ran[group] = read_status(job).resumed_at

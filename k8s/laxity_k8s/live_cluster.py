@@ -287,6 +287,10 @@ class LiveCluster:
             job = self._mirror.jobs.get(job_id)
         self._events.add_event(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
 
+    def tell(self, job_id: str, notice: Reason) -> None:
+        is_warning = notice.code == "stalled"
+        self._events.add_event(self.job(job_id), notice.code, notice.text, warning=is_warning)
+
     def release(self) -> Released:
         jobs = [job for job in self.jobs() if not is_finished(job)]
         released, refused = release_jobs(self.api, jobs)

@@ -1,8 +1,9 @@
 """What is trained, how far it is, and how long it will take: the values that every decision rests on."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 Source = Literal["observed", "history", "profile", "family", "traffic", "user", "prior", "truth"]
 Floats = NDArray[np.float64]
+MOST_INPUTS: Final = 30
+LONGEST_INPUT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class Workload:
 
     `model` is the key of the history (laxity_profiler.model_key); `epochs` counts equal units of work; `user_epoch_s` is the
     user's estimate of one epoch on one worker, or None; `gpus_per_worker` decides how many workers
-    a node holds.
+    a node holds. `parameters` are those of the net, `inputs` those of the training function that are
+    plain values: names and JSON texts, by name.
     """
 
     model: str
@@ -34,6 +38,7 @@ class Workload:
     gpu_type: str = ""
     user_epoch_s: float | None = None
     gpus_per_worker: int = 1
+    inputs: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, spec: "TrainingSpec") -> Self:
@@ -44,9 +49,26 @@ class Workload:
             samples=spec.samples,
             batch_size=spec.batch_size,
             dataset_bytes=spec.dataset_bytes,
+            parameters=spec.size,
             user_epoch_s=spec.qos.epoch_estimate_s,
             gpus_per_worker=spec.qos.gpus_per_worker,
+            inputs=plain_inputs(spec.parameters),
         )
+
+
+def plain_inputs(parameters: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Numbers, short texts and truth values of a JSON object, those of objects in it as `a.b`."""
+    return tuple(sorted(_iter_inputs("", parameters)))[:MOST_INPUTS]
+
+
+def _iter_inputs(prefix: str, parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in parameters.items():
+        if isinstance(value, Mapping):
+            yield from _iter_inputs(f"{prefix}{name}.", value)
+        elif isinstance(value, bool | int | float | str):
+            text = json.dumps(value)
+            if len(text) <= LONGEST_INPUT:
+                yield f"{prefix}{name}", text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +76,14 @@ class Progress:
     """How far a job is: whole epochs done, and what its latest epochs took at which width.
 
     `epoch_s` and `widths` hold the latest observed epochs, oldest first, at most 20 (same length);
-    an epoch right after a start or a re-forming is left out: it holds a warm-up.
+    an epoch right after a start or a re-forming is left out: it holds a warm-up. `warms_up`: such a one
+    runs now.
     """
 
     epochs_done: int = 0
     epoch_s: tuple[float, ...] = ()
     widths: tuple[int, ...] = ()
+    warms_up: bool = False
 
 
 NO_PROGRESS = Progress()
@@ -88,7 +112,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Answers to n asks, one row each: arrays of shape (n,) in seconds, sources as a tuple."""
+    """Answers to n asks, one row each: arrays of shape (n,) in seconds, sources as a tuple.
+
+    `next_share`, (n,): of all epochs that are left, in time, the next one; `next_p90_s`, (n,): its own
+    P90. None where a predictor takes all epochs for equal and sure.
+    """
 
     p10_s: Floats
     p50_s: Floats
@@ -96,6 +124,8 @@ class Estimates:
     p90_s: Floats
     sources: tuple[Source, ...]
     n_points: NDArray[np.int64]
+    next_share: Floats | None = None
+    next_p90_s: Floats | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Estimate]) -> Self:
@@ -111,6 +141,12 @@ class Estimates:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    def next_unit(self, row: int) -> tuple[float, float]:
+        """The next epoch's share of those that are left, and its P90; zeros where nobody says."""
+        if self.next_share is None or self.next_p90_s is None:
+            return 0.0, 0.0
+        return float(self.next_share[row]), float(self.next_p90_s[row])
 
     def __getitem__(self, row: int) -> Estimate:
         return Estimate(
@@ -139,7 +175,10 @@ class Predictor(Protocol):
         ...
 
     def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
-        """All epochs that are left, run on `workers` workers, as one sum (a sum of P90s is no P90)."""
+        """All epochs that are left, run on `workers` workers, and finishing, as one sum.
+
+        A sum of P90s is no P90. With no epoch left it is finishing alone.
+        """
         ...
 
     def table(self, asks: Sequence[Ask]) -> Estimates:

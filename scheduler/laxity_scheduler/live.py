@@ -146,6 +146,9 @@ class LiveWorld(World, Protocol):
     def warn(self, problem: str, job_id: str = "") -> None:
         """Report to the cluster's operators that cycles fail; about this Job, if one is known."""
 
+    def tell(self, job_id: str, notice: Reason) -> None:
+        """Report on this Job what its readers should know, though nothing is decided about it."""
+
     def cancel(self, job_id: str) -> None:
         """Delete the Job and its pods. A finished or unknown Job is no error."""
 

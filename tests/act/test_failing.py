@@ -8,9 +8,10 @@ import pytest
 from laxity import names
 from laxity.instants import format_rfc3339
 from laxity.job.qos import QoS
-from laxity.job.spec import TrainingSpec
+from laxity.job.spec import MOST_RESTARTS, TrainingSpec
+from laxity.job.worker_exits import EXIT_RAISED
 from laxity_k8s.act.adoption import Tending
-from laxity_k8s.act.failing import MOST_CUT_LINKS, MOST_FAILURES
+from laxity_k8s.act.failing import MOST_CUT_LINKS
 from laxity_k8s.act.failing import find_failure as failing_at
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.pods import COMPLETION_INDEX
@@ -19,6 +20,10 @@ from laxity_scheduler.live import Report, Reports
 
 BEGAN_AT = 1_700_000_000.0
 NOW = BEGAN_AT + 3600.0
+KILLED = (
+    "worker 0 failed with exit code 137 (SIGKILL: killed from outside, often by the memory limit); "
+    "last output: boo"
+)
 
 
 def failing(job: Json, own: Sequence[Json], reports: Reports) -> Tending | None:
@@ -59,12 +64,14 @@ def unnumbered(pod: Json) -> Json:
     return {**pod, "metadata": {"name": pod["metadata"]["name"]}}
 
 
-def failed(number: int, *, index: int = 0, code: int = 1, disrupted: bool = False) -> Json:
+def failed(
+    number: int, *, index: int = 0, code: int = 137, disrupted: bool = False, last: str = "boo"
+) -> Json:
     """The pod that failed in this minute."""
     end = {
         "exitCode": code,
         "finishedAt": format_rfc3339(BEGAN_AT + 60.0 * number),
-        "message": "a\nboo",
+        "message": f"a\n{last}",
     }
     target = [{"type": "DisruptionTarget", "status": "True"}] if disrupted else []
     return {
@@ -90,7 +97,7 @@ def said(**report: Any) -> Reports:
     return lambda _: Report(**report)
 
 
-OFTEN = [failed(number) for number in range(MOST_FAILURES)]
+OFTEN = [failed(number) for number in range(MOST_RESTARTS + 1)]
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "suspended"])
@@ -98,7 +105,7 @@ def test_a_job_that_keeps_failing_is_failed_with_its_last_error(*, running: bool
     found = failing(training(running=running), OFTEN, said())
 
     assert found is not None
-    words = "failed 5 times without finishing an epoch: worker 0 failed with exit code 1: boo"
+    words = f"failed 4 times without finishing an epoch: {KILLED}"
     assert found.words == found.patch.body["metadata"]["annotations"][names.REASON] == words
     why = {"reason": "WorkersKeepFailing", "message": words}
     assert target(found) == {"type": "FailureTarget", "status": "True", **why}
@@ -116,8 +123,8 @@ def test_a_job_of_any_kind_fails_where_its_laxity_worker_keeps_failing(command: 
 
     assert found is not None
     assert target(found)["message"] == found.words
-    assert "failed 5 times" in found.words
-    assert found.words.endswith("worker 0 failed with exit code 1: boo")
+    assert "failed 4 times" in found.words
+    assert found.words.endswith(KILLED)
 
 
 def test_a_container_of_somebody_else_that_keeps_failing_is_only_told_so() -> None:
@@ -126,7 +133,7 @@ def test_a_container_of_somebody_else_that_keeps_failing_is_only_told_so() -> No
 
     assert found is not None
     assert found.patch.body.keys() == {"metadata"}, "its own backoffLimit counts"
-    words = "failed 5 times in a row: worker 0 failed with exit code 1: boo"
+    words = f"failed 4 times in a row: {KILLED}"
     assert found.words == found.patch.body["metadata"]["annotations"][names.REASON] == words
 
     told = plain("python", "train.py")
@@ -139,7 +146,7 @@ def test_pods_without_an_index_count_together_since_the_last_success() -> None:
     done = unnumbered(failed(2))
     done["status"] = {**done["status"], "phase": "Succeeded"}
 
-    assert failing(plain("python", "train.py", width=2), own, said()) is None, "2.5 times each"
+    assert failing(plain("python", "train.py", width=2), own, said()) is None, "twice each"
     assert failing(plain("python", "train.py"), [*own, done], said()) is None, "one has succeeded"
 
 
@@ -156,6 +163,65 @@ def test_pods_without_an_index_count_together_since_the_last_success() -> None:
 )
 def test_a_job_that_may_recover_is_left_alone(own: list[Json], report: dict[str, Any]) -> None:
     assert failing(training(), own, said(**report)) is None
+
+
+def retrying(restarts: int) -> Json:
+    job = training()
+    job["metadata"]["annotations"][names.RESTARTS] = str(restarts)
+    return job
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 5])
+def test_the_declaration_says_how_many_restarts_may_finish_no_epoch(restarts: int) -> None:
+    own = [failed(number) for number in range(restarts + 1)]
+
+    assert failing(retrying(restarts), own[:-1], said()) is None
+    assert failing(retrying(restarts), own, said()) is not None
+
+
+def raised(number: int, last: str) -> Json:
+    return failed(number, code=EXIT_RAISED, last=last)
+
+
+def test_the_same_exception_twice_in_an_epoch_fails_the_job_at_once() -> None:
+    own = [raised(0, "OSError: stale"), raised(1, "OSError: stale")]
+
+    found = failing(training(), own, said())
+
+    assert found is not None
+    assert target(found)["reason"] == "WorkerFailedAgain"
+    assert found.words.endswith("worker 0 failed with exit code 70: OSError: stale")
+
+
+@pytest.mark.parametrize(
+    ("own", "report"),
+    [
+        pytest.param(
+            [raised(0, "OSError: stale"), raised(1, "KeyError: 3")], {}, id="two exceptions"
+        ),
+        pytest.param(
+            [raised(0, "OSError: stale"), raised(2, "OSError: stale")],
+            {"epoch_ended_at": BEGAN_AT + 90},
+            id="in two epochs",
+        ),
+        pytest.param([failed(0), failed(1)], {}, id="killed twice"),
+    ],
+)
+def test_what_another_start_may_mend_is_left_alone(own: list[Json], report: Any) -> None:
+    assert failing(training(), own, said(**report)) is None
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_an_exit_that_no_start_mends_fails_a_job_without_a_policy_at_once(code: int) -> None:
+    own = [unnumbered(failed(0, code=code))]
+    job = plain("python", "-m", "laxity.worker", "m:f")
+    del job["spec"]["podFailurePolicy"]
+
+    found = failing(job, own, said())
+
+    assert found is not None
+    assert target(found)["reason"] == "WorkerFailed"
+    assert failing(plain("python", "train.py"), own, said()) is None, "its own backoffLimit counts"
 
 
 def test_an_image_that_cannot_be_pulled_fails_the_job_at_its_third_start() -> None:

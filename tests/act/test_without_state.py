@@ -8,8 +8,9 @@ import pytest
 
 from laxity import names
 from laxity.instants import format_rfc3339
+from laxity.job.spec import MOST_RESTARTS
 from laxity.json_tree import annotations_of, merge_patch
-from laxity_k8s.act.failing import MOST_CUT_LINKS, MOST_FAILURES, find_failure
+from laxity_k8s.act.failing import MOST_CUT_LINKS, find_failure
 from laxity_k8s.act.patches import job_patch
 from laxity_k8s.act.state_notice import find_state_notice
 from laxity_k8s.cluster_api import Json
@@ -155,7 +156,7 @@ def training(**status: Any) -> Json:
 
 def test_a_job_that_dies_five_times_before_a_new_epoch_has_failed() -> None:
     """Each start ends epochs, the same ones: as an epoch in between they would save it for ever."""
-    deaths = [killed(number) for number in range(1, MOST_FAILURES + 1)]
+    deaths = [killed(number) for number in range(1, MOST_RESTARTS + 2)]
     report = replace(LOST, epoch_ended_at=STARTED_AT + 299.0)
 
     failure = find_failure(training(), deaths, lambda _: report, now=STARTED_AT + 400.0)

@@ -202,7 +202,10 @@ def test_an_ended_job_is_not_said_to_be_cancelled(answering: Service, laxity: Co
 
     assert laxity("cancel", "a", "b") == 0
 
-    assert laxity.read().splitlines() == ["a: already finished", "b: cancelled"]
+    assert laxity.read().splitlines() == [
+        "a: already finished",
+        "b: cancelled; its workers are told to stop",
+    ]
 
 
 def test_no_decisions_are_said_to_be_none(answering: Service, laxity: CommandLine) -> None:

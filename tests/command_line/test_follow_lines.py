@@ -82,3 +82,14 @@ def test_a_service_that_stumbles_is_told_of_once_and_asked_again(answering: Serv
     assert [line for line in said if "asked again until it answers" in line] == [said[2]]
     assert said[3] == "the service answers again"
     assert len(said) == 4
+
+
+def test_a_stall_is_told_once_and_so_is_its_end(answering: Service) -> None:
+    stalled = running(3) | {"stalled_since": -125.0, "usual_epoch_s": 0.5}
+
+    lines = followed(answering, running(3), stalled, stalled, running(4), END)
+
+    assert lines[-2:] == [
+        "default/train: no epoch has ended for 2m05s, usually 0.5s",
+        "default/train: an epoch has ended again",
+    ]

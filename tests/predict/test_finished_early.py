@@ -83,7 +83,7 @@ def test_no_percentage_and_no_error_is_told() -> None:
 
     compared = comparison_text(job_view(view))
 
-    assert compared == "predicted 6m40s of run time for 40 epochs, took 1m00s for 6"
+    assert compared == "predicted 6m40s of run time, took 1m00s for 6 of at most 40 epochs"
     assert dict(final_metrics(view)) == {"final/actual_s": 60.0}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from laxity_profiler.history.history import History
 from laxity_profiler.history.history_database import StopRecord, insert_new, open_transaction
-from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.overhead.costs import fit_costs
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict

@@ -162,6 +162,7 @@ def test_a_store_of_before_is_read_and_goes_on(
     history.engine.dispose()
     with sqlite3.connect(tmp_path / "laxity.db") as database:
         database.execute("ALTER TABLE observed_epochs DROP COLUMN nodes")
+        database.execute("ALTER TABLE observed_runs DROP COLUMN epochs_trained")
     database.close()
 
     again = open_history(tmp_path)

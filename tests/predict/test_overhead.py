@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 
 from laxity_profiler.estimate import Estimate, Workload
-from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.overhead.costs import CLUSTER, StopCosts, fit_costs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_profiler.registry.overhead_entry import (

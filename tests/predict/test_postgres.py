@@ -118,6 +118,7 @@ def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
     history.add_epochs("u", "default/u", workload(), [Epoch(1, 2, 9.0)])
     with history.engine.begin() as connection:
         connection.execute(text("ALTER TABLE observed_epochs DROP COLUMN nodes"))
+        connection.execute(text("ALTER TABLE observed_runs DROP COLUMN epochs_trained"))
     gate = threading.Barrier(4)
     opened: list[History] = []
 

@@ -1,5 +1,6 @@
 """Who starts first: deadlines by slack, then soft, then the shortest; and nobody is forgotten."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,7 +109,8 @@ def test_a_soft_job_is_told_at_once_when_it_turns_late() -> None:
     soft = job("soft", due_at=400.0, service_class="soft", epochs=5)
     state = cluster(gpus=1, jobs=[soft])
     after = decide(state, MINUTE_EPOCHS).apply(state)
-    again = cluster(gpus=1, jobs=[after.jobs[0]], now=150.0)
+    begun = replace(after.jobs[0], formed=1, epoch_started_at=150.0)
+    again = cluster(gpus=1, jobs=[begun], now=150.0)
     told = [one for one in decide(again, MINUTE_EPOCHS).decisions if isinstance(one, Forecasted)]
     assert [one.forecast.late_by_s for one in told] == [50.0]
 

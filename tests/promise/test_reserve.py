@@ -1,6 +1,7 @@
 """GPUs over time: slots, shares that start once and only grow, and finishes to the second."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_profiler.estimate import Ask, Estimates
+from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.claims import Terms
@@ -101,14 +103,59 @@ def test_a_job_that_makes_way_pays_a_restart_and_no_epoch() -> None:
 def test_a_finish_does_not_move_while_an_epoch_goes_as_predicted(now: float, done: int) -> None:
     one = job("a", running=1, done=done)
     forecasts = Forecasts(cluster(jobs=[one], now=now), Curve(spread=0.3))
-    assert now + forecasts.rest_s(one, 1, "mean") == pytest.approx((10 - done) * 60.0)
+    halfway_to_p90_s = max(60.0, (now + 78.0) / 2)  # the mean of an epoch that has lasted so long
+    rest_s = (9 - done) * 60.0
+    assert now + forecasts.rest_s(one, 1, "mean") == pytest.approx(rest_s + halfway_to_p90_s)
     assert now + forecasts.rest_s(one, 1, "p90") == pytest.approx((10 - done) * 78.0)
 
 
-def test_an_overdue_epoch_is_never_counted_as_done() -> None:
+@pytest.mark.parametrize("quantile", ["p50", "mean", "p90"])
+def test_an_overdue_epoch_takes_longer_by_what_it_is_overdue(quantile: Quantile) -> None:
     one = job("a", running=1, done=9)
-    forecasts = Forecasts(cluster(jobs=[one], now=500.0), MINUTE_EPOCHS)
-    assert forecasts.rest_s(one, 1) == pytest.approx(0.6)
+
+    rest_s = [
+        Forecasts(cluster(jobs=[one], now=now), MINUTE_EPOCHS).rest_s(one, 1, quantile)
+        for now in (59.9, 60.0, 90.0, 500.0)
+    ]
+
+    assert rest_s[0] > 0.0
+    assert rest_s[1] < rest_s[2] < rest_s[3]
+    assert rest_s[3] >= 500.0 - 60.0
+
+
+def test_the_p90_of_what_is_overdue_is_later_than_its_p50() -> None:
+    one = job("a", running=1, done=9)
+    for now in (30.0, 59.0, 60.0, 65.0, 77.99, 78.0, 90.0, 500.0):
+        forecasts = Forecasts(cluster(jobs=[one], now=now), Curve(spread=0.3))
+        p50_s, p90_s = (forecasts.rest_s(one, 1, quantile) for quantile in ("p50", "p90"))
+        assert 0.0 < p50_s <= p90_s
+
+
+@pytest.mark.parametrize("quantile", ["p50", "mean", "p90"])
+def test_a_run_is_not_over_before_its_finishing_is(quantile: Quantile) -> None:
+    """Twenty seconds of export: known before, expected while they last, later once overdue."""
+    predictor = Curve(finishing_s=20.0)
+    one, running = job("a", running=1, done=10), job("b", running=1, done=9)
+
+    left_s = [
+        Forecasts(cluster(jobs=[one], now=now), predictor).rest_s(one, 1, quantile)
+        for now in (0.0, 15.0, 19.99, 30.0)
+    ]
+    forecasts = Forecasts(cluster(jobs=[running]), predictor)
+
+    assert left_s[:2] == [20.0, 5.0]
+    assert left_s[2] > 0.0
+    assert left_s[3] >= 10.0
+    assert forecasts.rest_s(running, 1, quantile) == 80.0
+    assert forecasts.boundary_s(running) == 60.0
+    assert forecasts.time_to_free_s(running) == 80.0
+
+
+def test_a_start_that_is_overdue_is_not_taken_for_done() -> None:
+    one = replace(job("a", running=1), formed=0, epoch_started_at=None, resumed_at=0.0)
+    for now, left_s in ((0.0, 20.0), (15.0, 5.0), (60.0, 120.2)):
+        forecasts = Forecasts(cluster(jobs=[one], now=now), Curve(start_s=20.0))
+        assert forecasts.rest_s(one, 1) == pytest.approx(600.0 + left_s)
 
 
 def test_rows_are_asked_for_once() -> None:

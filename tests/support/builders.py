@@ -42,7 +42,7 @@ class Curve:
     spread: float = 0.0
     start_s: float = 0.0
     stop_s: float = 0.0
-    finishing_s: float = 0.0  # named in reasons; no part of `remaining` here
+    finishing_s: float = 0.0
     unknown: frozenset[str] = frozenset()
     version: str = "truth"
 
@@ -55,7 +55,8 @@ class Curve:
 
     def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
         left = max(0, workload.epochs - progress.epochs_done)
-        return self._estimate(left * self.one_epoch_s(workload, workers), workload)
+        seconds = left * self.one_epoch_s(workload, workers) + self.finishing_s
+        return self._estimate(seconds, workload)
 
     def table(self, asks: Sequence[Ask]) -> Estimates:
         return Estimates.of(

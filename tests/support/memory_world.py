@@ -30,7 +30,7 @@ TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ES
 
 class MemoryWorld:
     """Nodes of so many GPUs. `carried_out` keeps every plan, `expected` those told of before;
-    `rejected` every Job that was turned away, `warned` what was told of failing cycles, `broken`
+    `rejected` every Job that was turned away, `warned` what was told of failing cycles, `told` of jobs, `broken`
     makes observing fail, `blind` what is observed doubtful; `known_cancelled` are the Jobs that the
     last submission goes on from.
     """
@@ -46,6 +46,7 @@ class MemoryWorld:
         self.expected: list[Plan] = []
         self.rejected: dict[str, str] = {}
         self.warned: list[tuple[str, str]] = []
+        self.told: list[tuple[str, Reason]] = []
         self.broken: Exception | None = None
         self.observed = 0
         self.known_cancelled: list[Manifest] = []
@@ -86,6 +87,9 @@ class MemoryWorld:
 
     def warn(self, problem: str, job_id: str = "") -> None:
         self.warned.append((problem, job_id))
+
+    def tell(self, job_id: str, notice: Reason) -> None:
+        self.told.append((job_id, notice))
 
     def find_left_out(self) -> Mapping[str, Reason]:
         return {}
@@ -232,6 +236,13 @@ class MemoryWorld:
             width = row.workers or 1
             progress = Progress(epochs, (epoch_s,) * min(epochs, 20), (width,) * min(epochs, 20))
             self._set(replace(row, progress=progress, since=time.time(), formed=row.workers))
+            self._news.set()
+
+    def epoch_began(self, job_id: str, at: float) -> None:
+        """The epoch in flight began at this instant."""
+        with self._lock:
+            row = self._rows[job_id]
+            self._set(replace(row, epoch_started_at=at, since=at, formed=row.workers))
             self._news.set()
 
     def parked(self, job_id: str, epoch: int) -> None:

@@ -12,7 +12,7 @@ from laxity_scheduler.model.decision import Loan
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.service.loop import rare_garbage_collection
+from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.store.journal import Journal, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
 from tests.support.builders import Curve

@@ -54,7 +54,7 @@ def keeps_its_own(training: Training, gate: str) -> int:
     return count
 
 
-@deadline_flow(epochs=4, epoch_estimate="1s", model="fails")
+@deadline_flow(epochs=4, epoch_estimate="1s", model="fails", restarts=0)
 def fails_once(training: Training) -> int:
     count, marker = 0, HERE / "failed"
     for epoch in training.epochs():

@@ -82,7 +82,7 @@ def test_a_function_that_raises_fails_with_its_message_cut_short(
     code = crew.run("raises")
 
     (failed,) = service.of("failed")
-    assert code == 1
+    assert code == 70, "another start may get further"
     assert failed["error"].startswith("ValueError: the loss is xxx")
     assert len(failed["error"]) == 2000
     assert [line["epoch"] for line in service.of("epoch")] == [1]
@@ -94,7 +94,32 @@ def test_a_function_that_exits_with_0_does_not_complete_its_job(
     code = crew.run("exits")
 
     assert code == 1
-    assert "SystemExit" in service.of("failed")[0]["error"]
+    assert service.of("failed")[0]["error"] == "SystemExit: the function called sys.exit(0)"
+
+
+@pytest.mark.parametrize(
+    ("function", "alive"),
+    [
+        pytest.param("leaves_a_thread", "thread 'my-uploader' runs", id="a thread"),
+        pytest.param("leaves_a_child", "process ", id="a child"),
+    ],
+)
+def test_what_outlives_the_result_is_named_and_ends_with_the_worker(
+    crew: Crew, service: Service, function: str, alive: str
+) -> None:
+    code = crew.run(function)
+
+    assert (code, crew.result()) == (0, "done")
+    assert f"the training has ended; 5 s later {alive}" in crew.log()
+    assert service.of("finished")
+
+
+def test_what_outlives_a_failure_ends_with_the_worker(crew: Crew, service: Service) -> None:
+    code = crew.run("leaves_a_child", environ={"LAXITY_PARAMETERS": '{"fails": true}'})
+
+    assert code == 70
+    assert "5 s later process" in crew.log()
+    assert service.of("failed")
 
 
 def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Service) -> None:

@@ -96,7 +96,7 @@ def test_averaging_unlike_arrays_fails_and_names_them(crew: Crew, service: Servi
 
     leader, other = start_all(crew, 2, "unlike")
 
-    assert leader.wait(60) == 1
+    assert leader.wait(60) == 70
     error = service.of("failed")[0]["error"]
     assert "['rows'] is float64(3,) on worker 0 and float64(4,) on worker 1" in error
     other.terminate()
@@ -106,7 +106,7 @@ def test_averaging_unlike_arrays_fails_and_names_them(crew: Crew, service: Servi
 def test_the_leader_tells_why_another_worker_failed(crew: Crew, service: Service) -> None:
     service.order(workers=2)
     leader, other = start_all(crew, 2, "second_fails")
-    assert other.wait(60) == 1
+    assert other.wait(60) == 70
 
     leader.terminate()  # as the Job does when one of its workers has failed for good
 

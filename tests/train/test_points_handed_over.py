@@ -39,7 +39,7 @@ def test_a_training_that_fails_early_hands_over_the_epochs_before(
 
     code = crew.run("raises", environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"})
 
-    assert code == 1
+    assert code == 70
     assert [point["epoch"] for point in service.of("failed")[0]["points"]] == [1]
     assert "MLflow" not in crew.log()
 

@@ -122,6 +122,50 @@ def test_code_that_swallows_everything_still_does_not_complete_the_job(
     assert not (crew.folder / "result.json").exists()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_parked_worker_leaves_at_once_whoever_took_its_sigterm(
+    crew: Crew, service: Service, workers: int
+) -> None:
+    service.order(workers=workers)
+    started = [crew.start("ignores_sigterm", index=index) for index in range(workers)]
+    crew.until_noted("began", epoch=1)
+    service.order(stop=True)
+    service.until_order_is_known()
+    crew.open_gate()
+    service.until_reported("parked", epoch=1)
+
+    for worker in started:
+        worker.terminate()
+
+    assert [worker.wait(30) for worker in started] == [STOPPED] * workers
+    assert crew.notes("ignored") == []
+
+
+def test_in_an_epoch_the_training_codes_own_handler_takes_sigterm(
+    crew: Crew, service: Service
+) -> None:
+    worker = crew.start("ignores_sigterm")
+    crew.open_gate(1)
+    crew.until_noted("began", epoch=2)
+
+    worker.terminate()
+
+    crew.until_noted("ignored", epoch=2)
+    crew.open_gate()
+    assert worker.wait(60) == 0
+    assert service.of("finished")
+
+
+def test_forked_children_end_as_any_process_does(crew: Crew, service: Service) -> None:
+    crew.open_gate()
+
+    code = crew.run("forks")
+
+    assert (code, crew.result()) == (0, [1, 0, -15, -15])
+    assert "TrainingStopped" not in crew.log()
+    assert [len(service.of(kind)) for kind in ("failed", "finished")] == [0, 1]
+
+
 def test_sigterms_in_a_long_save_wait_for_it(crew: Crew, service: Service) -> None:
     crew.open_gate(1)
     worker = crew.start("slow_saver")

@@ -250,6 +250,25 @@ def test_the_codes_own_runs_are_the_trainings_run(
     assert run.info.status == "FINISHED"
 
 
+def test_parameters_of_an_earlier_start_keep_their_values(
+    uri: str, given: str, tmp_path: Path, service: Service
+) -> None:
+    crew = Crew(tmp_path, url=service.url, epochs=3)
+    crew.open_gate(1)
+    worker = crew.start("logs_its_start", environ={"MLFLOW_TRACKING_URI": uri})
+    crew.until_noted("began", epoch=2)
+    worker.kill()
+    worker.wait()
+    crew.open_gate()
+
+    code = crew.run("logs_its_start", environ={"MLFLOW_TRACKING_URI": uri})
+
+    assert (code, crew.result()) == (0, given), crew.log()
+    first = {"start_epoch": "0", "alpha": "0.5", "began_at": "0", "of_0": "1"}
+    assert client_of(uri).get_run(given).data.params == first | {"of_1": "1"}
+    assert "MLflow keeps start_epoch='0' of an earlier start; '1' is not logged" in crew.log()
+
+
 def test_nested_runs_stay_in_the_experiment_of_the_trainings_run(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:

@@ -38,6 +38,9 @@ class JobView:
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
     inference has lent, now, `borrowed_gpu_h` in all; a stop of one that holds no state loses all epochs;
     `saved_epoch`: of the checkpoint, where newer ones cannot be written (`save_error`);
+    `stalled_since`: no epoch has ended since then, though one usually takes `usual_epoch_s`;
+    `part` is "starting" before the first epoch and "finishing" after the last one, with what it usually takes;
+    `prediction_note`: how the job differs from the runs that its prediction rests on;
     `finished_early`: its code ended it before its last epoch; `first_...` are what the first verdict predicted;
     `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
     answer.
@@ -58,6 +61,9 @@ class JobView:
     given_p90_at: float | None = None
     p50_at: float | None = None
     p90_at: float | None = None
+    part: str = ""
+    part_since: float | None = None
+    part_usual_s: float | None = None
     first_p50_at: float | None = None
     first_p90_at: float | None = None
     first_run_s: float | None = None
@@ -73,6 +79,9 @@ class JobView:
     finished_early: bool = False
     saved_epoch: int | None = None
     save_error: str = ""
+    stalled_since: float | None = None
+    usual_epoch_s: float | None = None
+    prediction_note: str = ""
     borrowed_gpus: int = 0
     borrowed_gpu_h: float = 0.0
     pinned: bool = False

@@ -27,7 +27,7 @@ def run_time_s(job: JobView) -> float:
 def prediction_error_pct(job: JobView) -> float | None:
     """How far the predicted run time of a finished job is off, in percent of what it took.
 
-    None where its code ended it early: all of its epochs were predicted.
+    None where its code ended it early: that is an outcome of its own.
     """
     took_s = run_time_s(job)
     if job.finished_early or job.state != "finished" or job.first_run_s is None or took_s <= 0.0:
@@ -39,8 +39,8 @@ def comparison_text(job: JobView) -> str:
     """The predicted run time beside the true one; empty while the job has not finished."""
     if job.finished_early and job.first_run_s is not None:
         predicted, took = format_seconds(job.first_run_s), format_seconds(run_time_s(job))
-        epochs = count_noun(job.epochs, "epoch")
-        return f"predicted {predicted} of run time for {epochs}, took {took} for {job.epochs_done}"
+        epochs = f"{job.epochs_done} of at most {count_noun(job.epochs, 'epoch')}"
+        return f"predicted {predicted} of run time, took {took} for {epochs}"
     error_pct = prediction_error_pct(job)
     if error_pct is None or job.first_run_s is None:
         return ""

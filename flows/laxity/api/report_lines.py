@@ -6,6 +6,7 @@ ReportKind = Literal[
     "started",
     "formed",
     "resumed",
+    "declared",
     "read",
     "epoch",
     "saved",

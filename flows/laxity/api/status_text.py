@@ -67,6 +67,7 @@ PROGRESS_KEY: Final = "laxity-progress"
 ENDANGERED: Final = "endangered"
 BROKEN: Final = "broken"
 STANDINGS: Final = frozenset({"promised", ENDANGERED, BROKEN, "late"})  # of a job that goes on
+SHOWN_FROM_S: Final = 1.0  # so long a start or finishing lasts before a time is told
 TENTHS: Final = 10  # of a training's epochs; each is told of in logs
 
 
@@ -122,7 +123,25 @@ def state_words(job: JobView) -> str:
     if job.ended or job.state == "refused":
         return job.state
     doing = f"{job.state}, {status}" if status in STANDINGS else job.state
+    doing = f"{doing}, stalled" if job.stalled_since is not None else doing
     return f"{doing}, pinned" if job.pinned else doing
+
+
+def stalled_text(job: JobView, now: float) -> str:
+    """Return "no epoch has ended for 2m05s, usually 0.5s"; "" while epochs end as they should."""
+    if job.stalled_since is None:
+        return ""
+    lasts, usual = format_seconds(now - job.stalled_since), format_seconds(job.usual_epoch_s)
+    return f"no epoch has ended for {lasts}, usually {usual}"
+
+
+def part_text(job: JobView, now: float) -> str:
+    """What it does before its first epoch or after its last: "finishing for 15s, usually 26s"."""
+    if not job.part or job.ended or job.part_since is None:
+        return ""
+    usual_s, age_s = job.part_usual_s or 0.0, now - job.part_since
+    lasts = f"{job.part} for {format_seconds(age_s)}" if age_s >= SHOWN_FROM_S else job.part
+    return f"{lasts}, usually {format_seconds(usual_s)}" if usual_s >= SHOWN_FROM_S else lasts
 
 
 def with_clock(deadline: str, job: JobView) -> str:
@@ -181,6 +200,7 @@ def verdict_markdown(job: JobView) -> str:
     rows = [
         ("deadline", with_clock(instant_text(job.deadline_at), job)),
         *_finish_rows(job),
+        ("history", "" if job.ended else job.prediction_note),
         ("class", job.service_class),
         ("model", job.model),
         ("widths", ", ".join(map(str, job.widths))),

@@ -21,79 +21,35 @@ from laxity.cli.exit_codes import (
     CommandError,
     interrupt_on_sigterm,
 )
-from laxity.cli.job_names import complete_job, completing, with_job
+from laxity.cli.job_names import complete_job, with_job
+from laxity.cli.job_options import (
+    JOB_HELP,
+    AsJson,
+    Deadline,
+    Epochs,
+    Estimate,
+    Follow,
+    Fresh,
+    JobId,
+    Key,
+    Launcher,
+    Model,
+    Name,
+    Namespace,
+    Params,
+    PassEnv,
+    Restarts,
+    ServiceClass,
+    Source,
+    Timeout,
+    WallLimit,
+    Workers,
+)
 from laxity.human_time import count_noun
 
 if TYPE_CHECKING:
     from laxity.api.client import Client, JobView
 
-JOB_HELP: Final = "namespace/name, name, or a beginning that only one job has."
-JobId = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job)]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE|ENTRY", help="YAML or JSON of a Job, - for stdin, or module:function."
-    ),
-]
-Deadline = Annotated[
-    str | None,
-    typer.Option(help="20m or 2h30m from submission, 06:00, Fri 18:00, or 2026-11-21T18:00Z."),
-]
-ServiceClass = Annotated[
-    str | None,
-    typer.Option(
-        "--class",
-        help="hard, soft or best_effort.",
-        autocompletion=completing(lambda: ("hard", "soft", "best_effort")),
-    ),
-]
-Workers = Annotated[str | None, typer.Option(help="Allowed widths: 3, 1,2,4 or 1..4.")]
-Epochs = Annotated[int | None, typer.Option(help="Epochs to train.", min=1)]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="Name under which the history of its runs is kept. [that of the function or Job]"
-    ),
-]
-Estimate = Annotated[str | None, typer.Option(help="One epoch on one worker takes so long: 90s.")]
-WallLimit = Annotated[
-    str | None,
-    typer.Option(
-        help="Longest run of one start, such as 48h; then the training goes on in another."
-    ),
-]
-Launcher = Annotated[
-    str | None,
-    typer.Option(
-        help="torch: workers get RANK, WORLD_SIZE and MASTER_ADDR, as from torchrun.",
-        autocompletion=completing(lambda: ("torch",)),
-    ),
-]
-Name = Annotated[str | None, typer.Option(help="Name of the Job.")]
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the Job.")]
-Params = Annotated[
-    list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE for the function; repeatable.")
-]
-PassEnv = Annotated[
-    list[str] | None,
-    typer.Option(help="Name of a variable, or FOO_*, that workers get too; repeatable."),
-]
-Key = Annotated[
-    str | None, typer.Option(help="Idempotency key: the same key attaches to the same job.")
-]
-Fresh = Annotated[
-    bool, typer.Option("--fresh", help="After a failure, begin at the first epoch again.")
-]
-Follow = Annotated[
-    bool,
-    typer.Option(
-        "--follow", "-f", help="Follow the job to its end; the exit code says how it ended."
-    ),
-]
-Timeout = Annotated[
-    str | None, typer.Option(help="With --follow: stop following after 2h; the job goes on.")
-]
 VERDICT_WAIT_S: Final = 10.0
 MOST_LISTED: Final = 20
 
@@ -109,6 +65,7 @@ def submit(
     estimate: Estimate = None,
     wall_limit: WallLimit = None,
     launcher: Launcher = None,
+    restarts: Restarts = None,
     name: Name = None,
     namespace: Namespace = None,
     param: Params = None,
@@ -130,13 +87,9 @@ def submit(
     from laxity.cli.render.job_panel import print_job
 
     timeout_s = _timeout_s(timeout, follow=follow)
-    annotations = {
-        **option_annotations(
-            deadline, service_class, workers, epochs, model, estimate, wall_limit, launcher
-        ),
-        names.IDEMPOTENCY_KEY: key,
-        names.FRESH: "true" if fresh else None,
-    }
+    annotations = option_annotations(
+        deadline, service_class, workers, epochs, model, estimate, wall_limit, launcher, restarts
+    ) | {names.IDEMPOTENCY_KEY: key, names.FRESH: "true" if fresh else None}
     client = Client(patience_s=5.0)
     manifests = job_manifests(
         source, annotations,
@@ -248,7 +201,8 @@ def cancel(
     client = Client(patience_s=5.0)
     for job in jobs:
         before = with_job(client, job, client.cancel)
-        typer.echo(f"{job}: already {before}" if before in ENDED else f"{job}: cancelled")
+        end = "; its workers are told to stop" if before == "running" else ""
+        typer.echo(f"{job}: already {before}" if before in ENDED else f"{job}: cancelled{end}")
 
 
 def release(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from laxity.cli.commands_jobs import AsJson, JobId
 from laxity.cli.exit_codes import FAILED, OK
 from laxity.cli.job_names import with_job
+from laxity.cli.job_options import AsJson, JobId
 
 if TYPE_CHECKING:
     from laxity.api.client import Client

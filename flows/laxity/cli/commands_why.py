@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from laxity.cli.commands_jobs import (
+from laxity.cli.exit_codes import OK, REFUSED
+from laxity.cli.job_names import beginning_with, complete_job, with_job
+from laxity.cli.job_options import (
     AsJson,
     Deadline,
     Epochs,
@@ -20,8 +22,6 @@ from laxity.cli.commands_jobs import (
     WallLimit,
     Workers,
 )
-from laxity.cli.exit_codes import OK, REFUSED
-from laxity.cli.job_names import beginning_with, complete_job, with_job
 
 
 def explain(job: JobId, *, as_json: AsJson = False) -> None:

@@ -22,6 +22,7 @@ OPTION: Final = {
     names.EPOCH_ESTIMATE: "epoch_estimate",
     names.WALL_LIMIT: "wall_limit",
     names.LAUNCHER: "launcher",
+    names.RESTARTS: "restarts",
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
 }
@@ -171,8 +172,9 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
 
     check_options(source, options)
     function, declared = load_declared(source)
-    if "epochs" in options:
-        options["epochs"] = int(options["epochs"])
+    for option in ("epochs", "restarts"):
+        if option in options:
+            options[option] = int(options[option])
     if "fresh" in options:
         options["fresh"] = True
     try:

@@ -33,13 +33,16 @@ _SPEC_FIELDS: Final = (
     "samples",
     "batch_size",
     "dataset_bytes",
+    "size",
     "launcher",
     "fresh",
     "one_at_a_time",
     "resumes",
+    "restarts",
     "image",
     "template",
 )
+_SIZES: Final = ("samples", "batch_size", "size")  # may name parameters in braces
 _OTHERS: Final = ("entry", "env", "pass_env", "idempotency_key", "tags")
 OPTIONS: Final = (*QOS_FIELDS, *_SPEC_FIELDS, *_OTHERS)
 
@@ -123,6 +126,9 @@ class Declaration:
     ) -> TrainingSpec:
         """One call as a job. The name is made of title and key, so one key is one name."""
         fields = {key: self.said[key] for key in _SPEC_FIELDS if self.said.get(key) is not None}
+        for key in _SIZES:
+            if isinstance(fields.get(key), str):
+                fields[key] = _fill_size(key, fields[key], parameters)
         fields["model"] = self.model
         if workdir is not None:
             fields["template"] = {"workingDir": workdir, **fields.get("template", {})}
@@ -157,7 +163,7 @@ class Declaration:
         """
         declared = self.said.get("idempotency_key")
         if declared is not None:
-            return fill_template(declared, arguments)
+            return fill_template("idempotency_key", declared, arguments)
         from_ci = os.environ.get(ENV_IDEMPOTENCY_KEY)
         if from_ci:
             text = json.dumps(parameters, sort_keys=True)
@@ -165,14 +171,28 @@ class Declaration:
         return f"flow-run/{flow_run_id}" if flow_run_id else None
 
 
-def fill_template(template: object, parameters: Mapping[str, Any]) -> str:
+def _fill_size(where: str, template: str, parameters: Mapping[str, Any]) -> int | None:
+    """The whole number that a template becomes; None where no call has given parameters yet."""
+    if "{" in template and not parameters:
+        return None
+    text = fill_template(where, template, parameters)
+    if not text.isascii() or not text.isdigit():
+        became = f"{template!r:.60} becomes {text!r:.40}" if "{" in template else f"{text!r:.60}"
+        raise QoSError(
+            where,
+            f'{became}: expected a whole number, or a parameter of the flow in braces, as in "{{n}}"',
+        )
+    return int(text)
+
+
+def fill_template(where: str, template: object, parameters: Mapping[str, Any]) -> str:
     if not isinstance(template, str) or not template.strip():
-        raise QoSError("idempotency_key", f"{template!r:.60} is empty or no text")
+        raise QoSError(where, f"{template!r:.60} is empty or no text")
     try:
         return template.format_map(dict(parameters))
     except (KeyError, ValueError, IndexError, AttributeError) as error:
         raise QoSError(
-            "idempotency_key",
+            where,
             f"{template!r:.80} cannot be filled in ({error!r}): braces name parameters of the flow",
         ) from error
 

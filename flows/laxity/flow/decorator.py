@@ -19,6 +19,7 @@ from laxity import names
 from laxity.flow.declaration import OPTIONS, Declaration
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
 from laxity.job.qos import QoSError
+from laxity.job.spec import MOST_RESTARTS
 
 if TYPE_CHECKING:
     from laxity.flow.prefect_flow import DeadlineFlow
@@ -46,14 +47,16 @@ def deadline_flow(
     wall_limit: str | timedelta | None = None,
     name: str | None = None,
     namespace: str = "default",
-    samples: int | None = None,
-    batch_size: int | None = None,
+    samples: int | str | None = None,
+    batch_size: int | str | None = None,
+    size: int | str | None = None,
     dataset_bytes: int | None = None,
     launcher: str | None = None,
     idempotency_key: str | None = None,
     fresh: bool = False,
     one_at_a_time: bool = False,
     resumes: bool = False,
+    restarts: int = MOST_RESTARTS,
     entry: str | None = None,
     image: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -68,8 +71,7 @@ def deadline_flow(
     `deadline` for one run. `workers` are the allowed widths: 3, (1, 2, 4), "1..4", or "auto"; more than
     one needs `training.average` or DDP in the function, or `launcher="torch"`: RANK, WORLD_SIZE,
     MASTER_ADDR as from torchrun. A deadline is a duration from the flow run's scheduled start, which a
-    retry keeps, the next "06:00" or "Fri 18:00 Europe/Berlin" after it, or an instant. QoSError says at
-    once what cannot be meant.
+    retry keeps, the next "06:00" or "Fri 18:00 Europe/Berlin" after it, or an instant; else QoSError.
 
     The function runs in a worker process, in the context of the flow run: `get_run_logger`,
     `log_prints` and tasks work there if the worker reaches the Prefect API; `pause_flow_run` and
@@ -77,14 +79,13 @@ def deadline_flow(
     `env` sets variables, `pass_env` names those to pass on. An image is the project itself.
 
     Runs with one idempotency key are one job: a later one attaches to it, after a failure starts its
-    next attempt (at the first epoch with `fresh`), after a refusal asks again. The key may name
-    parameters in braces ("nightly-{seed}"); without one it is LAXITY_IDEMPOTENCY_KEY with flow and
-    parameters, else the flow run's id. `one_at_a_time` refuses a run with another key meanwhile.
+    next attempt (at the first epoch with `fresh`), after a refusal asks again. The key, `samples`,
+    `batch_size` and `size` (of the net) may name parameters in braces ("nightly-{seed}"); the key is else
+    LAXITY_IDEMPOTENCY_KEY with flow and parameters, else the run's id. `one_at_a_time` refuses others.
 
     A start goes on from what the function gave to `training.restore` or `training.checkpoint_with`,
-    else it begins at epoch 1. `resumes`: the function keeps and restores its own state. `wall_limit` is
-    the longest that one start may run ("48h"): before it the job is saved, stopped and started again, as
-    often as it takes, under one deadline.
+    else it begins at epoch 1. `resumes`: the function keeps and restores its own state. `restarts` in a
+    row may fail and finish no epoch. Before `wall_limit` ("48h") a start is saved and started again.
     """
     options = {key: value for key, value in locals().items() if key in OPTIONS}
     options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)

@@ -38,6 +38,7 @@ from laxity.api.status_text import (
     deadline_status,
     instant_text,
     progress_text,
+    stalled_text,
     standing_text,
     verdict_markdown,
 )
@@ -73,7 +74,7 @@ class RunNotes:
         self._tags = {*run.tags, *tags, "laxity", f"class:{spec.qos.service_class}"}
         self._watched = _run_ids(run)
         self._log = get_run_logger()
-        self._shown: dict[str, Any] = {}
+        self._shown: dict[str, Any] = {"stalled": None}
         self._artifacts: dict[str, UUID] = {}
         self._job: JobView | None = None
         self._said_away = False
@@ -154,6 +155,12 @@ class RunNotes:
             self._log.info("%s: MLflow run %s", job.id, job.run_url or job.run_id)
         if self._is_news("untracked", job.untracked) and job.untracked:
             self._log.warning("%s: not tracked: %s", job.id, job.untracked)
+        if self._is_news("note", job.prediction_note) and job.prediction_note and not job.ended:
+            self._log.warning("%s: %s", job.id, job.prediction_note)
+        if self._is_news("stalled", job.stalled_since):
+            stalled = stalled_text(job, time.time())
+            level = logging.WARNING if stalled else logging.INFO
+            self._log.log(level, "%s: %s", job.id, stalled or "an epoch has ended again")
         if self._is_news("error", job.error) and job.error:
             self._log.warning("%s: a worker failed: %s", job.id, job.error)
 

@@ -256,6 +256,7 @@ _FIELDS: Final[FieldTable] = {
     names.SAMPLES: ("samples", _read_whole),
     names.BATCH_SIZE: ("batch_size", _read_whole),
     names.DATASET_BYTES: ("dataset_bytes", _read_whole),
+    names.SIZE: ("size", _read_whole),
     names.LAUNCHER: ("launcher", str),
     names.IDEMPOTENCY_KEY: ("idempotency_key", str),
     names.SUBMITTED_AT: ("submitted_at", parse_instant),
@@ -263,4 +264,5 @@ _FIELDS: Final[FieldTable] = {
     names.FRESH: ("fresh", parse_flag),
     names.ONE_AT_A_TIME: ("one_at_a_time", parse_flag),
     names.RESUMES: ("resumes", parse_flag),
+    names.RESTARTS: ("restarts", _read_whole),
 }

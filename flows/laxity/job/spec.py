@@ -22,6 +22,7 @@ from laxity.job.annotations import write_qos as annotations_of
 from laxity.job.pod_template import check_env, check_template, escape_literal, pod_template
 from laxity.job.qos import MOST_EPOCHS, QoS, QoSError, check_whole, raise_all
 from laxity.job.widths import WIDEST_UNNAMED
+from laxity.job.worker_exits import EXIT_RAISED, FINAL_CODES
 
 Json = dict[str, Any]
 
@@ -30,6 +31,7 @@ LONGEST_PARAMETERS: Final = 65_536
 MOST_ATTEMPTS: Final = 10_000
 EARLIEST: Final = timedelta(hours=1)  # before the scheduled time of a flow run, and between clocks
 BACKOFF_LIMIT: Final = 1000
+MOST_RESTARTS: Final = 3  # in a row, after failures without a finished epoch in between
 LAUNCHERS: Final = ("torch",)
 _SLUG_LENGTH: Final = 36
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -42,10 +44,11 @@ class TrainingSpec:
     `entry` is module:function or /path/file.py:function; a Job that runs something else has None,
     and is `plain` if it also names no epochs: it keeps its width.
 
-    `parameters` is a JSON object for the function. `image`, `env` and `template` say what the pods
+    `parameters` is a JSON object for the function, `size` the number of parameters of the net. `image`, `env` and `template` say what the pods
     look like beyond that (see laxity.job.pod_template). `submitted_at` stays the first one in later attempts,
     which go on from the last finished epoch unless they are `fresh`. `resumes`: the code keeps its
-    own state beside what it gives to `Training.restore`.
+    own state beside what it gives to `Training.restore`. `restarts`: so many starts in a row may follow
+    failures without finishing an epoch.
     """
 
     name: str
@@ -58,6 +61,7 @@ class TrainingSpec:
     samples: int | None = None
     batch_size: int | None = None
     dataset_bytes: int | None = None
+    size: int | None = None
     launcher: str | None = None
     idempotency_key: str | None = None
     submitted_at: datetime | None = None
@@ -65,6 +69,7 @@ class TrainingSpec:
     fresh: bool = False
     one_at_a_time: bool = False
     resumes: bool = False
+    restarts: int = MOST_RESTARTS
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -104,7 +109,7 @@ class TrainingSpec:
                 "completions": least,
                 "backoffLimit": BACKOFF_LIMIT,
                 "podReplacementPolicy": "Failed",
-                "podFailurePolicy": _FAILURES,
+                "podFailurePolicy": self._failure_policy(),
                 "template": pod_template(
                     command=self.entry,
                     image=self.image,
@@ -141,6 +146,7 @@ class TrainingSpec:
             names.SAMPLES: self.samples,
             names.BATCH_SIZE: self.batch_size,
             names.DATASET_BYTES: self.dataset_bytes,
+            names.SIZE: self.size,
             names.LAUNCHER: self.launcher,
             names.IDEMPOTENCY_KEY: self.idempotency_key,
             names.SUBMITTED_AT: self.submitted_at and format_instant(self.submitted_at),
@@ -148,9 +154,26 @@ class TrainingSpec:
             names.FRESH: "true" if self.fresh else None,
             names.ONE_AT_A_TIME: "true" if self.one_at_a_time else None,
             names.RESUMES: "true" if self.resumes else None,
+            names.RESTARTS: None if self.restarts == MOST_RESTARTS else self.restarts,
         }
         written = {name: str(value) for name, value in texts.items() if value is not None}
         return annotations_of(self.qos) | written
+
+    def _failure_policy(self) -> Json:
+        """An evicted pod is replaced and not counted. Where no start helps, the Job is over.
+
+        The flow's retries then start another attempt.
+        """
+        codes = [*FINAL_CODES, *([] if self.restarts else [EXIT_RAISED])]
+        return {
+            "rules": [
+                {
+                    "action": "Ignore",
+                    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                },
+                {"action": "FailJob", "onExitCodes": {"operator": "In", "values": codes}},
+            ]
+        }
 
     def _worker_env(self) -> dict[str, str]:
         launcher = {names.ENV_LAUNCHER: self.launcher} if self.launcher else {}
@@ -162,16 +185,6 @@ class TrainingSpec:
             **launcher,
             **({names.ENV_RESUMES: "true"} if self.resumes else {}),
         }
-
-
-# An evicted pod is replaced and not counted. A training that fails by itself (exit 1; 2: it cannot
-# even be started) would fail again: the Job is over, and the flow's retries start another attempt.
-_FAILURES: Final[Json] = {
-    "rules": [
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 2]}},
-    ]
-}
 
 
 def job_name(title: str, idempotency_key: str | None = None) -> str:
@@ -223,12 +236,16 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_optional("samples", spec.samples, least=1),
         lambda: _check_optional("batch_size", spec.batch_size, least=1),
         lambda: _check_optional("dataset_bytes", spec.dataset_bytes, least=0),
+        lambda: _check_optional("size", spec.size, least=1),
         lambda: _check_launcher(spec.launcher),
         lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
         lambda: _check_times(spec),
         lambda: _check_flag("fresh", spec.fresh),
         lambda: _check_flag("one_at_a_time", spec.one_at_a_time),
         lambda: _check_flag("resumes", spec.resumes),
+        lambda: check_whole(
+            "restarts", spec.restarts, least=0, most=MOST_ATTEMPTS, what="restarts"
+        ),
         lambda: check_whole("attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempts"),
         lambda: _check_optional_text("image", spec.image, longest=1024),
         lambda: check_env(spec.env),

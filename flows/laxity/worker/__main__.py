@@ -1,7 +1,8 @@
 """One worker of a job: `python -m laxity.worker module:function`, or `/path/file.py:function`.
 
-Exit 0: the training is done. 1: it failed, and says why. 75: another worker was lost, start again.
-143: told to stop; the next start goes on. Only exit 0 may complete a Job, so nothing else ends so.
+Exit 0: the training is done. 1: it failed, and another start would, too. 70: it raised, and another
+start may get further. 75: another worker was lost, start again. 143: told to stop; the next start
+goes on. Only exit 0 may complete a Job, so nothing else ends so.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any, Final
 from laxity import names
 from laxity.api.report_lines import ReportKind
 from laxity.durable_files import replace_file
+from laxity.job.worker_exits import EXIT_RAISED
 from laxity.safe_text import without_secrets
 from laxity.stderr import say
 from laxity.worker import failure_file, launcher, prefect_context
@@ -23,6 +25,7 @@ from laxity.worker.early_exit import no_early_success
 from laxity.worker.entrypoint import call_arguments, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
 from laxity.worker.function_result import plain_result
+from laxity.worker.leftovers import leave
 from laxity.worker.mlflow_tracking import Tracker
 from laxity.worker.sigterm import (
     EXIT_RESTART,
@@ -54,11 +57,26 @@ NOT_IN_MLFLOW: Final = (
     "neither MLflow nor the service took the last {count} points; they are in the reports of the "
     "training's folder: a service on this machine logs them when it is back, another one does not"
 )
+_STARTED_AT: Final = time.time()
 _FINISHED_S: Final = 60.0  # at most, until the service has every report
 _TRACKED_S: Final = 20.0  # at most, until MLflow has every point; at once if it does not answer
 _FAILED_S: Final = 10.0
 _STOPPED_S: Final = 2.0
-_STARTED_AT: Final = time.time()
+
+
+class BeforeCallError(Exception):
+    """What was raised while the training function was imported, or its parameters were read."""
+
+
+# No start mends these: another one would only fail again.
+FINAL: Final = (
+    BeforeCallError,
+    ImportError,
+    SyntaxError,
+    SystemExit,
+    TrainingError,
+    CheckpointError,
+)
 
 
 def main(argv: list[str]) -> int:
@@ -140,9 +158,13 @@ def _flow_run(training: Training) -> str:
 
 
 def _run_entry(training: Training, entry: str) -> Any:
-    function = load_function(entry)
-    prefect_context.print_to_log(os.environ)
-    return function(**call_arguments(function, training, os.environ.get(names.ENV_PARAMETERS, "")))
+    try:
+        function = load_function(entry)
+        prefect_context.print_to_log(os.environ)
+        arguments = call_arguments(function, training, os.environ.get(names.ENV_PARAMETERS, ""))
+    except Exception as error:
+        raise BeforeCallError from error
+    return function(**arguments)
 
 
 def _check_entered(training: Training) -> None:
@@ -225,19 +247,32 @@ def _tell_of_others(training: Training) -> float:
 
 
 def report_failure(training: Training, termination: SigtermHandler, error: BaseException) -> int:
+    """Report the error; the exit code says whether another start may get further."""
+    code = FAILED if isinstance(error, FINAL) else EXIT_RAISED
+    if isinstance(error, BeforeCallError) and error.__cause__ is not None:
+        error = error.__cause__
     sys.stderr.write(without_secrets("".join(traceback.format_exception(error))))
     if _others_lost(training):
         say("another worker is gone: this one starts again from the last checkpoint")
         with suppress(TrainingStopped), termination.defer():
             _hand_over(training, at_most_s=_tell_of_others(training))
         return EXIT_RESTART
-    message = without_secrets(f"{type(error).__name__}: {error}")[:ERROR_LENGTH]
+    message = without_secrets(_describe_error(error))[:ERROR_LENGTH]
     if training.rank and training.folder is not None:
         failure_file.write_failure(training.folder, training.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
     with suppress(TrainingStopped), termination.defer():
         _report_end(training, "failed", at_most_s=_FAILED_S, error=message)
-    return FAILED
+    return code
+
+
+def _describe_error(error: BaseException) -> str:
+    """The error in a line, also where it has no text of its own."""
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        return f"SystemExit: the function called sys.exit({code})"
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _others_lost(training: Training) -> bool:
@@ -289,7 +324,7 @@ def _start_worker() -> None:
         launcher.start_anew("a worker is gone")
     if code in (EXIT_STOPPED, EXIT_RESTART):
         os._exit(code)  # the user's threads and exit hooks must not outlast the grace
-    sys.exit(code)
+    leave(code)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from laxity.stderr import say
-from laxity.worker.mlflow_tracking import experiment_of
+from laxity.worker.first_params import keep_first_params
+from laxity.worker.mlflow_tracking import read_run
 
 ENV: Final = "MLFLOW_RUN_ID"
 ENV_EXPERIMENT: Final = "MLFLOW_EXPERIMENT_ID"
@@ -33,7 +34,10 @@ class ActiveRun:
         self._mlflow, self._run_id = mlflow, self._find()
         if not self._run_id:
             return
-        experiment = experiment_of(self._uri, self._run_id)
+        run = read_run(self._uri, self._run_id)
+        experiment = str(run.info.experiment_id)
+        if run.data.params:
+            keep_first_params(mlflow.MlflowClient, self._run_id, run.data.params)
         os.environ[ENV_EXPERIMENT] = experiment
         self._follow_function(
             "set_experiment", experiment, lambda chosen: chosen.experiment_id == experiment

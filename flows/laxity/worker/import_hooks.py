@@ -1,6 +1,7 @@
 """Something to do when the training code imports a library, without importing it for those who do not."""
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -26,27 +27,38 @@ def when_imported(name: str, call: Call, *, before: Callable[[], object] | None 
 
 
 class _Watch(MetaPathFinder):
-    """Finds one module by way of the other finders, and has something done after its execution."""
+    """Finds one module by way of the other finders, and has something done after its execution.
+
+    It stays until the module is executed: libraries also look with `find_spec` whether it is there.
+    """
 
     def __init__(self, name: str, call: Call, before: Callable[[], object] | None) -> None:
         self._name, self._call, self._before = name, call, before
+        self._looking = threading.local()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != self._name or self not in sys.meta_path:
+        if name != self._name or getattr(self._looking, "now", False):
             return None
-        sys.meta_path.remove(self)
-        if self._before is not None:
-            call_safely(name, self._before)
-        spec = find_spec(name)
+        self._looking.now = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self._looking.now = False
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
             execute = loader.exec_module
 
             def execute_and_call(module: ModuleType) -> None:
+                is_first = self in sys.meta_path
+                if is_first:
+                    sys.meta_path.remove(self)
+                if is_first and self._before is not None:
+                    call_safely(name, self._before)
                 execute(module)
-                call_safely(name, lambda: self._call(module))
+                if is_first:
+                    call_safely(name, lambda: self._call(module))
 
             loader.exec_module = execute_and_call
         return spec

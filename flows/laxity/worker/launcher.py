@@ -56,7 +56,7 @@ def start_anew(why: str) -> NoReturn:
     say(f"{why}: the function begins anew, from the checkpoint")
     sys.stdout.flush()
     sys.stderr.flush()
-    for pid in _processes_below(os.getpid()):
+    for pid in processes_below(os.getpid()):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -68,7 +68,7 @@ def start_anew(why: str) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
 
 
-def _processes_below(pid: int) -> list[int]:
+def processes_below(pid: int) -> list[int]:
     """Processes that this one has started, and those that they have, the deepest first."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -30,6 +30,7 @@ from laxity.stderr import say
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run
 
 EPOCHS_PER_FLUSH: Final = 20
 FLUSH_S: Final = 10.0
@@ -306,9 +307,9 @@ def proxy_text(uri: str) -> str:
     return f" through the proxy {address} (NO_PROXY={parts.hostname} asks it directly)"
 
 
-def experiment_of(uri: str, run_id: str) -> str:
-    """The id of the experiment that a run is in."""
-    return str(_make_client(uri).get_run(run_id).info.experiment_id)
+def read_run(uri: str, run_id: str) -> "Run":
+    """The run as MLflow has it now."""
+    return _make_client(uri).get_run(run_id)
 
 
 def import_mlflow() -> None:

@@ -4,7 +4,9 @@ A worker that ends by itself with exit 0 completes its Job, so being told to sto
 like being done: the training ends by a BaseException, and the process with `EXIT_STOPPED`.
 """
 
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -36,12 +38,33 @@ class SigtermHandler:
     def __init__(self) -> None:
         self.asked = False
         self._depth = 0
+        self._process = 0  # that takes SIGTERM; 0: none does
 
     def install(self) -> None:
         """Take SIGTERM from now on. For a worker process only: a library leaves signals alone."""
+        self._process = os.getpid()
         signal.signal(signal.SIGTERM, self._take_signal)
 
-    def _take_signal(self, _number: int, _frame: FrameType | None) -> None:
+    @contextmanager
+    def take_over(self) -> Iterator[None]:
+        """Take SIGTERM meanwhile, also from a handler of the training code that would swallow it."""
+        theirs = signal.getsignal(signal.SIGTERM)
+        is_ours = theirs in (self._take_signal, None)  # None: not from Python, cannot be put back
+        in_main = threading.current_thread() is threading.main_thread()
+        if is_ours or not self._process or not in_main:
+            yield
+            return
+        signal.signal(signal.SIGTERM, self._take_signal)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, theirs)
+
+    def _take_signal(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a child of the training code: it ends as others do
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         first, self.asked = not self.asked, True
         if first:
             self.check()

@@ -12,28 +12,28 @@ its width when told so. Without a scheduler the same code just trains, alone.
 import atexit
 import math
 import os
-import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from laxity import names
+from laxity.parsing import whole_number
 from laxity.stderr import say
 from laxity.worker.active_run import ActiveRun
 from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
-from laxity.worker.counted_io import count_items, open_counted
+from laxity.worker.data_access import DataAccess
 from laxity.worker.environment import WorkerEnvironment, saving_share, says_resumes
 from laxity.worker.epoch_loop import EpochLoop, UnitTime
 from laxity.worker.group.membership import GroupError
 from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker, logged_number
+from laxity.worker.notices import Notices
 from laxity.worker.random_generators import RandomGenerators
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role, take_role
-from laxity.worker.shards import take_shard
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
 from laxity.worker.state import States, check_restorable
 from laxity.worker.steps import Steps
@@ -42,14 +42,12 @@ from laxity.worker.training_state import TrainingError, TrainingState
 __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "TrainingStopped"]
 
 Thing = TypeVar("Thing")
-Item = TypeVar("Item")
 Save = Callable[[Path], object]
-LONE: Final = "each trains a model of its own, and worker 0's counts"
 ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
 RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, or it cannot
 
 
-class Training:
+class Training(DataAccess):
     """One worker's view of a training. A worker of a job gets it as a parameter."""
 
     def __init__(
@@ -105,7 +103,7 @@ class Training:
         self._unit: int | None = None
         self._inside = False
         self._unit_time = UnitTime()
-        self._noticed = self._combines = False
+        self._notices = Notices(self._course)
         if assignment.index == 0:
             if folder is not None:
                 self.outbox = ReportChannel.of(assignment, folder)
@@ -209,9 +207,11 @@ class Training:
         return EpochLoop(self._loop_epochs(self._role), self._note_left, total=course.total)
 
     def _loop_epochs(self, role: Role) -> Generator[int]:
-        going = role.begin()
+        termination = self._course.termination
+        with termination.take_over():
+            going = role.begin()
         while going:
-            self._course.termination.check()
+            termination.check()
             self._course.loaded = None
             self._course.states.begin_epoch()
             self._inside = self._course.has_trained = True
@@ -221,10 +221,10 @@ class Training:
             yield self.epoch
             self._unit_time.end(self._course.metrics)
             self._inside = False
-            if self.workers > 1 and not self._combines:
-                self._warn_of_lone_models()
-            self._course.termination.check()
-            going = role.boundary()
+            self._notices.lone_models()
+            termination.check()
+            with termination.take_over():
+                going = role.boundary()
         self._flush_alone()
 
     def _flush_alone(self, outcome: str = "") -> None:
@@ -252,14 +252,6 @@ class Training:
         role.end()
         self._flush_alone()
 
-    def _warn_of_lone_models(self) -> None:
-        """Say once that workers which exchange nothing train several models."""
-        self._combines = True
-        distributed = sys.modules.get("torch.distributed")
-        has_group = distributed is not None and distributed.is_initialized()
-        if not (has_group or self._course.when_formed or self.rank):
-            say(f"{self.workers} workers ended an epoch without training.average or DDP: {LONE}")
-
     def _await_run_id(self) -> str:
         """The run that the service made at the verdict; "" if it says none in a few seconds."""
         if self.outbox is None:
@@ -281,29 +273,6 @@ class Training:
             if self._role is not None and self._role.void:
                 return
             yield number
-
-    # --- data ---
-
-    def shard(self, data: Any, *, seed: int | None = None) -> Any:
-        """This worker's part of arrays, sequences, or tuples and dicts of them, in this epoch."""
-        if not self._inside:
-            raise TrainingError(
-                "shard() belongs inside the loop over epochs(): "
-                "the parts change when the number of workers does"
-            )
-        return take_shard(data, rank=self.rank, width=self.workers, seed=seed, epoch=self.epoch)
-
-    def count_bytes(self, count: int) -> None:
-        """So many bytes were read: for loaders that `open` and `reading` do not see."""
-        self._course.count(int(count))
-
-    def open(self, path: Path | str, mode: str = "rb") -> IO[Any]:
-        """A file for reading, counted."""
-        return open_counted(Path(path), mode, partial(self._course.count, of_file=True))
-
-    def reading(self, items: Iterable[Item]) -> Iterator[Item]:
-        """The same items, with the bytes of their arrays counted."""
-        return count_items(items, self.count_bytes)
 
     # --- state ---
 
@@ -342,7 +311,7 @@ class Training:
             raise TrainingError("average() belongs inside the loop over epochs()")
         from laxity.worker.group.averaging import put_means
 
-        self._combines = True
+        self._notices.combines = True
         if not math.isfinite(weight) or weight < 0:
             raise ValueError(f"average(weight={weight}): expected a number, 0 or more")
         return put_means(thing, partial(self._role.average, weight=weight))
@@ -353,13 +322,22 @@ class Training:
 
     # --- what it says ---
 
+    def declare(
+        self, *, samples: int | None = None, batch_size: int | None = None, size: int | None = None
+    ) -> None:
+        """Say what only this code knows: samples of an epoch, global batch, parameters of the net.
+
+        Forecasts follow at once; what is not given stays as it was declared.
+        """
+        sizes = {"samples": samples, "batch_size": batch_size, "size": size}
+        known = {name: _checked_size(name, n) for name, n in sizes.items() if n is not None}
+        if self.outbox is not None and known:
+            self.outbox.append("declared", **known)
+
     def log(self, **metrics: float) -> None:
         """Figures of this epoch, for MLflow and the reports; worker 0's count."""
         figures = {name: logged_number(name, value) for name, value in metrics.items()}
-        odd = [name for name, value in figures.items() if not math.isfinite(value)]
-        if odd and not self._noticed:
-            self._noticed = True
-            say(f"{odd[0]} is {figures[odd[0]]} in epoch {self.epoch}: such values are not logged")
+        self._notices.odd_figures(figures, self.epoch)
         if self._inside or self._role is None:
             self._course.metrics |= figures
             return
@@ -398,3 +376,10 @@ class Training:
     def has_lost_others(self) -> bool:
         """Whether another worker of the group is gone."""
         return self._role is not None and self._role.anyone_gone()
+
+
+def _checked_size(name: str, number: int) -> int:
+    whole = whole_number(number, least=1)
+    if whole is None:
+        raise ValueError(f"declare({name}={number!r}): expected a whole number, 1 or more")
+    return whole

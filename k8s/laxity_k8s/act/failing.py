@@ -1,7 +1,9 @@
-"""A Job whose workers fail again and again without finishing an epoch is failed, with their error.
+"""When a training has failed: the one rule for exceptions, exit codes and signals alike.
 
-What it dies of is in the user's project (an import, an image, too little memory), and no start mends
-that: going on would hold GPUs and a promise for nothing.
+A worker that fails starts again, from the last checkpoint. The training has failed when no start
+can help (its exit code says so), when the same exception comes twice in one epoch, or when its
+`restarts` in a row have not finished an epoch: going on would hold GPUs and a promise for nothing.
+docs/projects.md has the rule for users.
 
 A plain Job whose container is not laxity's worker keeps the backoffLimit that its user gave it: its
 reason shows the error.
@@ -13,7 +15,9 @@ from typing import Final
 
 from laxity import json_tree, names
 from laxity.job.qos import QoSError
+from laxity.job.spec import MOST_RESTARTS
 from laxity.job.widths import MOST_WORKERS
+from laxity.job.worker_exits import EXIT_RAISED, FINAL_CODES
 from laxity_k8s.act.adoption import TARGET, Tending, failure_patch, patch_of
 from laxity_k8s.act.event_writer import camel_case
 from laxity_k8s.cluster_api import Json
@@ -26,7 +30,6 @@ from laxity_scheduler.live import Report, Reports
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 
-MOST_FAILURES: Final = 5  # of one worker, with no epoch in between
 MOST_CUT_LINKS: Final = 2  # of a chain, with no epoch in between
 MOST_STARTS: Final = 3  # in vain, since the pods' images or containers cannot be made
 NOT_STARTABLE: Final = frozenset(
@@ -89,18 +92,39 @@ def _keep_failing(
     job: Json, own: Sequence[Json], reports: Reports, *, trains: bool
 ) -> Reason | None:
     failures = [pod for pod in own if pods.has_failed(pod)]
-    if len(failures) < MOST_FAILURES:
+    if not failures:
         return None
     report = reports(str(job["metadata"].get("uid")))
     often = max(_in_a_row(job, own, failures, report), key=len, default=[])
-    if len(often) < MOST_FAILURES:
+    if not often:
         return None
     died = pods.worker_failure(max(often, key=end_instant))
+    if trains and _is_final(job, often):
+        return reason("worker_failed", died=died)
+    if len(often) <= _allowed_restarts(job, trains=trains):
+        return reason("worker_failed_again", died=died) if trains and _is_repeated(often) else None
     if trains and report.holds_state is False:
         facts = {"times": len(often), "epoch": report.furthest_epoch}
         return reason("workers_fail_anew", **facts, died=died)
     code = "workers_keep_failing" if trains else "pods_keep_failing"
     return reason(code, times=len(often), died=died)
+
+
+def _is_final(job: Json, failures: Iterable[Json]) -> bool:
+    """Whether one says that no start helps; a Job with a podFailurePolicy is failed by that."""
+    if json_tree.get_in(job, "spec", "podFailurePolicy") is not None:
+        return False
+    return any(pods.exit_code(pod) in FINAL_CODES for pod in failures)
+
+
+def _allowed_restarts(job: Json, *, trains: bool) -> int:
+    return jobs.spec_of(job).restarts if trains else MOST_RESTARTS
+
+
+def _is_repeated(failures: Iterable[Json]) -> bool:
+    """Whether two of these have raised the same; a kill from outside says nothing of its cause."""
+    raised = [pods.worker_failure(p) for p in failures if pods.exit_code(p) == EXIT_RAISED]
+    return len(set(raised)) < len(raised)
 
 
 def _in_a_row(

@@ -24,6 +24,7 @@ _FIELDS: Final[Mapping[str, Callable[[TrainingSpec], Any]]] = {
     "samples": lambda spec: spec.samples,
     "batch_size": lambda spec: spec.batch_size,
     "dataset_bytes": lambda spec: spec.dataset_bytes,
+    "size": lambda spec: spec.size,
     "launcher": lambda spec: spec.launcher,
     "image": lambda spec: spec.image,
     "gpus_per_worker": lambda spec: spec.qos.gpus_per_worker,

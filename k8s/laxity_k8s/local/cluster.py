@@ -46,6 +46,7 @@ from laxity_k8s.objects.pool_label import POOL
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Reports
 
+RESTARTS: Final = Backoff(first_s=1.0, longest_s=30.0, growth=30.0**0.5)  # after 1, 5 and 30 s
 FLEET: Final = "inference"  # the pool of nodes that an inference process lends, and their names
 # Where a worker logs, and as whom.
 SHARED: Final = ("MLFLOW_TRACKING_", names.ENV_TRACKED_BY)
@@ -88,7 +89,7 @@ class LocalCluster:
             given=dict(given or {}),
             cwd=_choose_folder(home),
             gpus=gpus_of_nodes(nodes, gpus),
-            backoff=backoff or Backoff(),
+            backoff=backoff or RESTARTS,
         )
         self.kit = kit
         self._guard = Guard("patch on the local cluster")

@@ -174,7 +174,7 @@ def build_row(
     since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
     return Job(
         id=spec.id,
-        workload=intern_workload(Workload.of(spec)),
+        workload=intern_workload(report.refine(Workload.of(spec))),
         submitted_at=submitted_at,
         deadline_at=spec.qos.deadline_at(counts_from(claimed_at, creation_instant(job))),
         service_class=spec.qos.service_class,

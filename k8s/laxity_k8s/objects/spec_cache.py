@@ -2,10 +2,12 @@
 
 The key is a digest of exactly those fields that reading looks at (laxity.job.manifest_reader): outputs of
 laxity, status and revisions are not among them. Errors are not kept; wrong Jobs are few. What is
-kept is bounded in bytes, and without what may be large and only workers need: parameters and env.
+kept is bounded in bytes, and without what may be large and only workers need: env, and parameters
+that are no plain values.
 """
 
 import hashlib
+import json
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
@@ -17,10 +19,12 @@ from laxity import json_tree, names
 from laxity.job.manifest_reader import SHAPE, controller_of
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.cluster_api import Json
+from laxity_profiler.estimate import plain_inputs
 
 MOST_BYTES: Final = 96 * 1024 * 1024  # of some 50,000 Jobs
 SPEC_BYTES: Final = 1_500  # of one without its texts and widths, on a 64-bit machine
 WIDTH_BYTES: Final = 36  # a whole number and its place in a tuple
+INPUT_BYTES: Final = 250  # a plain parameter with its name, kept twice
 
 
 def size_of(spec: TrainingSpec) -> int:
@@ -30,6 +34,7 @@ def size_of(spec: TrainingSpec) -> int:
         SPEC_BYTES
         + 4 * sum(len(str(text)) for text in texts if text)
         + WIDTH_BYTES * len(spec.qos.widths or ())
+        + INPUT_BYTES * len(spec.parameters)
     )
 
 
@@ -38,7 +43,7 @@ _LOCK: Final = Lock()
 
 
 def read_spec(job: Json) -> TrainingSpec:
-    """The Job's spec without parameters, env and template. QoSError names every wrong field."""
+    """The Job's spec without env, template and large parameters. QoSError names every wrong field."""
     try:
         key = _digest_of(job)
     except (TypeError, ValueError, RecursionError):  # no JSON of an API server: read it as it is
@@ -53,7 +58,8 @@ def read_spec(job: Json) -> TrainingSpec:
 
 
 def _slim_spec(spec: TrainingSpec) -> TrainingSpec:
-    return replace(spec, parameters={}, env={}, template={})
+    plain = {name: json.loads(text) for name, text in plain_inputs(spec.parameters)}
+    return replace(spec, parameters=plain, env={}, template={})
 
 
 def _digest_of(job: Json) -> bytes:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laxity.cli.commands_jobs import Params
+from laxity.cli.job_options import Params
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,9 +78,12 @@ def predict(
     rows = _predict_rows(predictor, workload, widths)
     if as_json:
         named = {"model": workload.model, "version": predictor.version}
+        named["note"] = predictor.notes(workload)
         typer.echo(json.dumps({**named, "widths": rows}))
         return
     console().print(_rich_table(workload, rows))
+    if note := predictor.notes(workload):
+        typer.echo(note)
     finishing_s = max((row["finishing"]["p90_s"] for row in rows), default=0.0)
     if finishing_s >= 1.0:
         shown = format_duration(finishing_s)

@@ -18,15 +18,13 @@ from laxity_profiler.history import history_database
 from laxity_profiler.history.faults import OnFault, log_fault
 from laxity_profiler.history.first_epoch import FirstEpochReading
 from laxity_profiler.history.history_database import HistoryError, open_transaction
+from laxity_profiler.history.observations import Epoch, ObservedStop, Stop
 from laxity_profiler.history.report_fold import (
     LONGEST_STOP_S,
     NO_REPORT,
-    Epoch,
     FoldResult,
-    ObservedStop,
     Report,
     ReportState,
-    Stop,
 )
 from laxity_profiler.history.report_values import LONGEST_S, clean_text
 
@@ -50,6 +48,12 @@ class TrainingRun:
     uid: str
     workload: Workload
     epochs: tuple[Epoch, ...]
+    epochs_trained: int | None = None  # when its function returned; None: unknown
+
+    @property
+    def is_early(self) -> bool:
+        """Whether its function returned with epochs left."""
+        return self.epochs_trained is not None and self.epochs_trained < self.workload.epochs
 
 
 @dataclass(slots=True)
@@ -111,6 +115,7 @@ class History:
                     lines, epochs=workload.epochs, received_at=now, behind_s=behind_s
                 )
                 folded.epochs = [_with_nodes(epoch, nodes, since) for epoch in folded.epochs]
+                workload = state.report().refine(workload)
                 self._write_fold(connection, uid, workload.model, folded, now)
                 history_database.write_run(
                     connection, uid, _run_row(job, workload, state, row.folds + 1)
@@ -223,18 +228,27 @@ class History:
         """The latest epochs of a model, by run; runs in the order in which they were last heard of."""
         with open_transaction(self.engine) as connection:
             rows = history_database.epochs_of(connection, model, most)
-            workloads = dict(history_database.runs_of(connection, model))
+            rows_of_runs = history_database.runs_of(connection, model)
         by_uid: dict[str, list[Epoch]] = {}
+        run_fields = {uid: (workload, trained) for uid, workload, trained in rows_of_runs}
         for uid, *fields in rows:
             by_uid.setdefault(uid, []).append(Epoch(*fields))
         return [
             TrainingRun(
                 uid,
-                _workload_from_json(workloads.get(uid, "{}"), model),
+                _workload_from_json(run_fields.get(uid, ("{}", None))[0], model),
                 tuple(sorted(epochs, key=lambda epoch: epoch.epoch)),
+                run_fields.get(uid, ("{}", None))[1],
             )
             for uid, epochs in reversed(by_uid.items())
         ]
+
+    def ended_run(self, uid: str) -> TrainingRun | None:
+        """A run that was heard here and whose function has returned, without its epochs."""
+        cached = self._reports.get(uid)
+        if cached is None or cached.workload is None or cached.report.finished_epochs is None:
+            return None
+        return TrainingRun(uid, cached.workload, (), cached.report.finished_epochs)
 
     def first_epochs(self) -> list[FirstEpochReading]:
         """What jobs read whose first epoch lasts; in memory only, the next line tells it again."""
@@ -336,6 +350,7 @@ def _run_row(job: str, workload: Workload, state: ReportState, folds: int) -> di
         "said": clean_text(state.to_json()),
         "folds": folds,
         "at": time.time(),
+        "epochs_trained": state.report().finished_epochs,
     }
 
 
@@ -366,6 +381,7 @@ def _workload_json(workload: Workload) -> str:
 
 def _workload_from_json(text: str, model: str) -> Workload:
     try:
-        return Workload(**{"model": model, "epochs": 1} | json.loads(text))
+        fields = {"model": model, "epochs": 1, "inputs": ()} | json.loads(text)
+        return Workload(**fields | {"inputs": tuple((a, b) for a, b in fields["inputs"])})
     except (TypeError, ValueError):
         return Workload(model, 1)

@@ -67,6 +67,9 @@ class RunRecord(HistoryTable, table=True):
     said: str = Field(default="", sa_type=Text)
     folds: int = Field(default=0, sa_type=BigInteger)
     at: float = Field(default=0.0, index=True)
+    epochs_trained: int | None = (
+        None  # when its function returned; null: it has not, or did not say
+    )
 
 
 class EpochRecord(HistoryTable, table=True):
@@ -217,8 +220,9 @@ def create_tables(engine: Engine) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"select pg_advisory_xact_lock({TABLES_LOCK})"))
         HistoryTable.metadata.create_all(connection)
-    if _is_missing(engine, "observed_epochs", "nodes"):
-        _add_column(engine, "observed_epochs", "nodes INTEGER")
+    for table, column in (("observed_epochs", "nodes"), ("observed_runs", "epochs_trained")):
+        if _is_missing(engine, table, column):
+            _add_column(engine, table, f"{column} INTEGER")
 
 
 def _is_missing(engine: Engine, table: str, column: str) -> bool:
@@ -284,8 +288,9 @@ def _select_runs() -> Any:
 
 
 def runs_of(connection: Connection, model: str) -> Sequence[Any]:
-    """(uid, workload) of the runs of a model."""
-    statement = select(RUNS.uid, RUNS.workload).where(RUNS.model == model)
+    """(uid, workload, epochs trained) of the runs of a model."""
+    chosen = select(RUNS.uid, RUNS.workload, RUNS.epochs_trained)
+    statement = chosen.where(RUNS.model == model)
     return connection.execute(statement).all()
 
 

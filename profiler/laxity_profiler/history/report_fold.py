@@ -9,16 +9,15 @@ writes, as whoever shows it does. No line raises. Pure: the database is elsewher
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
-
-import orjson
 
 from laxity.api.report_lines import REPORT_KINDS
 from laxity.instants import LAST_AT
 from laxity.parsing import finite_number
 from laxity.safe_text import without_secrets
-from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
+from laxity_profiler.history.observations import Epoch, Stop
 from laxity_profiler.history.report_values import (
     LONGEST_S,
     SHORTEST_S,
@@ -27,10 +26,12 @@ from laxity_profiler.history.report_values import (
     clean_text,
     count_in,
     is_number,
+    readable_result,
     reading_in,
     seconds_in,
     seq_of,
     shorten_line,
+    sizes_in,
     text_of,
     width_in,
 )
@@ -41,7 +42,6 @@ CLOCK_SLACK_S: Final = 5.0  # two clocks may differ by so much and still be beli
 LONGEST_STOP_S: Final = 21_600.0  # six hours: beyond, a clock was set or a machine slept
 MOST_AHEAD: Final = 1_000  # lines beyond a gap; then the gap is given up
 MOST_SKIPPED: Final = 1_000_000
-RESULT_LIMIT: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,45 +65,14 @@ class Report:
     finished_epochs: int | None = None  # trained when the function returned, if it said so
     saved_epoch: int | None = None  # where the newest state cannot be written: of the last one
     save_error: str = ""
+    declared: tuple[tuple[str, int], ...] = ()  # sizes of its workload, as its code said them
+
+    def refine(self, workload: Workload) -> Workload:
+        """The workload with what its code said of it."""
+        return replace(workload, **dict[str, Any](self.declared)) if self.declared else workload
 
 
 NO_REPORT: Final = Report()
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """One epoch as it was trained. `nodes`: on so many its workers lay, None if nobody knows."""
-
-    epoch: int
-    width: int
-    epoch_s: float
-    bytes: int = 0
-    warmup: bool = False
-    at: float = 0.0
-    nodes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """One save, load, re-forming, suspend or resume; `bytes` of the checkpoint, if known."""
-
-    kind: str
-    workers: int
-    seconds: float
-    at: float
-    bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ObservedStop:
-    """One observed stop with the model it belongs to."""
-
-    model: str
-    kind: str
-    workers: int
-    seconds: float
-    bytes: int | None
-    at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -131,6 +100,7 @@ class ReportState:
     epoch_ended_at: float | None = None  # the latest
     formed: int = 0
     training: bool = False
+    warms_up: bool = False  # the first epoch since the workers have formed
     parked_epoch: int | None = None
     failed: str = ""
     result: Any = None
@@ -147,10 +117,11 @@ class ReportState:
     finished_epochs: int | None = None
     saved_epoch: int | None = None
     save_error: str = ""
+    declared: dict[str, int] = field(default_factory=dict)
 
     def report(self) -> Report:
         return Report(
-            Progress(self.epochs_done, tuple(self.epoch_s), tuple(self.widths)),
+            Progress(self.epochs_done, tuple(self.epoch_s), tuple(self.widths), self.warms_up),
             self.at,
             self.epoch_started_at,
             self.formed,
@@ -167,6 +138,7 @@ class ReportState:
             self.finished_epochs if self.finished else None,
             self.saved_epoch,
             self.save_error,
+            tuple(sorted(self.declared.items())),
         )
 
     def first_reading(self) -> Reading | None:
@@ -295,6 +267,8 @@ class ReportState:
             self._note_formed(line, folded, at=at, epochs=epochs, current=current)
         elif kind == "read":
             self._note_reading(line, current=current)
+        elif kind == "declared":
+            self.declared = (self.declared | sizes_in(line)) if current else self.declared
         elif not isinstance(kind, str) or kind not in REPORT_KINDS:
             raise InvalidReportError(f"kind {shorten_line(kind, 40)} is none that laxity knows")
         elif current:
@@ -309,6 +283,7 @@ class ReportState:
         if current:
             self.epoch_started_at = self.epoch_ended_at = at
             self.epochs_done, self.failed, self.training = epoch, "", True
+            self.warms_up = False
             self.reading = self.parked_epoch = None
             self.holds_state = line.get("holds_state") is not False
             self.save_error = without_secrets(text_of(line.get("save_error")))
@@ -350,7 +325,7 @@ class ReportState:
             folded.stops.append(Stop("reform", width, took_s, at))
         self.formed, self.epochs_done = width, done
         self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
-        self.training = True
+        self.training = self.warms_up = True
 
     def _note_reading(self, line: Mapping[str, Any], *, current: bool) -> None:
         """What was read so far in an epoch; each line holds all of it."""
@@ -363,7 +338,7 @@ class ReportState:
     ) -> None:
         """started, parked, stopped, finished, failed: nothing trains from these to the next `formed`."""
         kind = line["kind"]
-        self.epoch_started_at, self.training = None, False
+        self.epoch_started_at, self.training, self.warms_up = None, False, False
         if kind == "finished" and not self.finished:  # a second one has what MLflow did not take
             self.finished_at = at
             self.finishing_s = finite_number(line.get("finishing_s"), least=0.0, most=LONGEST_S)
@@ -387,14 +362,6 @@ class ReportState:
 
     def _keep_result(self, result: object) -> str:
         """Why the result cannot be kept, "" if it is: the training is finished all the same."""
-        try:
-            text = orjson.dumps(result)
-        except TypeError as error:
-            problem = f"its result is no JSON that can be kept: {clean_text(str(error))}"
-        else:
-            self.result = orjson.loads(text)
-            if len(text) <= RESULT_LIMIT:
-                return ""
-            problem = f"its result has {len(text)} bytes of JSON; at most {RESULT_LIMIT} are kept"
-        self.result, self.failed = None, self.failed or problem
+        self.result, problem = readable_result(result)
+        self.failed = self.failed or problem
         return problem

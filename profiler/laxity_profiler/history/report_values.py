@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final, TypeGuard
 
+import orjson
+
 from laxity.job.widths import MOST_WORKERS
 from laxity.parsing import MOST, finite_number, whole_number
 
@@ -16,6 +18,7 @@ LONGEST_S: Final = 1e7  # four months: no epoch and no stop takes so long
 MOST_SEQ: Final = 2**31
 TEXT_LIMIT: Final = 8_000
 MOST_READINGS: Final = 1_000
+RESULT_LIMIT: Final = 262_144
 LONGEST_READING_S: Final = 1e6  # eleven days; each second of it costs memory
 
 
@@ -89,6 +92,31 @@ def seconds_in(line: Mapping[str, Any], name: str, *, least: float = 0.0) -> flo
 def bytes_in(line: Mapping[str, Any]) -> int | None:
     size = finite_number(line.get("bytes"), least=0.0)
     return None if size is None else int(size)
+
+
+def sizes_in(line: Mapping[str, Any]) -> dict[str, int]:
+    """What a training declares of itself, by the fields of a workload."""
+    fields = {"samples": "samples", "batch_size": "batch_size", "size": "parameters"}
+    sizes = {}
+    for name, field in fields.items():
+        if line.get(name) is not None:
+            size = _whole_number(line[name], least=1)
+            if size is None:
+                shown = shorten_line(line[name], 40)
+                raise InvalidReportError(f"{name} {shown} is no whole number from 1 up")
+            sizes[field] = size
+    return sizes
+
+
+def readable_result(result: object) -> tuple[Any, str]:
+    """The result as JSON gives it back, and why it cannot be kept; "" if it can."""
+    try:
+        text = orjson.dumps(result)
+    except TypeError as error:
+        return None, f"its result is no JSON that can be kept: {clean_text(str(error))}"
+    if len(text) <= RESULT_LIMIT:
+        return orjson.loads(text), ""
+    return None, f"its result has {len(text)} bytes of JSON; at most {RESULT_LIMIT} are kept"
 
 
 def reading_in(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
+from laxity_profiler.learning.fit_inputs import fit_inputs
 from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score
 from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
 from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve
+from laxity_profiler.model.inputs import InputFit
 from laxity_profiler.model.model_fit import (
     NOISE,
     SPREAD,
@@ -93,8 +95,9 @@ def split_runs(runs: "Sequence[TrainingRun]", *, gpus_per_node: int | None = Non
     """
     stretches: list[Stretch] = []
     densest = node_workers(runs)
+    effective = {fit.name for fit in fit_inputs(runs) if fit.has_effect}
     for run in runs:
-        setting = WorkloadSetting.of(run.workload)
+        setting = WorkloadSetting.of(run.workload, effective)
         lay_on = partial(fewest_nodes, run.workload, gpus_per_node, densest)
         places = groupby(
             run.epochs, key=lambda stretch: (stretch.width, stretch.nodes or lay_on(stretch.width))
@@ -124,8 +127,13 @@ def fit_model(
     level: float = P90,
     later_level: float = P90,
     node_workers: int | None = None,
+    ended: tuple[float, ...] = (),
+    inputs: tuple[InputFit, ...] = (),
 ) -> ModelFit:
-    """All numbers of one model. The levels are the adapted ones of its P90 at a start and later."""
+    """All numbers of one model. The levels are the adapted ones of its P90 at a start and later.
+
+    `ended` are the shares of their epochs that runs trained, `inputs` what they were called with.
+    """
     noise2 = _fit_noise2(stretches)
     regimes = _split_into_regimes(stretches, noise2)
     drift = _fit_drift(regimes, noise2)
@@ -143,6 +151,8 @@ def fit_model(
         factors_of_scores(at_half, level=later_level),
         _fit_step_times(settings),
         node_workers,
+        ended,
+        inputs,
     )
 
 

@@ -19,10 +19,12 @@ from laxity_profiler.estimate import Estimate, Workload
 from laxity_profiler.history import history_database
 from laxity_profiler.history.first_epoch import first_epochs, is_news
 from laxity_profiler.history.history import History, HistoryError, TrainingRun
-from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.backtest import PredictionOutcome, live_outcome, live_outcomes
+from laxity_profiler.learning.fit_inputs import fit_inputs
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
 from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
+from laxity_profiler.model.early_ends import ended_shares
 from laxity_profiler.model.model_fit import ModelFit, SettingFit
 from laxity_profiler.overhead.costs import PRIORS, StopCosts, fit_costs, warm_ups
 from laxity_profiler.overhead.part import PartFit
@@ -147,6 +149,7 @@ class Learner:
     def observe_finish(self, uid: str, *, at: float, idle_s: float = 0.0) -> None:
         """A job has finished: its predictions meet the truth. `idle_s` of the time it did not run."""
         self._history.observe_finish(uid, at=at)
+        self._note_epochs_trained(uid)
         with self._lock, history_database.open_transaction(self._history.engine) as connection:
             for row in history_database.predictions_of(connection, uid):
                 actual_s = at - row.at - idle_s
@@ -155,6 +158,16 @@ class Learner:
                     self._outcomes.append(live_outcome(row, actual_s))
                     if not row.p10_s <= actual_s <= row.p90_s:
                         self._surprised.add(row.model)
+
+    def _note_epochs_trained(self, uid: str) -> None:
+        """Fit the model anew where runs of it end early: its last epoch was fitted before its end."""
+        run = self._history.ended_run(uid)
+        with self._lock:
+            state = self._states.get(run.workload.model) if run is not None else None
+            if run is None or state is None:
+                return
+            if run.is_early or (state.fit is not None and state.fit.ended):
+                state.fitted = 0
 
     def drop_predictions(self, uid: str) -> None:
         """The job was stopped or resized: what was predicted of another course says nothing."""
@@ -238,7 +251,13 @@ class Learner:
         if stretches:
             start, later = self._adapt_levels(model)
             state.fit = fit_model(
-                model, stretches, level=start, later_level=later, node_workers=node_workers(runs)
+                model,
+                stretches,
+                level=start,
+                later_level=later,
+                node_workers=node_workers(runs),
+                ended=ended_shares(_ended_runs(runs)),
+                inputs=fit_inputs(runs),
             )
             state.warm_up_s = _warm_up_times(runs, stretches)
 
@@ -294,6 +313,19 @@ def _read_priors(history: History, wanted: str | None) -> str:
 def _is_unplaced(fit: ModelFit) -> bool:
     levels = (level for setting in fit.settings for level in setting.levels)
     return any(level.nodes is None and level.width > 1 for level in levels)
+
+
+def _ended_runs(runs: Sequence[TrainingRun]) -> list[tuple[int, int]]:
+    """(epochs trained, epochs declared) of the runs that ended; old ones say it by their last epoch."""
+    pairs = []
+    for run in runs:
+        total = run.workload.epochs
+        trained = run.epochs_trained
+        if trained is None and run.epochs and run.epochs[-1].epoch >= total:
+            trained = total
+        if trained is not None:
+            pairs.append((trained, total))
+    return pairs
 
 
 def _warm_up_times(runs: Sequence[TrainingRun], stretches: Sequence[Stretch]) -> tuple[float, ...]:

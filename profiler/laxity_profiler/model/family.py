@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from laxity_profiler.model.epoch_curve import interpolate_curve
+from laxity_profiler.model.inputs import ONE_RELATIVE
 from laxity_profiler.model.model_fit import ModelFit, SettingFit, WorkloadSetting
 from laxity_profiler.model_key import SHARED, model_of, pool_of
 
 LEAST_ERROR: Final = 0.4
-ONE_RELATIVE: Final = 0.7  # relative error with a single relative
 NOT_COMPARABLE: Final = 0.3  # more if the work of an epoch is not known of both
 MOST: Final = 7
 _WORD: Final = re.compile(r"[A-Za-z]+")

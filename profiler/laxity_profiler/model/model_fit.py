@@ -5,16 +5,18 @@ be compared, those of another only after scaling. Floats survive JSON exactly.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
 from laxity_profiler.estimate import Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
 from laxity_profiler.model.epoch_curve import ERROR_UNSEEN, Level, WidthCurve, count_doublings
+from laxity_profiler.model.inputs import SIZES, InputFit, number_of
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
 NOISE: Final = 0.05  # of one epoch, relative
+OTHER_INPUT: Final = 0.35  # relative error, of a run with another value of an input, per doubling
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +28,18 @@ class WorkloadSetting:
     dataset_bytes: int | None = None
     parameters: int | None = None
     gpu_type: str = ""
+    inputs: tuple[tuple[str, str], ...] = ()  # those that have an effect
 
     @classmethod
-    def of(cls, workload: Workload) -> Self:
+    def of(cls, workload: Workload, effective: Collection[str] = ()) -> Self:
+        """The setting of a workload; of its inputs only the `effective` ones count."""
         return cls(
             workload.samples,
             workload.batch_size,
             workload.dataset_bytes,
             workload.parameters,
             workload.gpu_type,
+            tuple(given for given in workload.inputs if given[0] in effective),
         )
 
 
@@ -98,11 +103,18 @@ class ModelFit:
     later: Factors = NORMAL
     step: StepFit | None = None
     node_workers: int | None = None
+    ended: tuple[float, ...] = ()  # shares of their epochs that runs trained, where any ended early
+    inputs: tuple[InputFit, ...] = ()
     traffic: tuple[SettingFit, ...] = ()  # while there are no settings: what a first epoch reads
 
     @property
     def n(self) -> int:
         return sum(fit.n for fit in self.settings)
+
+    @property
+    def effective(self) -> frozenset[str]:
+        """The names of the inputs that settings differ by."""
+        return frozenset(fit.name for fit in self.inputs if fit.has_effect)
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
@@ -119,16 +131,25 @@ class ModelFit:
             Factors(**fields["later"]),
             StepFit(**step) if step else None,
             fields.get("node_workers"),
+            tuple(fields.get("ended", ())),
+            tuple(
+                InputFit(**row | {"values": tuple(row["values"])})
+                for row in fields.get("inputs", ())
+            ),
             tuple(_setting_fit(setting) for setting in fields.get("traffic", ())),
         )
 
 
 def _setting_fit(fields: Mapping[str, Any]) -> SettingFit:
     return SettingFit(
-        WorkloadSetting(**fields["setting"]),
+        WorkloadSetting(**fields["setting"] | {"inputs": _pairs(fields["setting"])}),
         tuple(Level(**level) for level in fields["levels"]),
         WidthCurve(**fields["curve"]),
     )
+
+
+def _pairs(setting: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in setting.get("inputs", ()))
 
 
 def nearest_setting(fit: ModelFit, wanted: WorkloadSetting) -> tuple[SettingFit, float, float]:
@@ -158,7 +179,20 @@ def _scale_between(candidate: WorkloadSetting, wanted: WorkloadSetting) -> tuple
         error += 0.15 * min(4.0, count_doublings(candidate.parameters, wanted.parameters))
     if candidate.gpu_type != wanted.gpu_type:
         error += 0.3
+    given = dict(wanted.inputs)
+    error += sum(_input_error(value, given.get(name)) for name, value in candidate.inputs)
     return factor, error
+
+
+def _input_error(old: str, new: str | None) -> float:
+    """How little a run with another value of an input says; least for the nearest number."""
+    if old == new:
+        return 0.0
+    numbers = [number_of(value) for value in (old, new) if value is not None]
+    positive = [number for number in numbers if number is not None and number > 0.0]
+    if len(positive) < 2:
+        return OTHER_INPUT
+    return OTHER_INPUT * min(2.0, abs(math.log2(positive[0] / positive[1])))
 
 
 def fewest_nodes(
@@ -172,3 +206,25 @@ def fewest_nodes(
     if gpus_per_node:
         held = max(1, gpus_per_node // workload.gpus_per_worker)
     return -(-width // held) if held else None
+
+
+def fill_sizes(
+    setting: WorkloadSetting,
+    workload: Workload,
+    fits: Sequence[InputFit],
+    known: Sequence[WorkloadSetting],
+) -> WorkloadSetting:
+    """The setting with sizes that only a worker can tell, as the runs with these inputs had them."""
+    given = dict(workload.inputs)
+    filled: dict[str, Any] = {}
+    for size in SIZES:
+        seen = {getattr(other, size) for other in known}
+        if getattr(setting, size) is not None or None in seen:
+            continue
+        leading = next((fit for fit in fits if fit.follows == size and fit.name in given), None)
+        number = None if leading is None else number_of(given[leading.name])
+        if leading is not None and number is not None:
+            filled[size] = max(1, round(number / leading.ratio))
+        elif len(seen) == 1:
+            filled[size] = seen.pop()
+    return replace(setting, **filled)

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any, Final, Literal, Self
 
 from laxity_profiler.estimate import Estimate, Source
-from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.model.family import family_of
 from laxity_profiler.model_key import pool_of
 from laxity_profiler.overhead.part import PartFit, fit_part, pool_fits

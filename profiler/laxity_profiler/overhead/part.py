@@ -25,8 +25,11 @@ from laxity_profiler.history.report_values import SHORTEST_S
 from laxity_profiler.model.calibration import NORMAL_90, P10, P90, factor_of, score_quantiles
 
 LEAST_ERROR: Final = 0.08  # relative, of one occurrence
-PRIOR_POINTS: Final = 1.0  # how many observations a prior is worth
-ENOUGH: Final = 5  # observations; the prior no longer counts in the usual time
+PRIOR_POINTS: Final = 0.5  # how many observations a prior is worth
+ENOUGH: Final = 3  # observations; the prior no longer counts in the usual time
+OWN_ERROR: Final = (
+    0.35  # relative, of one occurrence, that is assumed beside two of the model's own
+)
 TAIL_POINTS: Final = 3.0  # how many observations the assumed mean is worth
 SLOPE_SPREAD: Final = 0.2  # of b / usual, between models
 WINSORISED: Final = 0.02  # so many of the largest, and one at least, count as the next one
@@ -99,7 +102,8 @@ def fit_part(observations: Sequence[tuple[int, float]], expected: PartFit) -> Pa
     if usual_s < SHORTEST_S:
         return PartFit(expected.part, 0.0, LEAST_ERROR, n)
     ratios = seconds / (usual_s * (1.0 + slope * (widths - middle)))
-    error = _fit_error(ratios, expected)
+    # How far other models are apart says nothing once there are two occurrences of its own.
+    error = _fit_error(ratios, min(expected.error, OWN_ERROR) if n > 1 else expected.error)
     x10, x90 = _tail_positions(ratios, error)
     return PartFit(
         expected.part,
@@ -130,18 +134,20 @@ def _fit_slope(widths: Floats, seconds: Floats, expected: PartFit) -> float:
         )
         usual_s = float(np.median(seconds - median_slope * (widths - middle)))
         if usual_s > 0.0:
-            error = _fit_error((seconds - median_slope * (widths - middle)) / usual_s, expected)
-            unsure2 = 1.1 * error * error / float(((widths - middle) ** 2).sum())
+            error = _fit_error(
+                (seconds - median_slope * (widths - middle)) / usual_s, expected.error
+            )
+            unsure2 = 1.25 * error * error / float(((widths - middle) ** 2).sum())
             weight = SLOPE_SPREAD**2 / (SLOPE_SPREAD**2 + unsure2)
             slope = weight * median_slope / usual_s + (1.0 - weight) * slope
     return min(max(slope, 0.0), 1.0 / middle)
 
 
-def _fit_error(ratios: Floats, expected: PartFit) -> float:
-    """Of one occurrence, from the middle half of the observations; the prior's while there are few."""
+def _fit_error(ratios: Floats, assumed: float) -> float:
+    """Of one occurrence, from the middle half of the observations; the assumed one while there are few."""
     n = len(ratios)
     off = 1.4826 * float(np.median(np.abs(ratios - 1.0)))
-    return max(LEAST_ERROR, min(1.0, math.sqrt((expected.error**2 + n * off * off) / (n + 1))))
+    return max(LEAST_ERROR, min(1.0, math.sqrt((assumed**2 + n * off * off) / (n + 1))))
 
 
 def _tail_positions(ratios: Floats, error: float) -> tuple[float, float]:

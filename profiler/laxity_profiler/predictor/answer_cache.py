@@ -25,7 +25,7 @@ class AnswerCache:
         self._alive: list[tuple[Any, Any]] = []
         self._rows: dict[int, int] = {}
         self._sources: list[Source] = []
-        self._numbers: NDArray[np.float64] = np.empty((4, 0))
+        self._numbers: NDArray[np.float64] = np.empty((6, 0))
         self._points: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._filled = 0
 
@@ -49,6 +49,8 @@ class AnswerCache:
             numbers[3],
             tuple(map(self._sources.__getitem__, rows)),
             self._points[index],
+            numbers[4],
+            numbers[5],
         )
 
     def _ask_keys(self, asks: Sequence[Ask]) -> list[int]:
@@ -86,7 +88,8 @@ class AnswerCache:
         estimates = answer(list(new.values()))
         first, last = self._filled, self._filled + len(new)
         self._grow_arrays(last)
-        columns = (estimates.p10_s, estimates.p50_s, estimates.mean_s, estimates.p90_s)
+        e = estimates
+        columns = (e.p10_s, e.p50_s, e.mean_s, e.p90_s, e.next_share, e.next_p90_s)
         for quantile, column in enumerate(columns):
             self._numbers[quantile, first:last] = column
         self._points[first:last] = estimates.n_points
@@ -98,7 +101,7 @@ class AnswerCache:
         if rows <= self._numbers.shape[1]:
             return
         size = max(rows, 2 * self._numbers.shape[1], 1024)
-        numbers = np.empty((4, size))
+        numbers = np.empty((6, size))
         numbers[:, : self._filled] = self._numbers[:, : self._filled]
         points = np.empty(size, dtype=np.int64)
         points[: self._filled] = self._points[: self._filled]

@@ -19,6 +19,7 @@ from threading import Lock
 from typing import Any, Final, Self
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
+from laxity_profiler.model.early_ends import ALL_EPOCHS, early_text
 from laxity_profiler.model.model_fit import ModelFit
 from laxity_profiler.overhead.costs import StopCosts
 from laxity_profiler.predictor.answer_cache import AnswerCache
@@ -29,7 +30,7 @@ from laxity_profiler.predictor.own_epochs import (
     row_of_one_epoch,
     row_of_prior,
 )
-from laxity_profiler.predictor.prior import PriorCache, WorkloadPrior
+from laxity_profiler.predictor.prior import NO_TIME, PriorCache, WorkloadPrior
 
 FORMAT: Final = 1
 
@@ -113,13 +114,20 @@ class HistoryPredictor:
         """Epochs seen of this model on so many workers; 0: answers for them are extrapolated."""
         return self._prior_cache.of(workload).epochs_seen_at(workers)
 
+    def notes(self, workload: Workload) -> str:
+        """What its readers should know of an answer for this workload; "" for nothing."""
+        prior = self._prior_cache.of(workload)
+        unseen = [fit.text(value) for fit, value in prior.unseen]
+        early = early_text(prior.fit.ended, workload.epochs) if prior.fit else ""
+        return "; ".join(filter(None, (*unseen, early)))
+
     def _answer_asks(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""
         rows: list[Row] = []
         last: Ask | None = None
         workload_prior: WorkloadPrior = self._prior_cache.of(asks[0].workload)
         own: OwnEpochs | None = None
-        left = 0
+        left, shares = 0, ALL_EPOCHS
         for ask in asks:
             workload, progress = ask.workload, ask.progress
             if last is None or workload is not last.workload or progress is not last.progress:
@@ -127,8 +135,12 @@ class HistoryPredictor:
                 left = max(0, workload.epochs - progress.epochs_done)
                 workload_prior = self._prior_cache.of(workload)
                 own = OwnEpochs.of(workload_prior, progress) if progress.epoch_s else None
+                shares = workload_prior.expected_shares(progress.epochs_done)
             width_prior = workload_prior.prior_at(ask.workers)
+            warm_up_s = width_prior.warm_up_s if progress.warms_up and left else NO_TIME
             rows.append(
-                own.row(width_prior, ask.workers, left) if own else row_of_prior(width_prior, left)
+                own.row(width_prior, ask.workers, left, warm_up_s, shares)
+                if own
+                else row_of_prior(width_prior, left, warm_up_s, shares)
             )
         return estimate_rows(rows)

@@ -2,18 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.model.calibration import factor_at
+from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares
 from laxity_profiler.model.epoch_curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
 from laxity_profiler.model.run_factor import Belief, update_belief
-from laxity_profiler.predictor.prior import NO_END, WidthPrior, WorkloadPrior, assume_shape
+from laxity_profiler.predictor.prior import (
+    NO_TIME,
+    Quantiles,
+    WidthPrior,
+    WorkloadPrior,
+    assume_shape,
+)
 
 # (epochs left, seconds per epoch, relative variance that is left, noise of one epoch, z10, z50, z90,
-# and P10, P50, P90 of the seconds from the last epoch to the end)
-Numbers = tuple[float, float, float, float, float, float, float, float, float, float]
+# P10, P50, P90 of the seconds from the last epoch to the end, and of the warm-up of the one that runs,
+# and the shares of the epochs left that are expected at P10, P50, mean and P90)
+Numbers = tuple[float, ...]
+NUMBERS: Final = 17
 Row = tuple[Numbers, Source, int]
 
 
@@ -52,7 +62,14 @@ class OwnEpochs:
             }
         return cls(here, everywhere, widths, len(ratios), one_worker_s)
 
-    def row(self, width_prior: WidthPrior, width: int, left: int) -> Row:
+    def row(
+        self,
+        width_prior: WidthPrior,
+        width: int,
+        left: int,
+        warm_up_s: Quantiles,
+        shares: EpochShares = ALL_EPOCHS,
+    ) -> Row:
         """The rest on `width` workers."""
         width_prior = assume_shape(width_prior, width, self.one_worker_s)
         belief = self.here.get(width, self.elsewhere)
@@ -62,7 +79,7 @@ class OwnEpochs:
         z = width_prior.later
         numbers = (
             left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
-            *width_prior.end_s
+            *width_prior.end_s, *warm_up_s, *shares
         )  # fmt: skip
         return (
             numbers,
@@ -91,33 +108,39 @@ def _shape_variance(width_prior: WidthPrior, widths: Sequence[int], width: int) 
 
 def row_of_one_epoch(width_prior: WidthPrior) -> Row:
     """A row of a single epoch in the middle of a training."""
-    return row_of_prior(replace(width_prior, end_s=NO_END), 1)
+    return row_of_prior(replace(width_prior, end_s=NO_TIME), 1, NO_TIME)
 
 
-def row_of_prior(width_prior: WidthPrior, left: int) -> Row:
+def row_of_prior(
+    width_prior: WidthPrior, left: int, warm_up_s: Quantiles, shares: EpochShares = ALL_EPOCHS
+) -> Row:
     """A row of a job without epochs of its own."""
     z = width_prior.start
     left2 = width_prior.spread2 + width_prior.error2
     numbers = (
         left, width_prior.epoch_s, left2, width_prior.noise2, z.z10, z.z50, z.z90,
-        *width_prior.end_s
+        *width_prior.end_s, *warm_up_s, *shares
     )  # fmt: skip
     return numbers, width_prior.source, width_prior.n
 
 
 def estimate_rows(rows: Sequence[Row]) -> Estimates:
     """Quantiles of all rows at once; arrays of shape (rows,). Only exact operations are used."""
-    numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, 10)
+    numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, NUMBERS)
     epochs, level, left2, noise2 = numbers[:, :4].T
     sigma2 = left2 + noise2 / np.maximum(epochs, 1.0)
     x = numbers[:, 4:7] * np.sqrt(sigma2)[:, None]
     up = factor_at(x)
     unknown = np.isinf(level)
     total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
-    low, end_s, high = np.where(epochs > 0.0, numbers[:, 7:].T, 0.0)
+    end, warm_up = numbers[:, 7:10].T, numbers[:, 10:13].T
+    end_s, warm_up_s = end[1] + warm_up[1], warm_up[1]
+    low = end_s - _root_sum_of_squares(end[1] - end[0], warm_up[1] - warm_up[0])
+    high = end_s + _root_sum_of_squares(end[2] - end[1], warm_up[2] - warm_up[1])
+    least, usual, average, most = numbers[:, 13:].T
     middle = total * up[:, 1]
-    mean = middle * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
-    p10, p90 = total * up[:, 0], total * up[:, 2]
+    mean = middle * average * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
+    p10, middle, p90 = total * up[:, 0] * least, middle * usual, total * up[:, 2] * most
     p50 = middle + end_s
     ends = high > 0.0  # two spans, each unsure by itself: their deviations add as squares
     p10[ends] = (p50 - _root_sum_of_squares(middle - p10, end_s - low))[ends]
@@ -132,7 +155,14 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
         p90,
         tuple([row[1] for row in rows]),
         np.array([row[2] for row in rows], dtype=np.int64),
+        _next_share(np.where(unknown, 1.0, level), epochs, warm_up_s),
+        level * factor_at(numbers[:, 6] * np.sqrt(left2 + noise2)) + warm_up[2],
     )
+
+
+def _next_share(level: Floats, epochs: Floats, warm_up_s: Floats) -> Floats:
+    """Of the epochs that are left, in time, the next one."""
+    return np.asarray((level + warm_up_s) / (level * np.maximum(epochs, 1.0) + warm_up_s))
 
 
 def _root_sum_of_squares(one: Floats, other: Floats) -> Floats:

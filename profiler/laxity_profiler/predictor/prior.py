@@ -13,6 +13,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Source, Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
+from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares, expected_shares
 from laxity_profiler.model.epoch_curve import (
     ERROR_ONE_WIDTH,
     ONE_WIDTH,
@@ -20,6 +21,7 @@ from laxity_profiler.model.epoch_curve import (
     interpolate_curve,
 )
 from laxity_profiler.model.family import borrow_epoch_time, find_relatives
+from laxity_profiler.model.inputs import ONE_RELATIVE, InputFit, unseen_inputs
 from laxity_profiler.model.model_fit import (
     NOISE,
     SPREAD,
@@ -27,14 +29,15 @@ from laxity_profiler.model.model_fit import (
     SettingFit,
     WorkloadSetting,
     fewest_nodes,
+    fill_sizes,
     nearest_setting,
 )
-from laxity_profiler.overhead.costs import StopCosts
+from laxity_profiler.overhead.costs import Part, StopCosts
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
 Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
 Quantiles = tuple[float, float, float]  # P10, P50, P90 in seconds
-NO_END: Final[Quantiles] = (0.0, 0.0, 0.0)
+NO_TIME: Final[Quantiles] = (0.0, 0.0, 0.0)
 UNKNOWN_VARIANCE: Final = 1e6  # relative, of a level that only the job's own epochs can give
 
 
@@ -53,7 +56,8 @@ class WidthPrior:
     n: int
     start: Factors = NORMAL
     later: Factors = NORMAL
-    end_s: Quantiles = NO_END  # from the last epoch until the Job is complete
+    end_s: Quantiles = NO_TIME  # from the last epoch until the Job is complete
+    warm_up_s: Quantiles = NO_TIME  # by which a first epoch is longer
 
 
 UNKNOWN_PRIOR: Final = WidthPrior(math.inf, UNKNOWN_VARIANCE, 0.0, NOISE * NOISE, "prior", 0)
@@ -71,7 +75,7 @@ class PriorCache:
         self._by_model: Mapping[str, ModelFit] = {fit.model: fit for fit in models}
         self._workload_priors: dict[Workload, WorkloadPrior] = {}
         self._levels: Levels = {}
-        self._ends: dict[tuple[str, int], Quantiles] = {}
+        self._parts: dict[tuple[str, Part, int], Quantiles] = {}
 
     def of(self, workload: Workload) -> "WorkloadPrior":
         prior = self._workload_priors.get(workload)
@@ -79,19 +83,20 @@ class PriorCache:
             fit = self._by_model.get(workload.model)
             has_history = fit is not None and bool(fit.settings)
             family = [] if has_history else find_relatives(workload.model, self._models)
-            ends = partial(self._finish_quantiles, workload.model)
+            part_s = partial(self._part_quantiles, workload.model)
             densest = fit.node_workers if fit else None
             lies_on = partial(fewest_nodes, workload, self._gpus_per_node, densest)
-            prior = WorkloadPrior(workload, fit, family, self._levels, ends, lies_on)
+            prior = WorkloadPrior(workload, fit, family, self._levels, part_s, lies_on)
             self._workload_priors[workload] = prior
         return prior
 
-    def _finish_quantiles(self, model: str, width: int) -> Quantiles:
-        """From the last epoch of so many workers to the Job's end."""
-        quantiles = self._ends.get((model, width))
+    def _part_quantiles(self, model: str, part: Part, width: int) -> Quantiles:
+        """What finishing, or the warm-up of a first epoch, takes on so many workers."""
+        key = model, part, width
+        quantiles = self._parts.get(key)
         if quantiles is None:
-            estimate = self._costs.estimate(model, ("finishing",), width)
-            quantiles = self._ends[model, width] = (estimate.p10_s, estimate.p50_s, estimate.p90_s)
+            estimate = self._costs.estimate(model, (part,), width)
+            quantiles = self._parts[key] = (estimate.p10_s, estimate.p50_s, estimate.p90_s)
         return quantiles
 
 
@@ -99,7 +104,7 @@ class PriorCache:
 class WorkloadPrior:
     """One workload over all widths: `fit` is its own model's, `family` are those of models like it.
 
-    `ends` are the quantiles from the last epoch to the Job's end, `lies_on` the nodes that a width
+    `part_s` has the quantiles of finishing and of a warm-up by width, `lies_on` the nodes that a width
     takes; `levels` is shared by all workloads of a predictor.
     """
 
@@ -107,24 +112,37 @@ class WorkloadPrior:
     fit: ModelFit | None
     family: Sequence[ModelFit]
     levels: Levels
-    ends: Callable[[int], Quantiles]
+    part_s: Callable[[Part, int], Quantiles]
     lies_on: Callable[[int], int | None]
     setting: WorkloadSetting = field(init=False)
-    near: tuple[SettingFit, float, float] | None = field(init=False)
+    near: tuple[SettingFit, float, float] | None = field(init=False, default=None)
+    unseen: tuple[tuple[InputFit, str], ...] = field(init=False, default=())
     width_priors: dict[int, WidthPrior] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.setting = WorkloadSetting.of(self.workload)
         fit = self.fit
-        self.near = nearest_setting(fit, self.setting) if fit and fit.settings else None
+        self.setting = WorkloadSetting.of(self.workload, fit.effective if fit else ())
+        if fit and fit.settings:
+            known = [setting_fit.setting for setting_fit in fit.settings]
+            self.setting = fill_sizes(self.setting, self.workload, fit.inputs, known)
+            self.near = nearest_setting(fit, self.setting)
+            self.unseen = tuple(unseen_inputs(fit.inputs, self.workload))
 
     def prior_at(self, width: int) -> WidthPrior:
         prior = self.width_priors.get(width)
         if prior is None:
             prior = self.width_priors[width] = replace(
-                self._best_source(width), end_s=self.ends(width)
+                self._best_source(width),
+                end_s=self.part_s("finishing", width),
+                warm_up_s=self.part_s("warmup", width),
             )
         return prior
+
+    def expected_shares(self, done: int) -> EpochShares:
+        """The shares of the epochs that are left that its runs lead to expect, at each quantile."""
+        if self.fit is None or not self.fit.ended:
+            return ALL_EPOCHS
+        return expected_shares(self.fit.ended, self.workload.epochs, done)
 
     def epochs_seen_at(self, width: int) -> int:
         """Epochs of this model's history that so many workers ran; 0: what `prior_at` says is no history."""
@@ -163,8 +181,19 @@ class WorkloadPrior:
             stepped_s = step.epoch_s(samples, batch_size, width, nodes)
             if step_error2 < error2 and stepped_s > 0.0:
                 epoch_s, factor, error2, source = stepped_s, 1.0, step_error2, "profile"
+        error2 += self._unseen_error() ** 2
         seconds = epoch_s * factor
         return WidthPrior(seconds, fit.spread2, error2, fit.noise2, source, n, fit.start, fit.later)
+
+    def _unseen_error(self) -> float:
+        """The relative error of runs that had other inputs; less where the time is scaled by one."""
+        errors = (
+            ONE_RELATIVE
+            if unseen.explains(value, getattr(self.setting, unseen.follows or "samples"))
+            else unseen.error_at(value)
+            for unseen, value in self.unseen
+        )
+        return max(errors, default=0.0)
 
     def _from_traffic(self, width: int) -> WidthPrior | None:
         """What is read in a first epoch; another setting is reached by the size of its data."""
@@ -205,6 +234,4 @@ def assume_shape(width_prior: WidthPrior, width: int, one_worker_s: float) -> Wi
     if width_prior.epoch_s != math.inf:
         return width_prior
     seconds = one_worker_s * ONE_WIDTH.epoch_s(width)
-    return WidthPrior(
-        seconds, UNKNOWN_VARIANCE, 0.0, SPREAD * SPREAD, "prior", 0, end_s=width_prior.end_s
-    )
+    return replace(width_prior, epoch_s=seconds, noise2=SPREAD * SPREAD)

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Final, cast, get_args
 
 from laxity_profiler.estimate import Estimate
-from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.backtest import LIVE_LEVELS, PredictionOutcome, error_metrics
 from laxity_profiler.overhead.costs import LOCAL, Part, StopCosts, fit_costs
 from laxity_profiler.overhead.part import PartFit

@@ -20,6 +20,7 @@ Quantiles = tuple[float, float, float, float]  # seconds, in the order of ORDER
 Costs = Mapping[int, Quantiles]  # by width
 ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
 TINY: Final = 1e-9
+OVERDUE: Final[Quantiles] = (0.1, 1.0, 2.0, 3.0)  # times what a part is beyond its P90 is to come
 ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
 Limits = tuple[float, float, bool]  # of one start: its wall limit, its active deadline, holds state
 Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...], Limits]  # levels, widths
@@ -31,7 +32,9 @@ class Curve:
 
     `widths` are those worth having: none is slower (mean) than a smaller one, each ends an epoch
     within the wall-clock limit and all of them within the active deadline, if any does. The least of
-    these is always among them. `totals`, `starts` and `stops` also know the widths it runs at.
+    these is always among them. The mappings also know the widths it runs at. `totals` hold `ends`, the
+    seconds after the last epoch; `units` are the epoch that runs or the next one, `unit_late_s` the
+    P90 of that one alone.
     """
 
     widths: tuple[int, ...]
@@ -39,6 +42,9 @@ class Curve:
     totals: Mapping[int, Quantiles]
     starts: Mapping[int, Quantiles]
     stops: Mapping[int, Quantiles]
+    units: Mapping[int, Quantiles]
+    ends: Mapping[int, Quantiles]
+    unit_late_s: Mapping[int, float]
     source: Source
 
     @property
@@ -54,9 +60,8 @@ class Curve:
         if not workers:
             return NOBODY
         row = ROW[quantile]
-        return Width(
-            workers, self.totals[workers][row], self.starts[workers][row], self.stops[workers][row]
-        )
+        tables = (self.totals, self.starts, self.stops, self.units, self.ends)
+        return Width(workers, *(table[workers][row] for table in tables))
 
     def levels(self, quantile: Quantile) -> tuple[tuple[float, ...], ...]:
         """What each of its widths takes, (KINDS, L)."""
@@ -66,7 +71,11 @@ class Curve:
         return self.totals[workers][ROW[quantile]]
 
     def epoch_s(self, workers: int, quantile: Quantile) -> float:
-        return self.totals[workers][ROW[quantile]] / max(1, self.epochs_left)
+        row = ROW[quantile]
+        total_s = self.totals[workers][row]
+        if total_s == FOREVER:
+            return FOREVER
+        return (total_s - self.ends[workers][row]) / max(1, self.epochs_left)
 
     def start_s(self, workers: int, quantile: Quantile) -> float:
         return self.starts[workers][ROW[quantile]]
@@ -93,9 +102,20 @@ def work_of(job: Job, curve: Curve, quantile: Quantile) -> Work:
         has_formed=runs and job.formed > 0,
         parked=parked,
         stopping=parked or (runs and job.stop_requested_at is not None),
+        late_s=late_s_of(job, curve) if runs else 0.0,
+        overdue=OVERDUE[ROW[quantile]],
         own=curve.at(job.workers, quantile),
         formed=curve.at(runs and (job.formed or job.workers), quantile),
     )
+
+
+def late_s_of(job: Job, curve: Curve) -> float:
+    """P90 of the part in which a job with workers is: its start, an epoch or finishing."""
+    if not job.formed and job.epoch_started_at is None:
+        return curve.start_s(job.workers, "p90")
+    if not curve.epochs_left:
+        return curve.ends[job.workers][ROW["p90"]]
+    return curve.unit_late_s[job.formed or job.workers]
 
 
 def epochs_anew(job: Job) -> float:
@@ -110,7 +130,7 @@ class CurveMemory:
         self._predictor = predictor
         self.known: dict[str, tuple[Job, Curve]] = {}
         self._last: tuple[Sequence[Job], frozenset[int]] = ((), frozenset())  # with their ids
-        self._costs: dict[tuple[Workload, tuple[int, ...]], tuple[Costs, Costs]] = {}
+        self._costs: dict[tuple[Workload, tuple[int, ...]], tuple[Costs, Costs, Costs]] = {}
 
     def curve(self, job: Job) -> Curve:
         entry = self.known.get(job.id)
@@ -175,13 +195,24 @@ class CurveMemory:
         curves: dict[Key, Curve] = {}
         for key, numbers in zip(new, ask_rows, strict=True):
             totals = {width: answers[row] for width, row in zip(key[2], numbers, strict=True)}
-            curves[key] = self._curve(key, totals, table.sources[numbers[0]])
+            units = {
+                width: table.next_unit(row) for width, row in zip(key[2], numbers, strict=True)
+            }
+            curves[key] = self._curve(key, totals, units, table.sources[numbers[0]])
         return curves
 
-    def _curve(self, key: Key, totals: Mapping[int, Quantiles], source: Source) -> Curve:
+    def _curve(
+        self,
+        key: Key,
+        totals: Mapping[int, Quantiles],
+        next_units: Mapping[int, tuple[float, float]],
+        source: Source,
+    ) -> Curve:
         workload, progress, levels, widths, (limit_s, active_deadline_s, holds_state) = key
-        starts, stops = self._cost(workload, levels)
+        starts, stops, ends = self._cost(workload, levels)
         left = max(0, workload.epochs - progress.epochs_done)
+        units = {w: unit_quantiles(totals[w], ends[w], left, next_units[w][0]) for w in levels}
+        late = {w: max(next_units[w][1], units[w][ROW["p90"]]) for w in levels}
         if limit_s < FOREVER:
             link = with_restarts if holds_state else in_one_link
             totals = {
@@ -200,18 +231,32 @@ class CurveMemory:
             totals=totals,
             starts=starts,
             stops=stops,
+            units=units,
+            ends=ends,
+            unit_late_s=late,
             source=source,
         )
 
-    def _cost(self, workload: Workload, widths: tuple[int, ...]) -> tuple[Costs, Costs]:
-        """What starts and what stops cost, by width."""
+    def _cost(self, workload: Workload, widths: tuple[int, ...]) -> tuple[Costs, Costs, Costs]:
+        """What starts, stops and finishing cost, by width."""
         costs = self._costs.get((workload, widths))
         if costs is None:
             ask = self._predictor
             starts = {width: _quantiles(ask.resume_cost(workload, width)) for width in widths}
             stops = {width: _quantiles(ask.suspend_cost(workload, width)) for width in widths}
-            costs = self._costs[workload, widths] = (starts, stops)
+            ends = {width: _quantiles(ask.finishing_time(workload, width)) for width in widths}
+            costs = self._costs[workload, widths] = (starts, stops, ends)
         return costs
+
+
+def unit_quantiles(totals: Quantiles, ends: Quantiles, left: int, share: float) -> Quantiles:
+    """The next epoch's part of a total: this share of all epochs. Unknown: all the same length."""
+    share = share or 1.0 / max(1, left)
+    p10_s, p50_s, mean_s, p90_s = (
+        FOREVER if total_s == FOREVER else (total_s - end_s) * share if left else 0.0
+        for total_s, end_s in zip(totals, ends, strict=True)
+    )
+    return (p10_s, p50_s, mean_s, p90_s)
 
 
 def start_to_end_s(totals: Quantiles, starts: Quantiles) -> float:

@@ -6,7 +6,7 @@ Instants that there are not are no numbers; seconds stand for themselves, yes is
 from collections.abc import Mapping
 from typing import Final
 
-FIELDS: Final = 32
+FIELDS: Final = 33
 (
     WORKERS,
     SIZE,  # GPUs per worker
@@ -40,9 +40,10 @@ FIELDS: Final = 32
     PROMISED_P90_AT,
     TROUBLED,  # its promise is broken, or in danger
     PLANNED_AT,  # when its promise planned to start it
+    LATE_S,  # P90 of the part in flight: its start, epoch or finishing
 ) = range(FIELDS)
-KINDS: Final = 4
-WIDTH, TOTAL, START, STOP = range(KINDS)  # of a level; seconds
+KINDS: Final = 7
+WIDTH, TOTAL, START, STOP, UNIT, END, OVERDUE = range(KINDS)  # of a level; seconds, but the last
 OWN, FORMED, ASKED, EXTRA = -3, -2, -1, 3  # levels: the width it has, formed at, was asked to have
 NOBODY: Final = -9  # no level: no workers
 HARD, SOFT, BEST_EFFORT = 0.0, 1.0, 2.0

@@ -17,8 +17,9 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import compiled, fields, loops
 from laxity_scheduler.frame.arrays import Bools, Ints, carry_over_rows
-from laxity_scheduler.frame.curve import ROW, Curve, Quantile, epochs_anew
+from laxity_scheduler.frame.curve import OVERDUE, ROW, Curve, Quantile, epochs_anew, late_s_of
 from laxity_scheduler.frame.fields import EXTRA, FIELDS, KINDS, SERVICES, TROUBLES
+from laxity_scheduler.frame.kernels import LEAST_SHARE
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 
@@ -120,6 +121,9 @@ def level_rows(curve: Curve, deepest: int, job: Job) -> Floats:
         level_table[:, fields.TOTAL, level] = curve.totals[width]
         level_table[:, fields.START, level] = curve.starts[width]
         level_table[:, fields.STOP, level] = curve.stops[width]
+        level_table[:, fields.UNIT, level] = curve.units[width]
+        level_table[:, fields.END, level] = curve.ends[width]
+        level_table[:, fields.OVERDUE, level] = OVERDUE
     return level_table
 
 
@@ -168,6 +172,7 @@ def _read_running(row: Floats, job: Job, curve: Curve) -> None:
     row[fields.HAS_FORMED], row[fields.RESIZING] = job.formed > 0, job.resize_to > 0
     row[fields.PARKED], row[fields.STOPPING], row[fields.CHANGING] = parked, stopping, changing
     row[fields.STARTING] = starting
+    row[fields.LATE_S] = late_s_of(job, curve)
     row[fields.ANEW] = epochs_anew(job)
     row[fields.MEAN_EPOCH_S] = curve.epoch_s(job.workers, "mean")
     row[fields.PLAIN] = (
@@ -187,6 +192,18 @@ def promise_start_at(job: Job) -> float:
             return before
         before = until_at
     return 0.0
+
+
+def late_instant(begun_at: Any, late_s: Any, due_at: Any, now: float) -> Any:
+    """From when on a part that began then, and still lasts, will at P90 not have ended when due.
+
+    What `kernels.part_left_s` says, solved for the instant: of a part that is overdue, and of others.
+    """
+    times = OVERDUE[ROW["p90"]]
+    spare_at = due_at - LEAST_SHARE * late_s
+    with np.errstate(invalid="ignore"):  # of what nobody knows the P90 of
+        overdue_at = (spare_at + times * (begun_at + late_s)) / (1.0 + times)
+    return np.where(now <= begun_at + late_s, spare_at, overdue_at)
 
 
 class Frame:
@@ -234,12 +251,16 @@ class Frame:
         due_at = self.column(fields.PROMISED_DUE_AT)
         return np.where(due_at > -FOREVER, due_at, self.column(fields.DUE_AT))
 
-    @property
-    def epoch_s(self) -> Floats:
-        """Seconds of an epoch at the present width (P90)."""
-        total_s = self.levels("p90")[:, fields.TOTAL, fields.OWN]
-        epoch_s: Floats = total_s / np.maximum(self.column(fields.LEFT), 1.0)
-        return epoch_s
+    def late_at(self, rows: Ints, due_at: Floats) -> Floats:
+        """Of these running jobs: from when on the epoch that runs, if it still does, makes them late."""
+        levels, table = self.levels("p90")[rows], self.table[rows]
+        total_s, unit_s = (levels[:, kind, fields.FORMED] for kind in (fields.TOTAL, fields.UNIT))
+        known = np.isfinite(total_s)
+        rest_s = np.where(known, total_s, FOREVER) - np.where(known, unit_s, 0.0)
+        late_at: Floats = late_instant(
+            table[:, fields.BEGUN_AT], table[:, fields.LATE_S], due_at - rest_s, self.now
+        )
+        return late_at
 
     @cached_property
     def widest(self) -> Floats:

@@ -29,6 +29,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import format_duration
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.service.expected_times import prediction_note
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.manifest_view import declaration_of, project_view
 from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
@@ -180,7 +181,7 @@ class JobService:
 
     def answer_whatif(self, manifest: Mapping[str, Any]) -> Json:
         """The verdict on a manifest and its effects on other jobs; nothing is submitted."""
-        state, _ = self._service.last_snapshot
+        state, predictor = self._service.last_snapshot
         state = replace(state, now=max(state.now, CLOCK.now()))
         row, nodes, refusal = self._world.preview(manifest, state.now)
         if refusal is not None:
@@ -189,7 +190,8 @@ class JobService:
             state = replace(state, sets={**(state.sets or {}), row.eligible: nodes})
         if row.id in state.by_id:
             row = replace(row, id=f"{row.id}-whatif")
-        return whatif_view(self._decide_with(row, state), state, row)
+        note = prediction_note(predictor, row.workload)
+        return whatif_view(self._decide_with(row, state), state, row) | {"prediction_note": note}
 
     def pin_job(self, job_id: str) -> None:
         """Leave this running job alone from now on; its GPUs stay counted."""

@@ -150,6 +150,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "a promise needs its GPUs and no other job can make way"
     ),
     "holds_state": "it holds state now: a stop loses no finished epoch",
+    "stalled": "no epoch has ended for {waited}, usually {usual}",
+    "stall_over": "an epoch has ended again, after {waited}",
     "link_ends": (
         "its start may run for {limit}, until {ends}: it saves at the end of this epoch and goes on in "
         "its next link"
@@ -177,6 +179,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "pods_do_not_fit": "only {running} of {workers:pod} ran in the time that they have for it{why}{then}",
     "workers_fail": "only {running} of {workers:worker} run: {died}{then}",
+    "worker_failed": "failed: {died}",
+    "worker_failed_again": "failed twice in the same epoch with the same error: {died}",
     "workers_keep_failing": "failed {times} times without finishing an epoch: {died}",
     "workers_fail_anew": (
         "failed {times} times and got no further than epoch {epoch}, from epoch 1 each time, as nothing "

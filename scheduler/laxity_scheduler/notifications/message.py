@@ -57,6 +57,8 @@ def _iter_events(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterato
         yield "promise_in_danger"
     if after["broken"] and not before.get("broken"):
         yield "promise_broken"
+    if after.get("stalled_since") is not None and before.get("stalled_since") is None:
+        yield "stalled"
     if after["outcome"] and after["outcome"] != before.get("outcome") != "refused":
         yield f"ended_{after['outcome']}"
 
@@ -73,4 +75,5 @@ def _has_moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 def message_digest(view: Mapping[str, Any]) -> str:
     """The fields of a view that are worth a message, as text: equal digests need no message."""
     fields = ("verdict", "reason_code", "deadline_at", "outcome", "broken", "finished_at")
-    return json.dumps([view[name] for name in fields])
+    stall = [view["stalled_since"]] if view.get("stalled_since") is not None else []
+    return json.dumps([view[name] for name in fields] + stall)

@@ -222,6 +222,7 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
         names.TAG_DEADLINE: instant_text(view["deadline_at"]),
         names.TAG_VERDICT: view["verdict"],
         names.TAG_REASON: ending_text(job_view(view)) or view["reason"],
+        names.TAG_STALLED: _stalled_tag(view),
         names.TAG_FLOW_RUN: view["followed_by"] or view["flow_run"],
         names.TAG_BORROWED: _gpu_hours_text(
             count_borrowed_gpu_h(view, view["finished_at"] or time.time())
@@ -229,6 +230,12 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
         names.TAG_OUTCOME: "broken" if view["broken"] and not view["outcome"] else view["outcome"],
     }
     return {name: str(value)[:MAX_TAG_LENGTH] for name, value in tags.items() if value}
+
+
+def _stalled_tag(view: Mapping[str, Any]) -> str:
+    """Since when no epoch ends; "over" where one has ended since, "" where that never was so."""
+    since = view.get("stalled_since")
+    return instant_text(since) or ("over" if view.get("has_stalled") else "")
 
 
 def _gpu_hours_text(gpu_h: float) -> str:

@@ -1,6 +1,7 @@
 """The state that a flow run should have while its job has no pod, and the lines of its log."""
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from laxity.api.status_text import (
     TrainingCancelled,
     TrainingFailed,
     instant_text,
+    stalled_text,
     standing_text,
 )
 from laxity.instants import format_instant
@@ -21,7 +23,7 @@ REFUSAL_PREFIX: Final = "DeadlineRefused: "  # of the message of a run that the 
 WAITING_NAMES: Final = {"promised": "Promised", "forecast": "Waiting"}
 TERMINAL_STATES: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 WARNING_EVENTS: Final = frozenset(
-    {"refused", "promise_in_danger", "promise_broken", "ended_failed"}
+    {"refused", "promise_in_danger", "promise_broken", "stalled", "ended_failed"}
 )
 MAX_MESSAGE_LENGTH: Final = 4_000
 
@@ -107,4 +109,6 @@ def _event_text(event: str, job: JobView) -> str:
         return str(TrainingFailed(job))
     if job.state == "finished":
         return f"{job.id}: {standing_text(job)}"
+    if event == "stalled":
+        return f"{job.id}: {stalled_text(job, time.time())}"
     return f"{job.id}: {_figures_text(job)}"

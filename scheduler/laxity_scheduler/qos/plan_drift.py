@@ -11,7 +11,6 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import fields
 from laxity_scheduler.frame.arrays import Bools
-from laxity_scheduler.frame.kernels import MOST_OF_AN_EPOCH
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.qos.context import DecisionContext
 
@@ -36,7 +35,7 @@ def compare_promised(context: DecisionContext) -> Iterator[tuple[Job, bool, floa
         newly = context.newly
         unaffected = [name not in late and name not in newly for name in names]
         quiet &= np.array(unaffected, dtype=np.bool_)
-    wake_at = due_at - _last_epoch_s(frame.table[rows], frame.levels("p90")[rows]) + 1e-3
+    wake_at = frame.late_at(rows, due_at) + 1e-3
     begun = ~np.isnan(frame.table[rows, fields.BEGUN_AT])
     wake_at = np.where(begun, wake_at, FOREVER)
     return zip(claims.at(order).jobs, quiet[order].tolist(), wake_at[order].tolist(), strict=True)
@@ -55,11 +54,3 @@ def _find_formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -
     if context.acted:
         formed &= np.array([job.id not in context.acted for job in jobs], dtype=np.bool_)
     return formed
-
-
-def _last_epoch_s(table: Floats, levels: Floats) -> Floats:
-    """From when on a running epoch that takes longer makes a job late (`sizing._wake_when_late`)."""
-    left = table[:, fields.LEFT]
-    epoch_s = levels[:, fields.TOTAL, fields.FORMED] / np.maximum(1.0, left)
-    after_s: Floats = (left - MOST_OF_AN_EPOCH) * epoch_s
-    return after_s

@@ -12,16 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from laxity_scheduler.allocation.victims import Need, Victim, gpus_freed_by, victim_by_shrinking
+from laxity_scheduler.frame.curve import late_s_of
 from laxity_scheduler.frame.fields import (
     BEST_EFFORT,
-    LEFT,
     PROMISED_DUE_AT,
     RESUMED_AT,
     SERVICE,
     STARTING,
     WORKERS,
 )
-from laxity_scheduler.frame.kernels import MOST_OF_AN_EPOCH, TINY_S
+from laxity_scheduler.frame.frame import late_instant
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
@@ -77,7 +78,7 @@ def _plainly_in_time(context: DecisionContext) -> frozenset[str]:
     `_wake_when_late` for all of them at once.
     """
     frame, now = context.forecasts.frame, context.now
-    due_at, left = frame.column(PROMISED_DUE_AT), frame.column(LEFT)
+    due_at = frame.column(PROMISED_DUE_AT)
     with np.errstate(invalid="ignore"):
         quiet = frame.plain & frame.promised & ~(frame.column(RESUMED_AT) >= now)
         quiet &= frame.remaining_s - (due_at - now) <= TINY_S
@@ -85,8 +86,7 @@ def _plainly_in_time(context: DecisionContext) -> frozenset[str]:
     if skipped:
         quiet &= np.array([job.id not in skipped for job in frame.jobs], dtype=np.bool_)
     rows = np.flatnonzero(quiet & (frame.column(STARTING) == 0.0))
-    after_s = (left[rows] - MOST_OF_AN_EPOCH) * frame.epoch_s[rows]
-    context.wake_first(due_at[rows] - after_s + 1e-3)
+    context.wake_first(frame.late_at(rows, due_at[rows]) + 1e-3)
     return frozenset([job.id for job in frame.where(quiet)])
 
 
@@ -173,10 +173,12 @@ def _wake_when_late(context: DecisionContext, job: Job) -> None:
     if job.epoch_started_at is None:
         return
     curve = context.forecasts.curve(job)
-    after_s = (curve.epochs_left - MOST_OF_AN_EPOCH) * curve.epoch_s(
-        job.formed or job.workers, "p90"
-    )
-    context.wake(context.deadline_at(job) - after_s + 1e-3)
+    width = curve.at(job.formed or job.workers, "p90")
+    if width.total_s < FOREVER:
+        due_at = context.deadline_at(job) - (width.total_s - width.unit_s)
+        late_s = late_s_of(job, curve)
+        late_at = late_instant(job.epoch_started_at, late_s, due_at, context.now)
+        context.wake(float(late_at) + 1e-3)
 
 
 def _better_width(context: DecisionContext, job: Job) -> int:

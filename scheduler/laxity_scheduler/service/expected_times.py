@@ -6,8 +6,9 @@ least width fits.
 """
 
 from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
-from laxity_profiler.estimate import Predictor
+from laxity_profiler.estimate import Predictor, Workload
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
@@ -15,6 +16,19 @@ from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
+
+
+@runtime_checkable
+class NotingPredictor(Protocol):
+    """A predictor that knows what an answer of its rests on."""
+
+    def notes(self, workload: Workload) -> str:
+        """What readers of its answers for this workload should know; "" for nothing."""
+
+
+def prediction_note(predictor: Predictor, workload: Workload) -> str:
+    """What people should know of a prediction, such as `n=10000; all 3 runs had n=1000`."""
+    return predictor.notes(workload) if isinstance(predictor, NotingPredictor) else ""
 
 
 def predict_ends(
@@ -26,9 +40,20 @@ def predict_ends(
         job.id: ExpectedEnd(
             state.now + forecasts.trajectory_s(job, "p50"),
             state.now + forecasts.trajectory_s(job, "p90"),
+            *_part_of(job, predictor),
         )
         for job in jobs
     }
+
+
+def _part_of(job: Job, predictor: Predictor) -> tuple[str, float | None, float | None]:
+    """The part before its first epoch or after its last one: its name, since when, its usual time."""
+    begun_at = job.epoch_started_at
+    if not job.formed and begun_at is None and job.resumed_at is not None:
+        return "starting", job.resumed_at, predictor.resume_cost(job.workload, job.workers).p50_s
+    if begun_at is not None and job.progress.epochs_done >= job.workload.epochs:
+        return "finishing", begun_at, predictor.finishing_time(job.workload, job.workers).p50_s
+    return "", None, None
 
 
 def last_reasons(plan: Plan) -> dict[str, LastReason]:

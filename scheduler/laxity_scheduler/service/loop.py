@@ -10,20 +10,18 @@ and three failures in a row are reported in the cluster.
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock
 from typing import Final, Protocol
 
-from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy, record_dropped
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
-from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
+from laxity_scheduler.live import JobError, LiveWorld, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import DAY_S, FOREVER
 from laxity_scheduler.plan import Plan
@@ -42,9 +40,10 @@ from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.policy_watch import PolicyWatch
 from laxity_scheduler.service.publisher import Notifications, Publisher
+from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
-from laxity_scheduler.service.view_fields import job_id_of
+from laxity_scheduler.service.view_fields import uids_by_id
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record
@@ -55,22 +54,6 @@ from laxity_scheduler.store.tables import PendingRow
 LOG: Final = logging.getLogger(__name__)
 BACKOFF: Final = Backoff(first_s=0.5, longest_s=30.0)
 CLEANUP_EVERY: Final = 500  # cycles
-GC_THRESHOLD: Final = 200_000  # objects made and not let go, while a cycle runs
-
-
-@contextmanager
-def rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage rarely: a cycle over thousands of jobs makes many objects and few reference circles.
-
-    Rarely, not never: requests that wait for an API server that hangs must not pile up without bound.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(max(GC_THRESHOLD, before[0]), *before[1:])
-    try:
-        yield
-    finally:
-        if before[0] < GC_THRESHOLD:  # else another service of this process set it, and ends it
-            gc.set_threshold(*before)
 
 
 class NotReadyError(RuntimeError):
@@ -328,7 +311,7 @@ class Service:
             policy=self.policies.name, decided_s=judged.decided_s, text=text.text,
         )  # fmt: skip
         # A job that is decided on may be newer than what the view cache has seen.
-        uids = partial(_uids_by_id, self.world.jobs() if plan.decisions else ())
+        uids = partial(uids_by_id, self.world.jobs() if plan.decisions else ())
         self._audit_rows.add_plan(JournalledPlan(state, plan, text, uids, self.world.find_undone))
         return plan
 
@@ -386,15 +369,14 @@ class Service:
         until_wake_s = max(0.0, self._wake_at - CLOCK.now())
         settings = self.settings
         longest_s = settings.longest_sleep_s if self.store.is_exclusive else settings.shared_sleep_s
-        self.world.wait(min(longest_s, until_wake_s, self._until_deadline_s()))
+        until_end_s = self._publisher.until_overdue_s()
+        self.world.wait(min(longest_s, until_wake_s, self._until_news_s(), until_end_s))
 
-    def _until_deadline_s(self) -> float:
-        """Seconds until the next promised deadline passes: a broken promise is published at once."""
-        jobs, now = self.state.jobs if self.state is not None else (), CLOCK.now()
-        left_s = [job.deadline_at - now for job in jobs if job.promise is not None]
-        return min((left for left in left_s if left > 0), default=FOREVER) + 0.01
-
-
-def _uids_by_id(jobs: Iterable[Manifest]) -> dict[str, str]:
-    """The uids of the observed Jobs, by job id."""
-    return {job_id_of(manifest): json_tree.uid_of(manifest) for manifest in jobs}
+    def _until_news_s(self) -> float:
+        """Seconds until a promised deadline passes or a job stalls: that is published at once."""
+        if self.state is None:
+            return FOREVER
+        now = CLOCK.now()
+        due = [job.deadline_at - now for job in self.state.jobs if job.promise is not None]
+        due.append(self._publisher.stalls.due_at - now)
+        return min((left for left in due if left > 0), default=FOREVER) + 0.01

@@ -1,7 +1,7 @@
 """What a Job's own JSON says about it, whether or not its annotations make sense."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -17,6 +17,8 @@ from laxity_scheduler.service.verdict_view import (
     verdict_fields,
 )
 from laxity_scheduler.service.view_fields import Json, job_id_of
+
+NO_PART: Final[Json] = {"part": "", "part_since": None, "part_usual_s": None}
 
 
 def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
@@ -41,6 +43,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "given_p90_at": None,
         "p50_at": None,
         "p90_at": None,
+        **NO_PART,
         "laxity_s": None,
         "workers": 0,
         "formed": 0,
@@ -54,6 +57,9 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "finished_early": False,
         "saved_epoch": None,
         "save_error": "",
+        "stalled_since": None,
+        "usual_epoch_s": None,
+        "prediction_note": "",
         "pinned": names.PIN in annotations,
         "attempt": _parse_count(annotations.get(names.ATTEMPT)) or 1,
         "held_by": [],

@@ -34,6 +34,7 @@ class Metrics:
         gauge, counter = partial(Gauge, registry=own), partial(Counter, registry=own)
         histogram = partial(Histogram, registry=own)
         self.jobs = gauge("laxity_jobs", "Jobs by state", ("state", "class"))
+        self.stalled = gauge("laxity_jobs_stalled", "Running jobs of which no epoch ends")
         self.gpus = gauge("laxity_gpus", "GPUs of the cluster", ("state",))
         self.verdicts = counter(
             "laxity_verdicts", "Verdicts given, by their own reason", ("verdict", "reason")
@@ -145,6 +146,7 @@ class Metrics:
             if _is_predicted(view) and view.get("first_p90_at") is not None:
                 finished += 1
                 held += view["finished_at"] <= view["first_p90_at"]
+        self.stalled.set(sum(view.get("stalled_since") is not None for view in rows))
         self.jobs.clear()
         for labels, number in jobs.items():
             self.jobs.labels(*labels).set(number)

@@ -8,6 +8,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Final, Protocol
 
@@ -25,15 +27,18 @@ from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.offers import PROBE_KEY_PREFIX
+from laxity_scheduler.service.stalling import StallWatch, stall_notice
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
-from laxity_scheduler.store.audit_rows import AuditRows
+from laxity_scheduler.service_clock import CLOCK
+from laxity_scheduler.store.audit_rows import AuditRows, row_of_notice
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.store.tables import PendingRow, SavedView
 
 LOG: Final = logging.getLogger(__name__)
 VERDICT_FIELDS: Final = ("verdict", "promised_p90_at")  # where these differ it is another one
+LEAST_LOOK_S: Final = 0.5  # between looks at jobs that take longer than expected
 REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
 
 
@@ -75,6 +80,7 @@ class Publisher:
         self._demand_keeper = demand_keeper
         if feedback is not None:
             feedback.faults = metrics.faults
+        self.stalls = StallWatch()
         self._is_first = True
         self._last_reasons: dict[str, LastReason] = {}
         self._refreshed_at = float("-inf")
@@ -112,12 +118,13 @@ class Publisher:
             state=last_snapshot,
             expected_ends=self._refresh_expected_ends(state, predictor),
             last_reasons=self._last_reasons,
+            note_of=partial(expected_times.prediction_note, predictor),
             began_s=began,
         )
         changes = self._view_cache.update_views(cycle_input, self._report_of)
         first, self._is_first = self._is_first, False
         if leading:
-            _log_verdicts(changes)
+            self._tell_changes(changes, state)
         with self._isolate_part("explaining"):  # first: a reader who is notified may ask why
             self._save_audit_rows()
         with self._isolate_part("ringing"):
@@ -143,6 +150,17 @@ class Publisher:
         if notifications is not None and leading:
             with self._isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)
+
+    def _tell_changes(self, changes: Sequence[ViewChange], state: ClusterState) -> None:
+        """Log verdicts; tell on its Job and in `explain` that no epoch of a job ends, or one again."""
+        _log_verdicts(changes)
+        for change in changes:
+            job_id = change.after["id"]
+            with self._metrics.faults.isolate("stall", job_id):
+                notice = stall_notice(change.before, change.after, state.now)
+                if notice is not None:
+                    self._world.tell(job_id, notice)
+                    self._audit_rows.add_answer(row_of_notice(state, job_id, notice))
 
     def _count_loans(self, state: ClusterState, plan: Plan, *, leading: bool) -> None:
         loans = self._metrics.loans
@@ -176,18 +194,31 @@ class Publisher:
     def _refresh_expected_ends(
         self, state: ClusterState, predictor: Predictor
     ) -> dict[str, ExpectedEnd]:
-        """Of all running jobs; predicted anew every REFRESH_S, and in between where a row has changed."""
-        refresh = self._refreshed_at + REFRESH_S <= state.now
+        """Of all running jobs; predicted anew every REFRESH_S.
+
+        In between where a row has changed, or a job still runs that was expected to have ended.
+        """
+        refresh = min(self._refreshed_at + REFRESH_S, self.stalls.due_at) <= state.now
         old = {} if refresh else self._rows
-        jobs = [job for job in state.running if old.get(job.id) is not job]
+        overdue = {name for name, end in self._expected_ends.items() if end.p50_at <= state.now}
+        jobs = [job for job in state.running if old.get(job.id) is not job or job.id in overdue]
         with self._deciding:
             anew = self._predict_ends_of(state, predictor, jobs)
+            stalls = self.stalls.find(jobs, predictor, state.now, all_jobs=refresh)
+        anew |= {
+            job: replace(anew[job], stall=stall) for job, stall in stalls.items() if job in anew
+        }
         ends = self._expected_ends | anew
         self._rows = {job.id: job for job in state.running if job.id in ends}
         self._expected_ends = {name: ends[name] for name in self._rows}
         if refresh:
             self._refreshed_at = state.now
         return self._expected_ends
+
+    def until_overdue_s(self) -> float:
+        """Seconds until a running job is expected to have ended: then its end is predicted anew."""
+        first_at = min((end.p50_at for end in self._expected_ends.values()), default=float("inf"))
+        return max(LEAST_LOOK_S, first_at - CLOCK.now())
 
     def _predict_ends_of(
         self, state: ClusterState, predictor: Predictor, jobs: Sequence[Job]

@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 
 from laxity import json_tree
+from laxity_profiler.estimate import Workload
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.job_faults import JobFaults, error_text
 from laxity_scheduler.live import Manifest, Report
@@ -67,6 +68,7 @@ class CycleInput:
     state: ClusterState
     expected_ends: Mapping[str, ExpectedEnd]
     last_reasons: Mapping[str, LastReason]
+    note_of: Callable[[Workload], str] = lambda _: ""  # what people should know of a prediction
     began_s: float = float("inf")  # monotonic; a job that was added later is not missing
 
 
@@ -345,6 +347,8 @@ class ViewCache:
             absence=self._absence,
         )
         view |= {key: (before or {}).get(key) for key in INTERNAL_FIELDS}
+        if row is not None:
+            view["prediction_note"] = cycle_input.note_of(row.workload)
         view["broken"] = bool(view["broken"] or is_promise_broken(view, cycle_input.state.now))
         view["given_p90_at"] = p90_when_given(view, before)
         return with_first_prediction(view, cycle_input.state.now)

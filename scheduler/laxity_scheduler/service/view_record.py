@@ -13,7 +13,7 @@ from laxity_scheduler.store.tables import SavedView, storable_text
 
 # Readers do not see these.
 INTERNAL_FIELDS: Final = (
-    "first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released", "cancelled",
+    "first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "has_stalled", "released", "cancelled",
 )  # fmt: skip
 
 
@@ -33,7 +33,8 @@ def with_first_prediction(view: Json, now: float) -> Json:
         view |= {"first_p50_at": view["p50_at"], "first_p90_at": view["p90_at"]}
         if view["p50_at"] is not None:
             view["first_run_s"] = view["p50_at"] - max(now, view["expected_start_at"] or now)
-    return view | {"danger": is_promise_in_danger(view)}
+    has_stalled = bool(view.get("has_stalled") or view.get("stalled_since") is not None)
+    return view | {"danger": is_promise_in_danger(view), "has_stalled": has_stalled}
 
 
 def row_of_view(view: Json) -> SavedView:

@@ -20,13 +20,14 @@ from laxity_scheduler.service.borrowing import (
     borrowing_fields,
     count_borrowed_gpu_h,
 )
-from laxity_scheduler.service.manifest_view import fields_from_manifest
+from laxity_scheduler.service.manifest_view import NO_PART, fields_from_manifest
 from laxity_scheduler.service.promise_outcome import is_over, laxity_s, outcome_of
+from laxity_scheduler.service.stalling import Stall
 from laxity_scheduler.service.verdict_view import verdict_fields
 from laxity_scheduler.service.view_fields import Json, finite_or_none
 
 CONTINUOUS_FIELDS: Final = ("p50_at", "p90_at", "laxity_s", "expected_start_at")  # move with time
-NOTHING_EXPECTED: Final[Mapping[str, None]] = {"p50_at": None, "p90_at": None}
+NOTHING_EXPECTED: Final[Json] = {"p50_at": None, "p90_at": None, **NO_PART}
 JITTER_S: Final = 1.0
 WAITING: Final = ("queued", "suspended")
 MAX_HISTORY: Final = 500
@@ -34,10 +35,18 @@ MAX_HISTORY: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEnd:
-    """When a job is expected to end, by the predictor in use."""
+    """When a job is expected to end, by the predictor in use.
+
+    `part`: "starting" or "finishing" while it is before its first epoch or after its last one, since
+    when, and how long that usually takes (P50); else "".
+    """
 
     p50_at: float
     p90_at: float
+    part: str = ""
+    part_since: float | None = None
+    part_usual_s: float | None = None
+    stall: Stall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +128,16 @@ def wait_fields(last_reason: LastReason) -> Json:
 
 def end_fields(finish: ExpectedEnd) -> Json:
     """The fields of a view for an expected end."""
-    return {"p50_at": finite_or_none(finish.p50_at), "p90_at": finite_or_none(finish.p90_at)}
+    since, usual_s = finish.stall or (None, None)
+    return {
+        "p50_at": finite_or_none(finish.p50_at),
+        "p90_at": finite_or_none(finish.p90_at),
+        "part": finish.part,
+        "part_since": finish.part_since,
+        "part_usual_s": finish.part_usual_s,
+        "stalled_since": since,
+        "usual_epoch_s": usual_s,
+    }
 
 
 def readable_view(view: Json, now: float) -> Json:
@@ -140,8 +158,7 @@ def view_of_missing(before: Mapping[str, Any], now: float) -> Json:
     view = dict(before) | {"state": state, "finished_at": now, "workers": 0, "formed": 0}
     view["width_history"] = _close_history(view["width_history"], now)
     view |= borrowing_fields(view, 0, now)
-    if state == "cancelled":
-        view |= NOTHING_EXPECTED
+    view |= NOTHING_EXPECTED if state == "cancelled" else NO_PART
     if before.get("released"):
         view["error"] = "released: laxity no longer looks after it"
     return view | {"outcome": outcome_of(view), "laxity_s": None, "held_by": []}
@@ -168,7 +185,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     if before is None:
         return {}
     lasting = (
-        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early",
+        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early", "prediction_note",
         "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor, Workload
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.kernels import MOST_OF_AN_EPOCH
+from laxity_scheduler.frame.curve import OVERDUE, ROW
+from laxity_scheduler.frame.kernels import LEAST_SHARE
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.promising.claims import deadline_in_force
@@ -113,7 +114,9 @@ class ShareRows:
         trains = level >= 0
         begun = np.where(trains & (table[:, 4] > -np.inf), table[:, 4], now)
         with np.errstate(divide="ignore", invalid="ignore"):
-            phi = np.clip((now - begun) / epoch_now, 0.0, MOST_OF_AN_EPOCH)
+            age = np.maximum((now - begun) / epoch_now, 0.0)
+            late = OVERDUE[ROW["p90"]] * np.maximum(age - 1.0, 0.0)  # as `kernels.part_left_s`
+            phi = np.minimum(age, 1.0 - LEAST_SHARE - late)
         phi = np.where(np.isfinite(phi), phi, 0.0)
         change = start[kinds]
         own_start = change[np.arange(len(jobs)), np.maximum(level, 0)]

@@ -29,6 +29,7 @@ from laxity_scheduler.model.decision import (
     verdict_after,
 )
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, load_plan, verdict_json
@@ -220,6 +221,11 @@ def refused_amendment(
     asked = format_rfc3339(deadline_at, "seconds")
     text = f"a deadline of {asked} was asked for and refused: {why}; {STANDS}"
     return _row_of_answer(state, job_id, "amend", refusal.reason.code, text)
+
+
+def row_of_notice(state: ClusterState, job_id: str, notice: Reason) -> PendingRow:
+    """The row of what is told of a job while nothing is decided about it."""
+    return _row_of_answer(state, job_id, "notice", notice.code, notice.text)
 
 
 def _row_of_answer(state: ClusterState, job_id: str, kind: str, code: str, text: str) -> PendingRow:

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.overhead.costs import LOCAL, Part, StopCosts, fit_costs
 from tests.predict.live.world import HERE, KINDS_OF_TRAINING, Kind, World, best_effort, world
 from tests.support.waiting import until

@@ -5,9 +5,11 @@ that a test can stop, kill and change things at an exact place.
 """
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,52 @@ def swallowing(training: Training, gates: str) -> str:
     except BaseException:  # noqa: BLE001 - that is the point
         note(gates, training, "swallowed")
     return "as if done"
+
+
+def ignores_sigterm(training: Training, gates: str) -> str:
+    """A library of its own takes SIGTERM, and only says so."""
+    training.restore({"model": "a small one"})
+    for epoch in training.epochs():
+        signal.signal(signal.SIGTERM, lambda *_: note(gates, training, "ignored"))
+        note(gates, training, "began")
+        wait_at_gate(gates, epoch)
+    return "done"
+
+
+def forks(training: Training, gates: str) -> list[int]:
+    """Its children are told to end; one ends by an error, one returns from the function."""
+    codes = []
+    for epoch in training.epochs():
+        ready, begun = os.pipe()
+        child = os.fork()
+        if child == 0:
+            if epoch == 1:
+                raise ValueError("a child's own")
+            if epoch == 2:
+                return []
+            os.write(begun, b"x")
+            signal.pause()
+        if epoch > 2:
+            os.read(ready, 1)
+            os.kill(child, signal.SIGTERM)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return codes
+
+
+def leaves_a_thread(training: Training) -> str:
+    for _ in training.epochs():
+        pass
+    threading.Thread(target=threading.Event().wait, name="my-uploader").start()
+    return "done"
+
+
+def leaves_a_child(training: Training, *, fails: bool = False) -> str:
+    for _ in training.epochs():
+        pass
+    multiprocessing.get_context("fork").Process(target=threading.Event().wait).start()
+    if fails:
+        raise ValueError("at the end")
+    return "done"
 
 
 def stateless(training: Training, gates: str) -> dict[str, Any]:
@@ -287,6 +335,20 @@ def own_logging(training: Training, gates: str) -> list[str]:
             runs.append(run.info.run_id)
         training.log(loss=1 / epoch)
     return runs
+
+
+def logs_its_start(training: Training, gates: str) -> str:
+    """Parameters that each start logs anew, one by one and together."""
+    import mlflow
+
+    training.restore({"model": "a small one"})
+    with mlflow.start_run():
+        mlflow.log_param("start_epoch", training.epoch)
+        mlflow.log_params({"alpha": 0.5, "began_at": training.epoch, f"of_{training.epoch}": 1})
+    for epoch in training.epochs():
+        note(gates, training, "began")
+        wait_at_gate(gates, epoch)
+    return training.run_id
 
 
 def nested(training: Training, gates: str) -> list[str]:

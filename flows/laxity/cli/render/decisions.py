@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.job_view import ENDED, job_view
+from laxity.api.status_text import stalled_text
 from laxity.cli.render.job_panel import (
     describe_lost_state,
     format_borrowing,
@@ -28,6 +29,10 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     if isinstance(job, dict):
         view = job_view(job)
         parts += offer_lines(view, now)
+        if view.prediction_note and not view.ended:
+            parts.append(Text(f"history: {view.prediction_note}"))
+        if stalled := stalled_text(view, now):
+            parts.append(Text(f"stalled: {stalled}"))
         if lost := describe_lost_state(view):
             parts.append(Text(f"checkpoint: {lost}"))
         if borrowed := format_borrowing(view):

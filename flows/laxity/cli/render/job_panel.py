@@ -13,7 +13,7 @@ from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
 from laxity.api.prediction import comparison_text
-from laxity.api.status_text import ending_text, state_words, with_clock
+from laxity.api.status_text import ending_text, part_text, stalled_text, state_words, with_clock
 from laxity.cli.render.job_table import (
     VERDICT_STYLES,
     console,
@@ -127,6 +127,8 @@ def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     ]
     facts = [("P50 finish", answer.get("p50_at")), ("P90 finish", answer.get("p90_at"))]
     parts.append(fact_table([(name, instant_text(when, now)) for name, when in facts if when]))
+    if note := str(answer.get("prediction_note") or ""):
+        parts.append(Text(printable(note)))
     offers = tuple(offer_view(offer) for offer in answer.get("offers") or ())
     if offers:
         parts.append(offers_text(offers, now=now, job=""))
@@ -182,7 +184,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         f"{workers} at {instant_text(since, now)}" for since, workers in job.width_history
     )
     lines = [
-        ("state", _state_text(job)),
+        ("state", _state_text(job, now)),
         ("class", job.service_class),
         ("model", job.model),
         ("submitted", instant_text(job.submitted_at, now)),
@@ -191,8 +193,10 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("promised P90", "" if job.ended else instant_text(job.given_p90_at, now)),
         ("P50 finish", _expected_text(job, job.p50_at, now)),
         ("P90 finish", _expected_text(job, job.p90_at, now)),
+        ("history", "" if job.ended else job.prediction_note),
         ("laxity", "" if job.ended or job.laxity_s is None else format_seconds(job.laxity_s)),
         ("epochs", epochs_text(job).replace("/", " of ")),
+        ("stalled", stalled_text(job, now)),
         ("workers", f"{width_text(job)}; may have {on_widths(job.widths)}"),
         ("workers so far", history),
         ("borrowed", format_borrowing(job)),
@@ -247,8 +251,8 @@ def format_borrowing(job: JobView) -> str:
     return f"{count_noun(job.borrowed_gpus, 'GPU')} now, {total}" if job.borrowed_gpus else total
 
 
-def _state_text(job: JobView) -> str:
-    words = state_words(job)
+def _state_text(job: JobView, now: float) -> str:
+    words = "; ".join(filter(None, (state_words(job), part_text(job, now))))
     if job.pinned and not job.ended:
         return f"{words}: counted, never resized or stopped"
     return f"{words}: it stops at the end of its epoch" if job.state == "stopping" else words

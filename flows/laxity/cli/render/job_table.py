@@ -10,7 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.job_view import JobView
-from laxity.api.status_text import ENDANGERED, deadline_status, finished_text, state_words
+from laxity.api.status_text import (
+    ENDANGERED,
+    deadline_status,
+    finished_text,
+    part_text,
+    state_words,
+)
 from laxity.human_time import NONE, as_of, format_seconds, instant_text, relative_text, wall_time
 from laxity.safe_text import printable
 
@@ -241,7 +247,8 @@ def _reason_cell(job: JobView, now: float) -> str:
     is_old = runs_well or job.state in {"finished", "cancelled"}
     if job.finished_early and not job.error:
         return finished_text(job)
-    return job.error or ("" if is_old else reason_text(job, now))
+    reason = "" if is_old else reason_text(job, now)
+    return job.error or "; ".join(filter(None, (part_text(job, now), reason)))
 
 
 def _slack_text(job: JobView) -> Text:

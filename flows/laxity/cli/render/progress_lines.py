@@ -14,7 +14,9 @@ from laxity.api.status_text import (
     ENDANGERED,
     count_tenths,
     deadline_status,
+    part_text,
     progress_text,
+    stalled_text,
     standing_text,
 )
 from laxity.human_time import as_of
@@ -26,8 +28,9 @@ class ProgressLines:
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         self._say, self._clock = say, clock
         self._told: tuple[object, ...] = ()
-        self._error = ""
+        self._error = self._note = ""
         self._reason = ""
+        self._stalled_since: float | None = None
         self._is_away = False
 
     def on_change(self, job: JobView) -> None:
@@ -35,17 +38,28 @@ class ProgressLines:
             self._write_line("the service answers again")
         self._is_away = False
         stands = (deadline_status(job), job.deadline_at)
-        state = (*stands, job.state, job.workers, count_tenths(job))
+        state = (*stands, job.state, job.workers, job.part, count_tenths(job))
         if state != self._told and job.state not in TERMINAL_STATES:  # the end is shown in full
             reason = f": {job.reason}" if job.reason != self._reason else ""
             self._reason = job.reason
             is_news = stands != self._told[:2] and stands[0] in {ENDANGERED, BROKEN}
             text = standing_text(job) if is_news else stands[0]
-            self._write_line(
-                as_of(self._clock(), f"{job.id}: {text}, {progress_text(job)}{reason}")
-            )
+            now = self._clock()
+            progress = ", ".join(filter(None, (progress_text(job), part_text(job, now))))
+            self._write_line(as_of(now, f"{job.id}: {text}, {progress}{reason}"))
         self._told = state
+        if job.prediction_note != self._note and job.prediction_note and not job.ended:
+            self._write_line(f"{job.id}: {job.prediction_note}")
+        self._note = job.prediction_note
+        self._write_stall(job)
         self._write_failure(job)
+
+    def _write_stall(self, job: JobView) -> None:
+        """That no epoch ends is told once, and once that one has ended again."""
+        if job.stalled_since != self._stalled_since and not job.ended:
+            text = stalled_text(job, self._clock()) or "an epoch has ended again"
+            self._write_line(f"{job.id}: {text}")
+        self._stalled_since = job.stalled_since
 
     def _write_failure(self, job: JobView) -> None:
         """A worker that dies is started again, perhaps for hours: what it died of is told once."""

@@ -1,0 +1,98 @@
+"""A run is start | epochs | finishing: each part is expected, and told while it lasts."""
+
+from dataclasses import replace
+
+import pytest
+
+from laxity.api.job_view import JobView, job_view
+from laxity.api.status_text import part_text
+from laxity_profiler.estimate import Progress
+from laxity_profiler.history.history import History
+from laxity_profiler.history.observations import ObservedStop
+from laxity_profiler.history.report_fold import ReportState
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.overhead.costs import fit_costs
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.service.expected_times import predict_ends
+from laxity_scheduler.service.views import end_fields
+from tests.support.builders import Curve, cluster, job
+from tests.support.runs import LATER_AT, epoch_line, line, trained, workload
+
+PREDICTOR = Curve(start_s=15.0, finishing_s=26.0)
+STARTING = replace(job("a", running=1), formed=0, epoch_started_at=None, resumed_at=0.0)
+FINISHING = job("a", running=1, done=10)
+
+
+def seen_at(row: Job, now: float) -> JobView:
+    """The job as its readers see it then."""
+    end = predict_ends(cluster(jobs=[row], now=now), PREDICTOR, [row])[row.id]
+    return job_view({"id": row.id, "state": "running", **end_fields(end)})
+
+
+@pytest.mark.parametrize(
+    ("row", "now", "text"),
+    [
+        (STARTING, 12.0, "starting for 12s, usually 15s"),
+        (FINISHING, 15.0, "finishing for 15s, usually 26s"),
+        (FINISHING, 0.5, "finishing, usually 26s"),
+        (job("a", running=1, done=9), 15.0, ""),
+    ],
+)
+def test_a_part_is_told_with_its_age_and_its_usual_time(row: Job, now: float, text: str) -> None:
+    assert part_text(seen_at(row, now), now) == text
+
+
+@pytest.mark.parametrize("row", [STARTING, FINISHING], ids=["start", "finishing"])
+def test_no_finish_is_past_or_now_while_a_part_lasts(row: Job) -> None:
+    for now in (0.0, 14.9, 15.0, 25.9, 26.0, 40.0, 400.0):
+        seen = seen_at(row, now)
+        assert seen.p50_at is not None
+        assert seen.p90_at is not None
+        assert now < seen.p50_at <= seen.p90_at
+
+
+def test_a_part_that_has_ended_is_told_no_more() -> None:
+    over = replace(seen_at(FINISHING, 15.0), state="finished")
+
+    assert not part_text(over, 16.0)
+
+
+def test_a_long_first_epoch_stays_in_the_forecast_while_it_runs(history: History) -> None:
+    for n in range(4):
+        trained(history, f"job-{n}", "compiles", epoch_s=[8.0, *[1.0] * 11])
+    what = workload("compiles", epochs=12)
+    predictor = Learner(history).predictor()
+
+    in_first = predictor.remaining(what, Progress(warms_up=True), 1)
+    in_second = predictor.remaining(what, Progress(1), 1)
+
+    assert in_first.p50_s == pytest.approx(19.0, abs=0.5)
+    assert in_first.p90_s > 19.0
+    assert in_second.p50_s == pytest.approx(11.0, abs=0.5)
+
+
+def test_an_epoch_warms_up_from_the_forming_of_workers_to_its_end() -> None:
+    state = ReportState()
+    warms_up = []
+    for each in (
+        line(1, "formed", width=1, epoch=0),
+        epoch_line(2, 1, warmup=True),
+        line(3, "parked", epoch=1),
+        line(4, "formed", width=1, epoch=1),
+        line(5, "started"),
+    ):
+        state.fold([each], epochs=3, received_at=LATER_AT)
+        warms_up.append(state.report().progress.warms_up)
+
+    assert warms_up == [True, False, False, True, False]
+
+
+def test_three_starts_of_its_own_count_more_than_those_of_other_models() -> None:
+    """Two models with imports of 60 s and 200 s are known; this one starts in 2 s."""
+    slow = [ObservedStop("a", "resume", 1, 60.0, None), ObservedStop("b", "resume", 1, 200.0, None)]
+    own = [ObservedStop("toy", "resume", 1, 2.0, None)] * 3
+
+    start = fit_costs([*slow, *slow, *own]).estimate("toy", ("resume",), 1)
+
+    assert start.p50_s == pytest.approx(2.0)
+    assert start.p90_s < 3.0

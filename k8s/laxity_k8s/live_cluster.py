@@ -6,7 +6,6 @@ on the Jobs themselves, so the service may be killed between any two lines and g
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -54,6 +53,7 @@ from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.service_clock import CLOCK
 
 LOG = logging.getLogger(__name__)
 COLLECT_EVERY_S = 600.0
@@ -170,7 +170,7 @@ class LiveCluster:
                 [patch for patch in made if patch.turn == turn],
                 later if turn == Turn.START else (),
             )
-        self._sender.send_all(self._reminders.build_patches(state, time.time(), guard=self._guard))
+        self._sender.send_all(self._reminders.build_patches(state, CLOCK.now(), guard=self._guard))
         self._loans.move_nodes(plan.decisions)
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
@@ -192,7 +192,7 @@ class LiveCluster:
         with self._submitting:
             job = submit_job(
                 self.api, self.jobs(), manifest, cancelled=cancelled,
-                reports=self._reminders.report_of, now=time.time(), limits=self._limits,
+                reports=self._reminders.report_of, now=CLOCK.now(), limits=self._limits,
             )  # fmt: skip
             self._mirror.put_object("jobs", job)
         self._news.set()
@@ -266,7 +266,7 @@ class LiveCluster:
         return ""
 
     def wait(self, timeout_s: float) -> bool:
-        now = time.time()
+        now = CLOCK.now()
         if now - self._collected_at >= COLLECT_EVERY_S:
             self._collected_at = now
             with suppress(*SHARED):  # what cannot be removed now is removed the next time
@@ -305,7 +305,7 @@ class LiveCluster:
         if not is_clock_steady():
             return
         for job in self.jobs():
-            if end_instant(job) + self._keep_s <= time.time():
+            if end_instant(job) + self._keep_s <= CLOCK.now():
                 with suppress(ApiError):
                     self.api.delete("jobs", json_tree.object_id(job), uid=job["metadata"]["uid"])
         self.api.collect(keep_s=self._keep_s)
@@ -331,9 +331,9 @@ class LiveCluster:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
         self.stale_reason = self._resync_mirror()
-        self._finisher.wake_due(time.time())
+        self._finisher.wake_due(CLOCK.now())
         with self._mirror.take_dirty() as (touched, nodes):
-            now = time.time()
+            now = CLOCK.now()
             self._drop_forged(touched)
             self._write_corrections(partial(self._find_correction, now=now), touched)
             seen, report_of = self._snapshot, self._reminders.report_of
@@ -357,7 +357,7 @@ class LiveCluster:
 
     def _have_time_anew(self) -> None:
         """Pods that nobody could see come up, and that perhaps nobody could make, may yet do so."""
-        now = time.time()
+        now = CLOCK.now()
         if now - self._mirror.torn_at >= LONG_CUT_S:
             for job_id in self._snapshot.wait_anew(now):
                 self._mirror.put_back(job_id)

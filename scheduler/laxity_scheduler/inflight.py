@@ -18,6 +18,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.held_up import explain_held_up, hide_held_up
 from laxity_scheduler.link_end import end_links
 from laxity_scheduler.loans.leaving import width_without
 from laxity_scheduler.loans.lending import with_loans
@@ -29,7 +30,6 @@ from laxity_scheduler.model.start_backoff import (
     FAILED_START_CODES,
     backoff_s,
     count_failed_starts,
-    hide_backed_off_jobs,
 )
 from laxity_scheduler.model.stop_requests import was_served
 from laxity_scheduler.plan import Plan
@@ -82,7 +82,8 @@ def with_follow_ups(policy: Policy, lend: Callable[[Policy], Policy] = with_loan
     """
 
     def decide_with_follow_ups(state: ClusterState, predictor: Predictor) -> Plan:
-        visible_state, next_at = hide_backed_off_jobs(state)
+        visible_state, held = hide_held_up(state)
+        told, next_at = explain_held_up(held, state, predictor)
         due, (links, link_at) = follow_ups(state), end_links(state, predictor)
         visible_state = visible_state.lock_holds({d.job for d in (*due, *links)})
         plan = sparing_stateless(lend(policy))(visible_state, predictor)
@@ -95,7 +96,8 @@ def with_follow_ups(policy: Policy, lend: Callable[[Policy], Policy] = with_loan
         # These go first: of the decisions about a job, the reason of the last one is shown.
         about_failed = tuple(d for d in rest if _is_about(d, failed))
         rest = tuple(d for d in rest if not _is_about(d, failed))
-        in_time = tuple(d for d in about_failed + first + rest if not _is_too_soon(d, state))
+        decided = (*told, *about_failed, *first, *rest)
+        in_time = tuple(d for d in decided if not _is_too_soon(d, state))
         stopping = [job for job in state.running if job.stop_requested_at is not None]
         overdue = (overdue_at(job) for job in stopping if not job.pinned)
         wake_at = min((instant for instant in overdue if instant > state.now), default=FOREVER)

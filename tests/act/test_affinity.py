@@ -10,6 +10,7 @@ from laxity_k8s.objects.affinity import (
     REQUIRED,
     affinity_patch,
     held_nodes,
+    preferred_nodes,
 )
 from laxity_k8s.objects.node_constraints import asks_of
 from tests.support.manifests import job
@@ -93,3 +94,15 @@ def test_pods_keep_off_what_inference_has_not_lent() -> None:
 def test_who_leans_there_already_is_not_patched(where: tuple[str, str]) -> None:
     made = sent(job(), *where)
     assert affinity_patch(made, list(where[0]), list(where[1])) is None
+
+
+def test_a_second_try_prefers_nodes_on_which_no_worker_failed_to_come_up() -> None:
+    patch = affinity_patch(job(), ["a", "b"], avoided=("b", "c"))
+    made = {**job(), "spec": json_tree.merge_patch(job()["spec"], {"template": patch})}
+    named, others = affinity(made)[PREFERRED]
+
+    assert named["preference"]["matchFields"][0]["values"] == ["a"]
+    assert [field["values"] for field in others["preference"]["matchFields"]] == [["b"], ["c"]]
+    assert {field["operator"] for field in others["preference"]["matchFields"]} == {"NotIn"}
+    assert preferred_nodes(made["spec"]["template"]) == {"a"}
+    assert weights(sent(made, "b")) == {"b": 100}

@@ -1,8 +1,10 @@
 """Watched changes wait while patches are sent; watches that are cut say so, and come back together."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -10,9 +12,11 @@ from aiohttp import web
 
 from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import Change
+from laxity_k8s.http import session
 from laxity_k8s.http import watch as watching
 from laxity_k8s.http.session import Wire
 from laxity_k8s.http.watch import Bell, KindWatch, keep_latest
+from laxity_scheduler.service_clock import ServiceClock
 from tests.support.watched_server import _nobody, line, next_of, served
 
 Told = tuple[str, str, str]  # type, name, resourceVersion
@@ -350,3 +354,20 @@ def test_a_line_that_does_not_say_whose_it_is_stays() -> None:
     assert keep_latest([odd[0], named, odd[1], line("MODIFIED", "a", 3)]) == [
         odd[0], odd[1], line("MODIFIED", "a", 3),
     ]  # fmt: skip
+
+
+@pytest.mark.asyncio
+async def test_answers_set_the_clock_that_deadlines_count_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ServiceClock()
+    monkeypatch.setattr(session, "CLOCK", clock)
+    earlier = {"Date": formatdate(time.time() - 240.0, usegmt=True)}
+
+    async def late(_: web.Request) -> web.Response:
+        return web.Response(headers=earlier)
+
+    async with served(late) as wire:
+        await wire.call_bytes("GET", "/late")
+
+    assert abs(clock.ahead_s - 240.0) < 3.0

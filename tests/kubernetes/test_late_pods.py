@@ -1,18 +1,21 @@
 """Pods that do not come up in time, on a cluster whose scheduler or job controller is gone."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
+from laxity import names
+from laxity.instants import instant_at
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.ground import GPUS, HARD, WHENEVER, Ground, elapse, ground
 from tests.support.kubernetes.history import kept, width
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.replicas import Replica
-from tests.support.kubernetes.service import training_job
+from tests.support.kubernetes.service import Json, training_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 WITHIN_S = 6.0
@@ -39,21 +42,62 @@ def events(there: Ground, reason: str) -> list[str]:
 
 
 def test_a_job_whose_pods_find_no_node_is_told_why_and_holds_nobody_up(there: Ground) -> None:
-    """laxity counts GPUs; what else a pod asks for, the scheduler alone knows."""
-    job = training_job(there.namespace, "greedy", HARD)
-    job["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "500"}
-    apply(there.cluster, job)
+    """Beside which pods it may run, the scheduler alone knows."""
+    apply(there.cluster, lonely(there, "greedy", HARD))
     there.until(lambda: "greedy" in there.history.jobs, "it is seen")
     there.until(lambda: kept(there.named("greedy")).get("failed_starts") == 2, "it failed twice")
     there.until(lambda: len(events(there, "PodsDoNotFit")) == 2, "that is told")
     first, second = sorted(events(there, "PodsDoNotFit"), key=len)
     assert first.startswith("only 0 of 1 pod ran in the time that they have for it: worker 0 has")
-    assert "Insufficient cpu" in first
+    assert "didn't match pod affinity rules" in first
     assert second == f"{first}; it is tried again in 1m00s"
     assert (width(there.named("greedy")), kept(there.named("greedy"))["preemptions"]) == (0, 2)
     others = there.apply(sum(GPUS.values()), WHENEVER)
     there.until(lambda: there.finished(others) == len(others), "others to finish on all GPUs")
     assert there.problems() == []
+
+
+def lonely(there: Ground, name: str, asked: dict[str, str]) -> Json:
+    """A Job whose pods wait for one that never comes."""
+    nearby = {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": "type"}
+    job = training_job(there.namespace, name, asked)
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [nearby]}
+    job["spec"]["template"]["spec"]["affinity"] = {"podAffinity": required}
+    return job
+
+
+def test_a_promise_that_no_try_can_keep_is_told_so_before_the_deadline(there: Ground) -> None:
+    asked = {**HARD, "epochs": "1", "epoch-estimate": "1s", "deadline": "60s"}
+    apply(there.cluster, lonely(there, "late", asked))
+
+    there.until(lambda: bool(events(there, "NoTryInTime")), "that is told")
+
+    due_at = instant_at(there.named("late")["metadata"]["annotations"][names.PROMISED_DEADLINE])
+    assert due_at is not None
+    assert time.time() < due_at
+    there.until(lambda: bool(events(there, "PromiseBroken")), "the deadline to pass")
+    assert time.time() < due_at + 10.0
+
+
+def test_pods_that_cannot_end_are_named_and_endanger_the_promise(there: Ground) -> None:
+    job = training_job(there.namespace, "stuck", HARD)
+    job["spec"]["template"]["metadata"]["annotations"]["test.laxity/stop-for"] = "1200s"
+    job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    apply(there.cluster, job)
+    there.until(lambda: there.running(["stuck"]) == 1, "it to run")
+    where = ("-n", there.namespace)
+    pod = kubectl(there.cluster, *where, "get", "pods", "-o", "name").strip().partition("/")[2]
+    node = there.history.pods[pod]["spec"]["nodeName"]
+
+    kubectl(there.cluster, *where, "delete", "pod", pod, "--wait=false")
+    there.until(lambda: bool(events(there, "PodsCannotEnd")), "that is told")
+    there.until(lambda: bool(events(there, "PromiseInDanger")), "its promise to be in danger")
+    words = f"pod {pod} on node {node} has been ending since "
+    assert events(there, "PodsCannotEnd")[0].startswith(words)
+
+    over = ("--subresource=status", "--type=merge", "-p", '{"status": {"phase": "Failed"}}')
+    kubectl(there.cluster, *where, "patch", "pod", pod, *over)
+    there.until(lambda: there.running(["stuck"]) == 1, "it to run again")
 
 
 def test_job_whose_pods_pod_security_refuses_is_told_in_the_servers_words(there: Ground) -> None:

@@ -7,17 +7,17 @@ import pytest
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
+from laxity_scheduler.held_up import hide_held_up
 from laxity_scheduler.inflight import follow_ups, with_follow_ups
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
 from laxity_scheduler.model.decision import Preempt, Promised, Resize
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.start_backoff import (
     BACKOFF,
     backoff_s,
     count_failed_starts,
-    hide_backed_off_jobs,
 )
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
@@ -80,14 +80,14 @@ def test_then_it_is_tried_again() -> None:
 
 def test_a_new_deadline_is_judged_at_once() -> None:
     state = cluster(gpus=1, jobs=[broken(asked=True)], now=30.0)
-    assert hide_backed_off_jobs(state)[0] is state
+    assert hide_held_up(state)[0] is state
 
 
 def test_nothing_changes_where_nobody_waits() -> None:
     state = cluster(gpus=2, jobs=[job("be", running=1), job("other")], now=30.0)
-    assert hide_backed_off_jobs(state)[0] is state
+    assert hide_held_up(state)[0] is state
     running = cluster(gpus=1, jobs=[job("be", running=1, not_before=100.0, asked=False)], now=30.0)
-    assert hide_backed_off_jobs(running) == (running, FOREVER)
+    assert hide_held_up(running) == (running, ())
 
 
 def test_gpus_that_are_held_for_it_are_given_to_nobody_else() -> None:

@@ -63,7 +63,7 @@ def test_an_offer_that_has_expired_is_refused_as_expired(
         number = [offer["kind"] for offer in refused["offers"]].index("deadline") + 1
         later = refused["offers"][number - 1]["deadline_at"] + 49.0
         monkeypatch.setattr(
-            "laxity_scheduler.http.job_service.time", SimpleNamespace(time=lambda: later)
+            "laxity_scheduler.http.job_service.CLOCK", SimpleNamespace(now=lambda: later)
         )
         answer = stage.http.post("/v1/jobs/default/a/accept", json={"offer": number})
     assert answer.status_code == 409

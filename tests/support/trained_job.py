@@ -6,6 +6,7 @@ from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.snapshot import Snapshot
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from tests.support.empty_cluster import Nothing
 from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, job, pod
@@ -46,9 +47,15 @@ class Seen:
         self.mirror.drop_object("pods", name)
 
     def look(self, now: float) -> Job:
-        with self.mirror.take_dirty() as (touched, nodes):
-            (row,) = self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1).jobs
+        (row,) = self._observe(now).jobs
         return row
+
+    def free_gpus(self, now: float) -> int:
+        return sum(node.free_gpus for node in self._observe(now).nodes)
+
+    def _observe(self, now: float) -> ClusterState:
+        with self.mirror.take_dirty() as (touched, nodes):
+            return self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1)
 
 
 def trained_for_an_hour() -> Seen:

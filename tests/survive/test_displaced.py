@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.pods import OVERDUE_S
 from laxity_k8s.observe.displaced import UNSCHEDULABLE_S
 from laxity_scheduler.inflight import follow_ups
 from laxity_scheduler.model.start_backoff import FAILED_START_CODES
 from tests.support.builders import cluster
-from tests.support.manifests import CREATED, EVER_SUSPENDED, pod
+from tests.support.manifests import CREATED, CREATED_AT, EVER_SUSPENDED, node, pod
 from tests.support.trained_job import FIT_S, NOW, Seen, trained_for_an_hour
 
 
@@ -77,3 +78,50 @@ def test_a_worker_that_never_ran_has_failed_its_start() -> None:
     assert (row.displaced, row.fitting_workers) == ("", 1)
     (stop,) = follow_ups(cluster(gpus=8, jobs=[replace(row, nodes=("n0", "n0"), widths=(2,))]))
     assert stop.reason.code in FAILED_START_CODES
+
+
+def test_pods_for_which_no_node_is_found_hold_no_gpus() -> None:
+    seen = Seen()
+    seen.put("nodes", node("a", gpus=4))
+    seen.put("pods", pod(0, node="a"))
+    seen.put("pods", unschedulable(1))
+
+    early = seen.free_gpus(CREATED_AT)
+    late = seen.free_gpus(CREATED_AT + UNSCHEDULABLE_S)
+
+    assert (early, late) == (2, 3)
+
+
+def test_pods_that_should_have_ended_are_named_with_node_and_instant() -> None:
+    seen = Seen()
+    leaving = pod(1, node="b", leaving=True)
+    leaving["metadata"] |= {
+        "deletionTimestamp": "2026-11-21T08:01:00Z",
+        "deletionGracePeriodSeconds": 30,
+        "finalizers": ["example.com/backup", "batch.kubernetes.io/job-tracking"],
+    }
+    seen.put("pods", leaving)
+    over_at = CREATED_AT + 60.0 + OVERDUE_S
+
+    seen.put("pods", pod(0, node="a"))
+    before, after = seen.look(over_at - 1.0), seen.look(over_at)
+    later = seen.look(over_at + FIT_S)
+
+    assert (before.cannot_end, before.fitting_workers) == ("", None)
+    assert (later.fitting_workers, later.pending) == (1, after.cannot_end)
+    assert after.cannot_end == (
+        f"pod {leaving['metadata']['name']} on node b has been ending since 2026-11-21T08:00:30Z, "
+        "kept by finalizer example.com/backup"
+    )
+
+
+def test_the_words_of_the_scheduler_are_told_whole() -> None:
+    seen = Seen()
+    waiting = unschedulable(0)
+    words = "0/4 nodes are available: " + ", ".join(f"{n} Insufficient r{n}" for n in range(25))
+    waiting["status"]["conditions"][0]["message"] = words
+    seen.put("pods", waiting)
+    seen.put("pods", pod(1, node="a"))
+    seen.look(NOW)
+
+    assert seen.look(NOW + FIT_S).pending == f"worker 0 has no node: {words}"

@@ -25,6 +25,7 @@ from laxity.instants import format_rfc3339
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.lease import own_namespace
+from laxity_scheduler.service_clock import CLOCK
 
 MOST_WAITING = 20_000  # two of each of 10,000 Jobs
 MOST_REMEMBERED: Final = 20_000
@@ -57,10 +58,12 @@ WARNINGS: Final = frozenset(
         "missed_and_stopped",
         "namespace_limits",
         "no_eligible_node",
+        "no_try_in_time",
         "node_lost",
         "pinned",
         "quota_promised_to_others",
         "requests_do_not_fit",
+        "pods_cannot_end",
         "pods_do_not_fit",
         "pods_may_not_go_there",
         "preempt_stateless",
@@ -151,7 +154,7 @@ def build_event(job: Json, code: str, words: str, *, warning: bool = False) -> J
 
     One about a Node, which has no namespace, stands in `default`: Kubernetes allows no other.
     """
-    meta, now = job["metadata"], time.time()
+    meta, now = job["metadata"], CLOCK.now()
     namespace = meta.get("namespace")
     return {
         "apiVersion": "v1",

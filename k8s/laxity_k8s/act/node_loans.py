@@ -8,7 +8,6 @@ A patch holds only for the node that was looked at: whoever has labelled it sinc
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -20,6 +19,7 @@ from laxity_k8s.objects.pool_label import POOL
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_scheduler.model.decision import Decision, Loan, Reclaim
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.service_clock import CLOCK
 
 LOG: Final = logging.getLogger(__name__)
 TRY_AGAIN_S: Final = 300.0
@@ -102,7 +102,7 @@ class NodeLoans:
 
     def _note_outcome(self, *, refused: bool) -> None:
         if refused:
-            self._stop_lending(time.time() + TRY_AGAIN_S)
+            self._stop_lending(CLOCK.now() + TRY_AGAIN_S)
         if refused and not self._refused:
             LOG.warning("%s", NO_RIGHTS)
             self._events.add_event(own_pod(), "nodes_not_lent", NO_RIGHTS, warning=True)

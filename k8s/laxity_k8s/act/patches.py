@@ -17,7 +17,8 @@ from laxity import json_tree, names
 from laxity.instants import calendar_instant, format_rfc3339
 from laxity_k8s.act.offer_annotations import describe_offers
 from laxity_k8s.cluster_api import Json, Patch
-from laxity_k8s.objects.affinity import affinity_patch, held_nodes
+from laxity_k8s.objects.accelerator_nodes import machine_names
+from laxity_k8s.objects.affinity import Lean, affinity_patch, held_nodes
 from laxity_k8s.objects.jobs import is_elastic
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
@@ -47,7 +48,6 @@ from laxity_scheduler.model.start_backoff import FAILED_START_CODES, backoff_s, 
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
 
 LONGEST_REASON = 1024
-Lean = Callable[[Json, Sequence[str]], Json | None]  # the patch of a template
 
 
 class Turn(IntEnum):
@@ -115,7 +115,7 @@ def job_patch(
     reason again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
     `held_back` is the promise that was to be written before: no news any more, and no Event.
     """
-    lean = partial(affinity_patch, kept_off=kept_off, has_fleet=has_fleet)
+    lean: Lean = partial(affinity_patch, kept_off=kept_off, has_fleet=has_fleet)
     draft = _Draft(job, row, now, json_tree.annotations_of(job), read_status(job))
     if held_back is not None:
         _write_decision(draft, held_back, lean, token)
@@ -221,7 +221,7 @@ def _write_admission(draft: _Draft, decision: Admit, lean: Lean, token: str) -> 
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
     template = {
-        **(lean(draft.job, decision.nodes) or {}),
+        **(lean(draft.job, decision.nodes, avoided=draft.was.avoided) or {}),
         **token_patch(draft.job, token),
     }
     if template:
@@ -318,11 +318,19 @@ def _write_preemption(draft: _Draft, decision: Preempt) -> None:
         "freed_for": decision.beneficiary,
         "freed_nodes": draft.row.nodes if decision.beneficiary else (),
         "freed_at": draft.now if decision.beneficiary else 0.0,
+        "avoided": _find_vain_nodes(draft.row, decision),
         "failed_starts": failed,
         "not_before": draft.now + backoff_s(failed) if failed else 0.0,
     }
     draft.turn = Turn.SUSPEND
     _write_reason(draft, decision.reason)
+
+
+def _find_vain_nodes(row: Job, decision: Preempt) -> tuple[str, ...]:
+    """Nodes of workers that did not come up there in time."""
+    if decision.reason.code != "pods_do_not_fit":
+        return ()
+    return tuple(sorted({*machine_names(row.nodes[row.fitting_workers or 0 :])}))
 
 
 def gpu_seconds(draft: _Draft) -> dict[str, float]:

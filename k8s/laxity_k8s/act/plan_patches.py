@@ -9,7 +9,6 @@ That its promise moved meanwhile, still in time, is held back for a minute: most
 then, or their promises move again, and one patch says all of it.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +40,7 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.service_clock import CLOCK
 
 WAITS_AGAIN_S: Final = 300.0
 WorkerToken = Callable[[str], str]
@@ -173,7 +173,7 @@ def plan_patches(
         update = _build_update(job_id, mine, state, snapshot, waits)
         is_first = update and guard(job_id, first_start, update.job, update.decisions)
         if update is not None and is_first is not None:
-            make = partial(guard, job_id, partial(factory.build_patch, update, time.time()))
+            make = partial(guard, job_id, partial(factory.build_patch, update, CLOCK.now()))
             (later if is_first else now).append(make)
     return now, later
 

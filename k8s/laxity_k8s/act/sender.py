@@ -3,7 +3,6 @@
 Every answer goes into the mirror at once, so the next look sees what was just done.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -32,6 +31,7 @@ from laxity_k8s.objects.seal import Seal
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.service_clock import CLOCK
 
 Wish = Callable[[], JobPatch | None]
 BATCH: Final = 24  # patches; fewer than are in flight, so that the API server never waits for them
@@ -151,7 +151,7 @@ class Sender:
         outcome = self._once_more(first) if first.status == CONFLICT else first
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
         if _is_refused(outcome):
-            now = time.time()
+            now = CLOCK.now()
             if self._rights.is_settling(outcome, now):
                 self.again_at = now + TRY_AGAIN_S
                 self.undone[outcome.patch.id] = ""
@@ -176,7 +176,7 @@ class Sender:
         for answer in self._api.patch_many([self._seal_one(accept_width(job))]):
             if answer.ok and answer.object is not None:
                 self._mirror.put_object("jobs", answer.object)
-        self._put_off(job_id, why, time.time())
+        self._put_off(job_id, why, CLOCK.now())
 
     def _once_more(self, lost: PatchResult) -> PatchResult:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""

@@ -7,8 +7,10 @@ takes five seconds, this a tenth of one.
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -21,6 +23,7 @@ from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import NOT_ALLOWED, ApiError, Json
 from laxity_k8s.http.activity import Activity
 from laxity_k8s.http.patch_connections import PatchConnections
+from laxity_scheduler.service_clock import CLOCK
 
 # To all that is patched here the same as a merge patch (no list is merged by keys, null takes away),
 # and an eighth cheaper to the server.
@@ -163,6 +166,7 @@ class Wire:
             return await self._send_patch(
                 method, _build_target(path, query), headers, sent, timeout_s
             )
+        sent_at = time.time()
         try:
             async with self._session.request(
                 method,
@@ -172,6 +176,7 @@ class Wire:
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
             ) as reply:
+                _compare_clocks(reply.headers.get("Date", ""), sent_at)
                 again = reply.headers.get("Retry-After", "")
                 return reply.status, await reply.read(), _retry_after_s(again)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -230,6 +235,12 @@ def encode_body(body: Mapping[str, Any], what: str) -> bytes:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:  # as a server would have answered
         raise ApiError(f"{what}: no JSON: {error}", status=422) from error
+
+
+def _compare_clocks(date: str, sent_at: float) -> None:
+    """Take note of what the API server's clock showed as it answered."""
+    with suppress(ValueError):
+        CLOCK.compare(parsedate_to_datetime(date).timestamp(), sent_at, time.time())
 
 
 def _retry_after_s(said: str) -> float:

@@ -9,7 +9,7 @@ constraints and whatever else laxity does not count is the scheduler's to obey.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
@@ -26,20 +26,33 @@ HELD: Final = (
 NOT_OF_INFERENCE: Final[Json] = {"key": POOL, "operator": "NotIn", "values": ["inference"]}
 
 
+class Lean(Protocol):
+    """Makes the patch of a template, for pods that lean to these nodes."""
+
+    def __call__(
+        self, job: Json, nodes: Sequence[str], *, avoided: Sequence[str]
+    ) -> Json | None: ...
+
+
 def affinity_patch(
-    job: Json, nodes: Sequence[str], kept_off: Collection[str] = (), *, has_fleet: bool = False
+    job: Json,
+    nodes: Sequence[str],
+    kept_off: Collection[str] = (),
+    *,
+    has_fleet: bool = False,
+    avoided: Sequence[str] = (),
 ) -> Json | None:
     """The patch of spec.template that leans its pods to these nodes; None if it does so already.
 
     `nodes` has one entry per worker. Pods stay off the nodes `kept_off`, and off those that inference
-    keeps to itself if the cluster `has_fleet`.
+    keeps to itself if the cluster `has_fleet`. They go to nodes that are `avoided` only if no other will do.
     """
     spec = json_tree.mapping_at(job, "spec", "template", "spec")
     old = json_tree.list_at(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms = [_keep_off(term, sorted(kept_off), has_fleet=has_fleet) for term in own_terms(old)]
     terms = [] if terms == [{}] else terms
     preferred = json_tree.list_at(spec, "affinity", "nodeAffinity", PREFERRED)
-    wished = [*_own_preferences(preferred), *_prefer(nodes)]
+    wished = [*_own_preferences(preferred), *_prefer(nodes, avoided)]
     affinity: Json = {}
     if terms != old:
         affinity[REQUIRED] = {"nodeSelectorTerms": terms} if terms else None
@@ -62,10 +75,11 @@ def _avoid(node: str) -> Json:
     return {"key": NAME, "operator": "NotIn", "values": [node]}
 
 
-def _prefer(nodes: Sequence[str]) -> list[Json]:
-    workers = Counter(nodes)
+def _prefer(nodes: Sequence[str], avoided: Sequence[str]) -> list[Json]:
+    workers = Counter([node for node in nodes if node not in avoided])
     most = max(workers.values(), default=1)
-    return [
+    others = {"weight": HEAVIEST, "preference": {"matchFields": [*map(_avoid, avoided)]}}
+    named = [
         {
             "weight": max(1, HEAVIEST * workers_there // most),
             "preference": {
@@ -74,27 +88,26 @@ def _prefer(nodes: Sequence[str]) -> list[Json]:
         }
         for node, workers_there in sorted(workers.items())
     ]
+    return [*named, others] if avoided else named
 
 
 def _own_preferences(preferences: Sequence[Json]) -> list[Json]:
     """The user's own: ours name a node."""
-    return [item for item in preferences if not _read_names(item)]
+    return [item for item in preferences if not _name_fields(item)]
 
 
-def _read_names(preference: Json) -> list[str]:
-    return [
-        str(name)
-        for field in json_tree.list_at(preference, "preference", "matchFields")
-        if field.get("key") == NAME
-        for name in json_tree.list_at(field, "values")
-    ]
+def _name_fields(preference: Json) -> list[Json]:
+    fields = json_tree.list_at(preference, "preference", "matchFields")
+    return [field for field in fields if field.get("key") == NAME]
 
 
 def preferred_nodes(template: Json) -> frozenset[str]:
     """Names of the nodes that a template leans to."""
     affinity = json_tree.mapping_at(template, "spec", "affinity", "nodeAffinity")
     preferred = json_tree.list_at(affinity, PREFERRED)
-    return frozenset(name for item in preferred for name in _read_names(item))
+    fields = [field for item in preferred for field in _name_fields(item)]
+    named = [field for field in fields if field.get("operator") == "In"]
+    return frozenset(str(name) for field in named for name in json_tree.list_at(field, "values"))
 
 
 def own_terms(terms: Iterable[Json]) -> list[Json]:

@@ -1,7 +1,7 @@
 """GPUs that nobody else may have: of pods, of workers without a pod yet, freed for one job."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import Json
@@ -28,9 +28,16 @@ def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
 
 
 def gpus_reserved(
-    job: Json, nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]
+    job: Json,
+    nodes: Sequence[str],
+    gpus_per_worker: int,
+    own: Iterable[Json],
+    placeless: Collection[int] = (),
 ) -> Counter[str]:
-    """GPUs by site for workers that were sent to `nodes` and have no pod for any node yet."""
+    """GPUs by site for workers that were sent to `nodes` and have no pod for any node yet.
+
+    Those that are `placeless`, by number, hold none: no node was found for them.
+    """
     workers = pods_by_number(job, own)
     there = {
         index for index, pod in workers if pods.target_node_of(pod) and not pods.is_finished(pod)
@@ -38,7 +45,7 @@ def gpus_reserved(
     done = {index for index, pod in workers if pods.phase_of(pod) == "Succeeded"}
     waiting: Counter[str] = Counter()
     for index, node in enumerate(nodes[: due_workers(job)]):
-        if node and index not in there and index not in done:
+        if node and index not in there and index not in done and index not in placeless:
             waiting[node] += gpus_per_worker
     return waiting
 

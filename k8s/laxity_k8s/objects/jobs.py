@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 from types import MappingProxyType
+from typing import Any
 
 from laxity import json_tree, names
 from laxity.human_time import count_noun
@@ -202,16 +203,30 @@ def build_row(
         wall_limit_s=FOREVER if spec.plain else limit_s,
         active_deadline_s=limit_s if spec.plain else FOREVER,
         asked=told_verdict is None or state.terms != digest_terms(job),
-        fitting_workers=count_fitting(job, own, displaced) if workers and had_time else None,
-        died=pods.failure_reason(own, workers) if workers else "",
         failed_starts=state.failed_starts,
         not_before=state.not_before,
         start_seen=is_observed(job) if workers else True,
-        pending=pods.pending_reason(own, workers) if workers and had_time else "",
-        displaced=displaced[min(displaced)] if displaced else "",
         eligible=eligible,
         holds_state=_holds_state(job, report),
+        **_read_troubles(job, own, displaced, now=now, had_time=had_time),
     )
+
+
+def _read_troubles(
+    job: Json, own: Sequence[Json], displaced: Mapping[int, str], *, now: float, had_time: bool
+) -> dict[str, Any]:
+    """What is wrong with its pods, by the row's fields."""
+    workers, overdue = current_width(job), pods.describe_overdue(own, now)
+    troubles: dict[str, Any] = {"cannot_end": overdue}
+    if workers:
+        troubles["died"] = pods.failure_reason(own, workers)
+    if displaced:
+        troubles["displaced"] = displaced[min(displaced)]
+    if workers and had_time:
+        troubles["fitting_workers"] = count_fitting(job, own, displaced, now=now)
+        # no pod takes the place of one that cannot end
+        troubles["pending"] = overdue or pods.pending_reason(own, workers)
+    return troubles
 
 
 def _holds_state(job: Json, report: Report) -> bool:
@@ -329,13 +344,19 @@ def count_leaving(job: Json, own: Iterable[Json], workers: int) -> int:
     return max(ended_count, counted - workers, may_come(job))
 
 
-def count_fitting(job: Json, own: Iterable[Json], displaced: Container[int] = ()) -> int | None:
-    """Workers that run and stay, in an elastic Job indexes from 0 up; None if all that should do."""
+def count_fitting(
+    job: Json, own: Iterable[Json], displaced: Container[int] = (), *, now: float = 0.0
+) -> int | None:
+    """Workers that run and stay, in an elastic Job indexes from 0 up; None if all that should do.
+
+    One that should have ended by now does not stay.
+    """
     due = due_workers(job)
     running = {
         index
         for index, pod in pods_by_number(job, own)
         if pods.phase_of(pod) in {"Running", "Succeeded"} and index not in displaced
+        if not pods.is_overdue(pod, now)
     }
     fits = next((index for index in range(due) if index not in running), due)
     return None if fits == due else fits

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterable
+from textwrap import shorten
 from typing import Final
 
 from laxity import json_tree
@@ -13,6 +14,7 @@ from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import find_condition, read_condition
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.reasons import format_utc
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -20,6 +22,10 @@ TERMINAL = ("Succeeded", "Failed")
 # Exit codes of workers that start again.
 MAKING_WAY: Final = frozenset({EXIT_RESTART, EXIT_STOPPED})
 LONGEST_WORD: Final = 300
+LONGEST_REASON: Final = 900  # of the scheduler, whose words are told whole
+OVERDUE_S: Final = 15.0  # so long after its grace a pod may take to be gone
+MOST_NAMED: Final = 3
+TRACKING: Final = "batch.kubernetes.io/job-tracking"  # finalizer by which Jobs count their pods
 MOST_INDEXES: Final = 100_000  # of an Indexed Job, by Kubernetes
 
 
@@ -52,6 +58,41 @@ def bound_at(pod: Json) -> float | None:
 
 def created_at(pod: Json) -> float:
     return instant_at(json_tree.get_in(pod, "metadata", "creationTimestamp")) or 0.0
+
+
+def end_due_at(pod: Json) -> float:
+    """When a pod that was told to end should have ended; never if it was not, or has ended."""
+    if is_finished(pod):
+        return FOREVER
+    return instant_at(json_tree.get_in(pod, "metadata", "deletionTimestamp")) or FOREVER
+
+
+def is_overdue(pod: Json, now: float) -> bool:
+    """Whether it should have ended and has not."""
+    return end_due_at(pod) + OVERDUE_S <= now
+
+
+def describe_overdue(own: Iterable[Json], now: float) -> str:
+    """Pods that should have ended and have not: where, since when, and what else keeps them; or ""."""
+    overdue = [pod for pod in own if is_overdue(pod, now)]
+    texts = [_describe_overdue(pod) for pod in sorted(overdue, key=json_tree.object_id)]
+    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return "; ".join(texts[:MOST_NAMED]) + more
+
+
+def _describe_overdue(pod: Json) -> str:
+    grace_s = count_of(json_tree.get_in(pod, "metadata", "deletionGracePeriodSeconds"))
+    since = format_utc(end_due_at(pod) - grace_s)
+    where = f" on node {node_of(pod)}" if node_of(pod) else ""
+    held = [name for name in json_tree.list_at(pod, "metadata", "finalizers") if name != TRACKING]
+    kept = f", kept by finalizer {', '.join(map(str, held))}" if held else ""
+    return f"pod {json_tree.get_in(pod, 'metadata', 'name')}{where} has been ending since {since}{kept}"
+
+
+def next_overdue_at(own: Iterable[Json], now: float) -> float:
+    """When the next of them counts as such."""
+    instants = (end_due_at(pod) + OVERDUE_S for pod in own)
+    return min((instant for instant in instants if instant > now), default=FOREVER)
 
 
 def target_node_of(pod: Json) -> str:
@@ -156,7 +197,7 @@ def pending_reason(own: Iterable[Json], workers: int) -> str:
         if number >= workers or phase_of(pod) != "Pending":
             continue
         if cause := waits_for(pod) or unanswered(pod):
-            return f"worker {number} {cause}"[:LONGEST_WORD]
+            return shorten(f"worker {number} {cause}", LONGEST_REASON, placeholder=" ...")
     return ""
 
 

@@ -51,7 +51,8 @@ class JobStatusRecord:
     before `not_before`. `cut_links` links in a row were cut off with `cut_epoch` epochs done.
     `written_limit_s` is the activeDeadlineSeconds that laxity wrote for a wall limit. `applied` is how
     often in a row a file was applied that changed its size, the last time at `applied_at`. A stop of a job
-    that does not hold state loses all its epochs.
+    that does not hold state loses all its epochs. `avoided` are nodes on which workers did not run when
+    it was started last: the next start prefers others.
     """
 
     queued_at: float | None = None
@@ -73,6 +74,7 @@ class JobStatusRecord:
     applied: int = 0
     applied_at: float = 0.0
     holds_state: bool = True
+    avoided: tuple[str, ...] = ()
 
     def gpu_s_until(self, instant: float, gpus: int, submitted_at: float) -> float:
         """The GPU-seconds then, if so many GPUs were held since these were counted last."""

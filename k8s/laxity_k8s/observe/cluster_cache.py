@@ -9,7 +9,6 @@ watches are back, as what one has missed comes later than what another has. So t
 `torn` from the first cut until all kinds were listed anew, one right after the other.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from laxity_k8s.cluster_api import Change, ClusterApi, Json, Kind, Listing, Watc
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
 from laxity_scheduler.job_faults import JobFaults
+from laxity_scheduler.service_clock import CLOCK
 
 FOLLOWED: Final[tuple[Kind, ...]] = ("jobs", "pods", "nodes")
 
@@ -162,7 +162,7 @@ class Mirror:
         def on_cut(cut: bool, /) -> None:  # noqa: FBT001 - as a watch calls it
             with self.lock:
                 if cut and self._whole_at == self._cuts:
-                    self.torn_at = time.time()
+                    self.torn_at = CLOCK.now()
                 self._cuts += cut
                 (self._cut.add if cut else self._cut.discard)(kind)
             self._on_change()

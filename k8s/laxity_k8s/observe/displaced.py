@@ -50,6 +50,16 @@ def unschedulable_since(job: Json, own: Iterable[Json]) -> float:
     return min(times, default=FOREVER)
 
 
+def find_placeless(job: Json, own: Iterable[Json], now: float) -> set[int]:
+    """Workers, by number, for which the cluster's scheduler has found no node in its time."""
+    newest = _find_newest(job, own)
+    return {
+        number
+        for number, pod in newest.items()
+        if _unschedulable_since(pod) + UNSCHEDULABLE_S <= now
+    }
+
+
 def _find_newest(job: Json, own: Iterable[Json]) -> dict[int, Json]:
     """The pod of each worker that was made last."""
     numbered = jobs.pods_by_number(job, own)

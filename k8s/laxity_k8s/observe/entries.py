@@ -1,7 +1,7 @@
 """What is known of one group of objects: a Job with its pods, or pods of somebody else."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from laxity import json_tree, names
@@ -53,10 +53,16 @@ def count_earlier(job: Json, all_pods: list[Json]) -> int:
 
 
 def count_missing(
-    entry: GroupEntry, job: Json, nodes: Sequence[str], size: int, own: list[Json]
+    entry: GroupEntry,
+    job: Json,
+    nodes: Sequence[str],
+    size: int,
+    own: list[Json],
+    *,
+    placeless: Collection[int] = (),
 ) -> None:
-    """Add what is meant for its workers that are not there yet."""
-    entry.sent = held_gpus.gpus_reserved(job, nodes, size, own)
+    """Add what is meant for its workers that are not there yet, unless no node was found for them."""
+    entry.sent = held_gpus.gpus_reserved(job, nodes, size, own, placeless)
     entry.busy += entry.sent
     for site, gpus in entry.sent.items() if size else ():
         for resource, amount in entry.needs:

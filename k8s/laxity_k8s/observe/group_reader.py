@@ -20,6 +20,7 @@ from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.displaced import (
     UNSCHEDULABLE_S,
+    find_placeless,
     unschedulable_since,
     without_place,
 )
@@ -150,7 +151,8 @@ class GroupReader:
             leaving = entry.row.terminating_workers + earlier
             entry.row = replace(entry.row, terminating_workers=leaving)
         entry.busy = held_gpus.pods_busy(all_pods, gpus_per_worker=entry.row.gpus_per_worker)
-        count_missing(entry, job, entry.row.nodes, entry.row.gpus_per_worker, own)
+        size, placeless = entry.row.gpus_per_worker, find_placeless(job, own, now)
+        count_missing(entry, job, entry.row.nodes, size, own, placeless=placeless)
         return entry
 
     def _read_ended(
@@ -199,6 +201,7 @@ class GroupReader:
         row = preempted_for.stopping_for(row, self._mirror.job_ids, self._nodes.is_cordoned)
         entry.row = row = self.moved_promises.apply_to(self.refused.ask_again(job, row, now), job)
         entry.due_at = min(self.refused.due_at(group), self.moved_promises.due_at(group, now))
+        entry.due_at = min(entry.due_at, pods.next_overdue_at(own, now))
         if row.workers and due_at > now:
             entry.due_at = min(entry.due_at, due_at)
 
@@ -221,7 +224,7 @@ class GroupReader:
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Since when not all its workers run: one that is lost later has its time to come again."""
-        if jobs.count_fitting(job, own) is None:
+        if jobs.count_fitting(job, own, now=now) is None:
             self._missing.pop(group, None)
             if jobs.current_width(job) and is_observed(job):
                 self._ran[group] = read_status(job).resumed_at

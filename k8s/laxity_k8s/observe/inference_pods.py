@@ -5,7 +5,6 @@ GPUs of all pods there that are not laxity's, and of those without a node that c
 Where no node has such a label there is no demand, and nothing is lent.
 """
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -23,6 +22,7 @@ from laxity_scheduler.loans.inference_waits import InferencePod, InferenceWaits
 from laxity_scheduler.model.cluster import FLEET_POOLS, Node
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.service_clock import CLOCK
 
 RECLAIM_S: Final = 600.0  # head-room may be missing so long; GPUs of pods that wait may not at all
 
@@ -33,7 +33,7 @@ class InferencePods:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror, self._guard = mirror, Guard("observation")
         self.history = DemandHistory()
-        self.waits = InferenceWaits(time.time())
+        self.waits = InferenceWaits(CLOCK.now())
         self._fleet: dict[str, Json] = {}  # as they are labelled when nothing is lent
         self._gpus: dict[str, int] = {}  # by group
         self._largest: dict[str, int] = {}  # pod of each group

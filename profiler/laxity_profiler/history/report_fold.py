@@ -97,6 +97,7 @@ class ReportState:
     epochs_done: int = 0
     epoch_s: list[float] = field(default_factory=list)
     widths: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # of the epochs that these are of
     epoch_started_at: float | None = None
     epoch_ended_at: float | None = None  # the latest
     formed: int = 0
@@ -123,7 +124,13 @@ class ReportState:
 
     def report(self) -> Report:
         return Report(
-            Progress(self.epochs_done, tuple(self.epoch_s), tuple(self.widths), self.warms_up),
+            Progress(
+                self.epochs_done,
+                tuple(self.epoch_s),
+                tuple(self.widths),
+                self.warms_up,
+                tuple(self.numbers),
+            ),
             self.at,
             self.epoch_started_at,
             self.formed,
@@ -301,6 +308,7 @@ class ReportState:
         if current and not warmup:
             self.epoch_s = [*self.epoch_s, seconds][-EPOCHS_KEPT:]
             self.widths = [*self.widths, width][-EPOCHS_KEPT:]
+            self.numbers = [*self.numbers, epoch][-EPOCHS_KEPT:]
 
     def _note_checkpoint(
         self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int, current: bool

@@ -48,4 +48,4 @@ OWN, FORMED, ASKED, EXTRA = -3, -2, -1, 3  # levels: the width it has, formed at
 NOBODY: Final = -9  # no level: no workers
 HARD, SOFT, BEST_EFFORT = 0.0, 1.0, 2.0
 SERVICES: Final[Mapping[str, float]] = {"hard": HARD, "soft": SOFT, "best_effort": BEST_EFFORT}
-TROUBLES: Final = frozenset({"promise_broken", "promise_in_danger"})
+TROUBLES: Final = frozenset({"no_try_in_time", "promise_broken", "promise_in_danger"})

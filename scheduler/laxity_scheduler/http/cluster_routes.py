@@ -22,6 +22,7 @@ from laxity_scheduler.http.dependencies import (
 from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.service.metrics import CONTENT_TYPE
+from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.store import StoreError
 
 router = APIRouter(responses=ERRORS)
@@ -114,6 +115,7 @@ async def readyz(request: Request, service: TheService) -> Response:
     who = {"leads": service.leading, "leader": service.leader()}
     status_code = 503 if problems else 200
     waits = {"blind": without_secrets(service.stale_reason)} if service.stale_reason else {}
+    waits |= {"clock": CLOCK.warning} if CLOCK.warning else {}
     return JsonResponse(
         {"ready": not problems, **who, **waits, **problems}, status_code=status_code
     )

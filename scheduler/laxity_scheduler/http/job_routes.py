@@ -5,7 +5,6 @@ thread. A caller cannot tell a job of a namespace that its token does not open f
 not exist. The names of these functions are the operation ids of the OpenAPI document.
 """
 
-import time
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
@@ -32,6 +31,7 @@ from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service_clock import CLOCK
 
 MAX_LINES: Final = 10_000
 
@@ -145,7 +145,7 @@ async def signal(
     if caller.is_worker and caller.uid != uid:
         raise foreign_worker_problem()
     lines = reports or []
-    behind_s = None if sent_at is None else time.time() - sent_at
+    behind_s = None if sent_at is None else CLOCK.now() - sent_at
     end_at = loop_time() + (0.0 if lines else min(wait_s, MAX_POLL_S))
     with service.notifier.subscribe(f"signal:{job_id}") as changed:
         try:

@@ -4,7 +4,6 @@ A change is made on the Job, which is the truth, and the loop is woken. The answ
 cycle makes of it.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from threading import Lock
@@ -36,6 +35,7 @@ from laxity_scheduler.service.manifest_view import declaration_of, project_view
 from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
 from laxity_scheduler.service.verdict_view import verdict_view
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, job_id_of
+from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.audit_rows import STANDS, refused_amendment
 
 OFFERS_WITHOUT_DEADLINE: Final = {"probe", "soft"}
@@ -140,7 +140,7 @@ class JobService:
         """
         row = self._row_to_change(job_id)
         due = parse_zoned_deadline(deadline)
-        base_at = time.time() if isinstance(due, ClockTime) else self._deadline_base_at(row)
+        base_at = CLOCK.now() if isinstance(due, ClockTime) else self._deadline_base_at(row)
         due_at = deadline_instant(due, base_at)
         answer = self._decide_with(with_deadline(row, due_at))
         if isinstance(row.verdict, Promise) and isinstance(answer.verdict, Refusal):
@@ -163,8 +163,8 @@ class JobService:
         if not 1 <= number <= len(offers):
             raise ConflictError(f"{job_id} has offers 1 to {len(offers)}, not {number}")
         offer = offers[number - 1]
-        if offer.kind not in OFFERS_WITHOUT_DEADLINE and offer.deadline_at <= time.time():
-            ago = format_duration(time.time() - offer.deadline_at)
+        if offer.kind not in OFFERS_WITHOUT_DEADLINE and offer.deadline_at <= CLOCK.now():
+            ago = format_duration(CLOCK.now() - offer.deadline_at)
             raise ConflictError(
                 f"offer {number} of {job_id} expired {ago} ago: ask again with "
                 f"laxity amend {job_id} --deadline ..."
@@ -182,7 +182,7 @@ class JobService:
     def answer_whatif(self, manifest: Mapping[str, Any]) -> Json:
         """The verdict on a manifest and its effects on other jobs; nothing is submitted."""
         state, predictor = self._service.last_snapshot
-        state = replace(state, now=max(state.now, time.time()))
+        state = replace(state, now=max(state.now, CLOCK.now()))
         row, nodes, refusal = self._world.preview(manifest, state.now)
         if refusal is not None:
             return whatif_view(WhatIf(refusal, Plan(), Plan()), state, row)

@@ -1,6 +1,5 @@
 """What a running service answers about jobs and the cluster, in plain values."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,6 +19,7 @@ from laxity_scheduler.service.manifest_view import project_view
 from laxity_scheduler.service.promise_outcome import promise_counts
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, finite_or_none
 from laxity_scheduler.service.views import readable_view
+from laxity_scheduler.service_clock import CLOCK
 
 MAX_CHAIN: Final = 200
 MAX_FOLDED_ROWS: Final = 2_000  # rows that are read to be folded into an answer
@@ -39,7 +39,7 @@ class JobViews:
         view = self._service.view_cache.view(job_id)
         if view is None:
             return self.first_view(self._world.job(job_id))
-        return self._complete_view(view, time.time())
+        return self._complete_view(view, CLOCK.now())
 
     def view_with_project(self, job_id: str) -> Json:
         """The view, with the working directory of its workers and the names of their variables."""
@@ -51,7 +51,7 @@ class JobViews:
 
     def list_views(self, may_see: Callable[[str], bool]) -> list[Json]:
         """All views of the namespaces that `may_see` accepts, in order of submission."""
-        now = time.time()
+        now = CLOCK.now()
         return [
             self._complete_view(view, now)
             for view in self._service.view_cache.all()
@@ -60,7 +60,7 @@ class JobViews:
 
     def first_view(self, manifest: Mapping[str, Any]) -> Json:
         """The view of a Job that no cycle has seen yet."""
-        now = time.time()
+        now = CLOCK.now()
         report = self._service.report_of(json_tree.uid_of(manifest))
         return self._complete_view(self._service.view_cache.add_first(manifest, report, now), now)
 
@@ -111,7 +111,7 @@ class JobViews:
         shadow = self._service.watch.shadow
         state, predictor = self._service.last_snapshot
         return {
-            "now": time.time(),
+            "now": CLOCK.now(),
             "nodes": [_node_view(node) for node in state.nodes],
             "total_gpus": state.total_gpus,
             "free_gpus": state.free_gpus,

@@ -3,7 +3,6 @@
 The name of the function is the operation id of the OpenAPI document.
 """
 
-import time
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Response
@@ -15,6 +14,7 @@ from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.loan_orders import LoanOrderError
 from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service_clock import CLOCK
 
 LOANS: Final = "@loans"  # in the file of tokens, in place of a namespace: opens this call
 Order = Annotated[dict[str, Any], Body(description="`loan` GPUS, or `reclaim` GPUS and `by` when.")]
@@ -31,7 +31,7 @@ async def loans(order: Order, service: TheService, caller: TheCaller) -> Respons
     """
     state = _open_fleet(service, caller)
     try:
-        answer = await run_in_threadpool(service.loan_orders.add_order, order, state, time.time())
+        answer = await run_in_threadpool(service.loan_orders.add_order, order, state, CLOCK.now())
     except LoanOrderError as error:
         raise Problem(422, "invalid", str(error), error.field) from error
     service.world.wake()

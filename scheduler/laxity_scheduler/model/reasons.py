@@ -85,6 +85,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "the P90 finish is now {p90}, {late} after the promised deadline"
     ),
     "promise_moved": "the P90 finish is now {p90}, {moved}; still in time",
+    "no_try_in_time": (
+        "its starts have failed; it is tried again {try}, after the promised deadline {due}: the "
+        "promise will be broken"
+    ),
     "promise_broken": "the promised deadline, {due}, has passed: the job runs on as soft",
     "forecast": "P90 finish {p90}",
     "forecast_late": "P90 finish {p90}, {late} after the deadline",
@@ -99,6 +103,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "node_requests_full": (
         "{workers:worker} with {needs} each beside {gpus_per_worker:GPU} need room on nodes; "
         "{slots} would fit now"
+    ),
+    "pods_cannot_end": (
+        "{pods}. It starts again when they are gone; no start can be foreseen. If that node is gone for "
+        "good, delete its Node object"
     ),
     "quota_used_up": "it waits until pods of its namespace leave more of {quota}",
     "held_for_promises": "the free GPUs are reserved for promised jobs: {holders}",

@@ -166,7 +166,7 @@ def _change(
         late = reason("promise_broken", due_at=old.deadline_at)
         return late if old.reason.code != "promise_broken" else None
     late_s, workers = share.finish_s - left_s, share.workers
-    was = old.reason.code == "promise_in_danger"
+    was = old.reason.code in {"no_try_in_time", "promise_in_danger"}
     if late_s > tolerance_s:
         code = "promise_in_danger"
         return None if was else reason(code, p90_at=finish_at, late_s=late_s, workers=workers)

@@ -44,6 +44,7 @@ from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.service.view_fields import uids_by_id
+from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record
 from laxity_scheduler.store.journal import Journal
@@ -171,7 +172,7 @@ class Service:
         except StaleServiceError as error:
             self._count_failure("stale", str(error))
             self._resync_journal()
-            self._wake_at = time.time() + BACKOFF.first_s
+            self._wake_at = CLOCK.now() + BACKOFF.first_s
             return True
         except StoreError as error:
             self._record_failure("store", str(error))
@@ -240,6 +241,7 @@ class Service:
         """Whether the observed state can be decided on; logs when that changes."""
         before, self.stale_reason = self.stale_reason, self.world.stale_reason
         self.metrics.blind.set(bool(self.stale_reason))
+        self.metrics.clock_ahead.set(CLOCK.ahead_s)
         if self.stale_reason and not before:
             LOG.warning("nothing is decided until it is: %s", self.stale_reason)
         elif before and not self.stale_reason:
@@ -364,7 +366,7 @@ class Service:
             self._stopping.wait(pause_s)
         if self._stopping.is_set() or failures:
             return
-        until_wake_s = max(0.0, self._wake_at - time.time())
+        until_wake_s = max(0.0, self._wake_at - CLOCK.now())
         settings = self.settings
         longest_s = settings.longest_sleep_s if self.store.is_exclusive else settings.shared_sleep_s
         until_end_s = self._publisher.until_overdue_s()
@@ -374,7 +376,7 @@ class Service:
         """Seconds until a promised deadline passes or a job stalls: that is published at once."""
         if self.state is None:
             return FOREVER
-        now = time.time()
+        now = CLOCK.now()
         due = [job.deadline_at - now for job in self.state.jobs if job.promise is not None]
         due.append(self._publisher.stalls.due_at - now)
         return min((left for left in due if left > 0), default=FOREVER) + 0.01

@@ -42,9 +42,7 @@ class Metrics:
         self.promises = counter("laxity_promises", "Jobs that were promised")
         self.broken = counter("laxity_promises_broken", "Promises broken")
         self.outcomes = counter("laxity_outcomes", "Jobs ended", ("outcome",))
-        self.cycle = histogram(
-            "laxity_cycle_seconds", "Observe, decide, journal, act", buckets=SECONDS
-        )
+        self.cycle = histogram("laxity_cycle_seconds", "A whole cycle", buckets=SECONDS)
         self.decision = histogram("laxity_decision_seconds", "Decide and check", buckets=SECONDS)
         self.admission_wait = histogram(
             "laxity_admission_wait_seconds",
@@ -77,6 +75,9 @@ class Metrics:
         self.leading = gauge("laxity_leading", "1 if this replica is the one that acts")
         self.blind = gauge(
             "laxity_blind", "1 while nothing is decided, as the cluster cannot be followed"
+        )
+        self.clock_ahead = gauge(
+            "laxity_clock_ahead_seconds", "By how far its clock is ahead of the API server's"
         )
         self.reports = counter("laxity_reports", "Lines reported by workers")
         self.untold = gauge("laxity_announcements_waiting", "News not yet told")

@@ -58,7 +58,7 @@ def is_promise_in_danger(view: Mapping[str, Any]) -> bool:
     """Whether a promise is expected to be broken, and is not yet."""
     if view["verdict"] != "promised" or view["state"] in TERMINAL_STATES or view["broken"]:
         return False
-    return bool(view["p90_at"] and view["deadline_at"] and view["p90_at"] > view["deadline_at"])
+    return view["p90_at"] is None or bool(view["p90_at"] > view["deadline_at"])
 
 
 def is_over(view: Mapping[str, Any]) -> bool:

@@ -31,6 +31,7 @@ from laxity_scheduler.service.stalling import StallWatch, stall_notice
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
+from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.audit_rows import AuditRows, row_of_notice
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.store.tables import PendingRow, SavedView
@@ -79,7 +80,7 @@ class Publisher:
         self._demand_keeper = demand_keeper
         if feedback is not None:
             feedback.faults = metrics.faults
-        self.stalls = StallWatch()
+        self.stalls = StallWatch(metrics.faults)
         self._is_first = True
         self._last_reasons: dict[str, LastReason] = {}
         self._refreshed_at = float("-inf")
@@ -217,7 +218,7 @@ class Publisher:
     def until_overdue_s(self) -> float:
         """Seconds until a running job is expected to have ended: then its end is predicted anew."""
         first_at = min((end.p50_at for end in self._expected_ends.values()), default=float("inf"))
-        return max(LEAST_LOOK_S, first_at - time.time())
+        return max(LEAST_LOOK_S, first_at - CLOCK.now())
 
     def _predict_ends_of(
         self, state: ClusterState, predictor: Predictor, jobs: Sequence[Job]

@@ -45,6 +45,7 @@ from laxity_scheduler.service.views import (
     view_of_missing,
     wait_fields,
 )
+from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import JobRow, SavedView, storable_text
 
@@ -100,7 +101,7 @@ class ViewCache:
     def load(cls, store: Store, faults: JobFaults) -> "ViewCache":
         """The views that the store has, of a service that begins now."""
         last_at = store.last_cycle_at()
-        absence = None if last_at is None else Absence(last_at, time.time())
+        absence = None if last_at is None else Absence(last_at, CLOCK.now())
         return cls(store.load_jobs(), faults, absence)
 
     def update_views(

@@ -39,7 +39,9 @@ REASON_CELLS: Final = 24  # fewer say nothing
 LEAST_NAME_CELLS: Final = 16  # of a long name on a narrow screen
 GAPS: Final = (2, 1)  # cells between columns; one where that saves a column
 REASONS_BELOW_FROM: Final = 90  # cells of a screen on which a reason has a line of its own
-FORECASTS: Final = {"fits", "forecast", "forecast_late", "promise_in_danger", "promise_moved"}
+FORECASTS: Final = {
+    "fits", "forecast", "forecast_late", "no_try_in_time", "promise_in_danger", "promise_moved",
+}  # fmt: skip
 RUNS_WELL: Final = {"due_first", "fits", "forecast", "promise_moved", "shortest_first"}
 STATE_STYLES: Final = {
     "running": "green",

@@ -121,7 +121,7 @@ class Ask:
 class Estimates:
     """Answers to n asks, one row each: arrays of shape (n,) in seconds, sources as a tuple.
 
-    `next_share`, (n,): of all epochs that are left, in time, the next one; `next_p90_s`, (n,): its own
+    `next_share`, (n, 4): of the time of P10, P50, mean and P90, the next epoch; `next_p90_s`, (n,): its own
     P90. None where a predictor takes all epochs for equal and sure.
     """
 
@@ -149,11 +149,11 @@ class Estimates:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def next_unit(self, row: int) -> tuple[float, float]:
+    def next_unit(self, row: int) -> tuple[tuple[float, ...], float]:
         """The next epoch's share of those that are left, and its P90; zeros where nobody says."""
         if self.next_share is None or self.next_p90_s is None:
-            return 0.0, 0.0
-        return float(self.next_share[row]), float(self.next_p90_s[row])
+            return (), 0.0
+        return tuple(self.next_share[row].tolist()), float(self.next_p90_s[row])
 
     def __getitem__(self, row: int) -> Estimate:
         return Estimate(

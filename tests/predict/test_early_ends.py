@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from laxity_profiler.estimate import Progress
+from laxity_profiler.estimate import Ask, Progress
 from laxity_profiler.history.history import History
 from laxity_profiler.learning.fit_model import Stretch, fit_model
 from laxity_profiler.learning.learner import Learner
@@ -56,6 +56,21 @@ def test_in_flight_only_runs_that_went_on_count() -> None:
 
     assert epochs_expected(ended, done=8) == (9, 12)
     assert epochs_expected(ended, done=12) == (40, 40)
+
+
+def test_the_epoch_in_flight_is_whole_where_few_are_expected() -> None:
+    stretches = [Stretch(WorkloadSetting(), 1, (10.0,) * 6) for _ in range(12)]
+    predictor = HistoryPredictor((fit_model("mlp", stretches, ended=shares(*[6] * 12)),))
+    asked = [Ask(workload(epochs=DECLARED), Progress(), 1)]
+
+    table = predictor.table(asked)
+    again = predictor.table(asked)  # from memory
+
+    parts, _ = again.next_unit(0)
+    end_s = predictor.finishing_time(asked[0].workload, 1).p50_s
+    assert table.next_unit(0) == again.next_unit(0)
+    assert parts[1] * (table[0].p50_s - end_s) == pytest.approx(10.0, rel=0.05)
+    assert parts[3] * (table[0].p90_s - end_s) < 20.0
 
 
 def test_p90_covers_early_ends_at_the_start_and_in_flight() -> None:

@@ -106,7 +106,7 @@ def test_the_next_epoch_is_expected_to_take_what_its_place_says() -> None:
     predictor = HistoryPredictor((fit,))
 
     table = predictor.table([_ask(done) for done in (3, 4, 5)])
-    shares = [table.next_unit(row)[0] * table[row].p50_s for row in range(3)]
+    shares = [table.next_unit(row)[0][1] * table[row].p50_s for row in range(3)]
 
     assert shares == pytest.approx([1.0, 7.0, 1.0], rel=0.05)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from laxity_profiler.estimate import Ask, Estimates, Source
 
 MOST_ROWS: Final = 400_000
+NUMBERS: Final = 9  # of an answer: its quantiles, the shares of its next epoch, and the P90 of that
 _WIDTHS: Final = 1 << 24
 
 
@@ -25,7 +26,7 @@ class AnswerCache:
         self._alive: list[tuple[Any, Any]] = []
         self._rows: dict[int, int] = {}
         self._sources: list[Source] = []
-        self._numbers: NDArray[np.float64] = np.empty((6, 0))
+        self._numbers: NDArray[np.float64] = np.empty((NUMBERS, 0))
         self._points: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._filled = 0
 
@@ -49,8 +50,8 @@ class AnswerCache:
             numbers[3],
             tuple(map(self._sources.__getitem__, rows)),
             self._points[index],
-            numbers[4],
-            numbers[5],
+            numbers[4:8].T,
+            numbers[8],
         )
 
     def _ask_keys(self, asks: Sequence[Ask]) -> list[int]:
@@ -89,7 +90,8 @@ class AnswerCache:
         first, last = self._filled, self._filled + len(new)
         self._grow_arrays(last)
         e = estimates
-        columns = (e.p10_s, e.p50_s, e.mean_s, e.p90_s, e.next_share, e.next_p90_s)
+        shares = () if e.next_share is None else e.next_share.T
+        columns = (e.p10_s, e.p50_s, e.mean_s, e.p90_s, *shares, e.next_p90_s)
         for quantile, column in enumerate(columns):
             self._numbers[quantile, first:last] = column
         self._points[first:last] = estimates.n_points
@@ -101,7 +103,7 @@ class AnswerCache:
         if rows <= self._numbers.shape[1]:
             return
         size = max(rows, 2 * self._numbers.shape[1], 1024)
-        numbers = np.empty((6, size))
+        numbers = np.empty((NUMBERS, size))
         numbers[:, : self._filled] = self._numbers[:, : self._filled]
         points = np.empty(size, dtype=np.int64)
         points[: self._filled] = self._points[: self._filled]

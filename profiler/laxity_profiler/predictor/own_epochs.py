@@ -167,15 +167,21 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
         p90,
         tuple([row[1] for row in rows]),
         np.array([row[2] for row in rows], dtype=np.int64),
-        _next_share(np.where(unknown, 1.0, level), epochs, following, warm_up_s),
+        np.stack(
+            [
+                _next_share(np.where(unknown, 1.0, level), epochs * share, following, warm_up_s)
+                for share in (least, usual, average, most)
+            ],
+            axis=1,
+        ),
         level * following * factor_at(numbers[:, 8] * np.sqrt(left2 + noise2)) + warm_up[2],
     )
 
 
 def _next_share(level: Floats, epochs: Floats, following: Floats, warm_up_s: Floats) -> Floats:
-    """Of the epochs that are left, in time, the next one."""
+    """Of the epochs that are expected, in time, the next one."""
     total_s = level * np.where(epochs > 0.0, epochs, following) + warm_up_s
-    return np.asarray((level * following + warm_up_s) / total_s)
+    return np.asarray(np.minimum(1.0, (level * following + warm_up_s) / total_s))
 
 
 def _root_sum_of_squares(one: Floats, other: Floats) -> Floats:

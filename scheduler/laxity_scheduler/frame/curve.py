@@ -205,7 +205,7 @@ class CurveMemory:
         self,
         key: Key,
         totals: Mapping[int, Quantiles],
-        next_units: Mapping[int, tuple[float, float]],
+        next_units: Mapping[int, tuple[tuple[float, ...], float]],
         source: Source,
     ) -> Curve:
         workload, progress, levels, widths, (limit_s, active_deadline_s, holds_state) = key
@@ -249,12 +249,14 @@ class CurveMemory:
         return costs
 
 
-def unit_quantiles(totals: Quantiles, ends: Quantiles, left: int, share: float) -> Quantiles:
-    """The next epoch's part of a total: this share of all epochs. Unknown: all the same length."""
-    share = share or 1.0 / max(1, left)
+def unit_quantiles(
+    totals: Quantiles, ends: Quantiles, left: int, shares: tuple[float, ...]
+) -> Quantiles:
+    """The next epoch's part of each total: its share of the epochs. (): all have the same length."""
+    shares = shares or (1.0 / max(1, left),) * len(ORDER)
     p10_s, p50_s, mean_s, p90_s = (
         FOREVER if total_s == FOREVER else (total_s - end_s) * share if left else 0.0
-        for total_s, end_s in zip(totals, ends, strict=True)
+        for total_s, end_s, share in zip(totals, ends, shares, strict=True)
     )
     return (p10_s, p50_s, mean_s, p90_s)
 

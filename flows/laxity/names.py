@@ -122,5 +122,6 @@ TAG_VERDICT: Final = "laxity.verdict"
 TAG_OUTCOME: Final = "laxity.outcome"  # kept, broken, late, finished, refused, failed, cancelled
 TAG_BORROWED: Final = "laxity.borrowed_gpu_h"  # GPU-hours on lent nodes; missing if there are none
 TAG_STALLED: Final = "laxity.stalled"  # since when no epoch ends; "over" once one has ended
+TAG_CODE_CHANGED: Final = "laxity.code_changed"  # files that were others at its first start
 TAG_REASON: Final = "laxity.reason"
 TAG_FLOW_RUN: Final = "laxity.flow_run"  # address of the Prefect flow run

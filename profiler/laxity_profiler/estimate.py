@@ -77,13 +77,20 @@ class Progress:
 
     `epoch_s` and `widths` hold the latest observed epochs, oldest first, at most 20 (same length);
     an epoch right after a start or a re-forming is left out: it holds a warm-up. `warms_up`: such a one
-    runs now.
+    runs now. `numbers` are those of the epochs; empty: the last ones that are done.
     """
 
     epochs_done: int = 0
     epoch_s: tuple[float, ...] = ()
     widths: tuple[int, ...] = ()
     warms_up: bool = False
+    numbers: tuple[int, ...] = ()
+
+    @property
+    def epoch_numbers(self) -> Sequence[int]:
+        """Which epochs were observed, counted from 1."""
+        n, done = len(self.epoch_s), self.epochs_done
+        return self.numbers if len(self.numbers) == n else range(done - n + 1, done + 1)
 
 
 NO_PROGRESS = Progress()

@@ -93,3 +93,13 @@ def test_a_stall_is_told_once_and_so_is_its_end(answering: Service) -> None:
         "default/train: no epoch has ended for 2m05s, usually 0.5s",
         "default/train: an epoch has ended again",
     ]
+
+
+def test_what_a_prediction_rests_on_is_told_once(answering: Service) -> None:
+    noted = running(0) | {"prediction_note": "n=10; both runs had n=1"}
+
+    lines = followed(answering, noted, noted, running(3) | {"prediction_note": "other"}, END)
+
+    assert [line for line in lines if "runs had" in line or "other" in line] == [
+        "default/train: n=10; both runs had n=1"
+    ]

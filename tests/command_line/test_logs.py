@@ -1,5 +1,9 @@
 """`laxity logs`: what workers wrote, as they wrote it, or why there is nothing."""
 
+import os
+import subprocess
+import sys
+
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 
@@ -34,6 +38,20 @@ def test_logs_are_printed_as_they_are(answering: Service, laxity: CommandLine) -
 
     assert laxity.read() == "epoch 1\n"
     assert answering.asked[0].path.endswith("?index=0&tail=5")
+
+
+def test_a_terminal_of_another_encoding_gets_the_characters_numbers(answering: Service) -> None:
+    answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": "d\u00e9j\u00e0\n"})
+
+    done = subprocess.run(
+        [sys.executable, "-m", "laxity.cli.main", "logs", "train"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "LAXITY_URL": answering.url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (0, "d\\xe9j\\xe0\n"), done.stderr
 
 
 def test_followed_logs_show_each_line_once_and_end_with_the_job(

@@ -17,6 +17,7 @@ from laxity_scheduler.http.job_service import PIN_ANNOTATIONS, UNPIN_ANNOTATIONS
 from laxity_scheduler.live import LiveWorld, Released
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Resize
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.plan_check import PlanError
@@ -245,6 +246,28 @@ def every_decision_leaves_its_reason_in_the_jobs_events(stage: LiveStage) -> Non
     assert json_tree.annotations_of(stage.world.job(job_id))[names.REASON] == WHY.text
 
 
+def what_is_told_of_a_job_is_in_its_events(stage: LiveStage) -> None:
+    job_id = stage.submit("stalled")
+    notices = [reason("stalled", waited_s=125.0, usual_s=0.5), reason("stall_over", waited_s=130.0)]
+
+    for notice in notices:
+        stage.world.tell(job_id, notice)
+
+    def events() -> set[tuple[str, str, str]]:
+        about = [
+            event
+            for event in stage.api.list("events").items
+            if event["involvedObject"]["name"] == "stalled"
+        ]
+        return {(event["reason"], event["type"], event["message"]) for event in about}
+
+    told = {
+        ("Stalled", "Warning", notices[0].text),
+        ("StallOver", "Normal", notices[1].text),
+    }
+    stage.until(lambda _: told <= events(), "both Events")
+
+
 def labels_and_taints_of_nodes_are_followed_as_they_change(stage: LiveStage) -> None:
     made, key = manifest(stage, "choosy"), "example.com/kind"
     made["spec"]["template"]["spec"]["nodeSelector"] = {key: "large"}
@@ -328,6 +351,7 @@ LIVE_EXAM: tuple[Question, ...] = (
     a_cancelled_job_and_its_pods_are_gone,
     a_job_made_anew_under_its_name_is_another_job,
     every_decision_leaves_its_reason_in_the_jobs_events,
+    what_is_told_of_a_job_is_in_its_events,
     labels_and_taints_of_nodes_are_followed_as_they_change,
     a_job_stopped_right_after_its_start_is_free_when_no_pod_of_it_can_come_any_more,
     released_jobs_are_plain_jobs_of_the_cluster,

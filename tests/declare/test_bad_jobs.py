@@ -140,7 +140,7 @@ def test_what_cannot_be_meant_is_turned_away_by_field(
         pytest.param("raises", "ValueError: the loss is gone", id="a function that raises"),
         pytest.param("nowhere", "nowhere", id="a function that is not there"),
         pytest.param("never_enters", "without entering", id="a function without epochs"),
-        pytest.param("leaves", "it trained nothing", id="os._exit(0) before the first epoch"),
+        pytest.param("leaves", "none of its 3 epochs", id="os._exit(0) before the first epoch"),
         pytest.param("leaves_midway", "before the last epoch's end", id="os._exit(0) in an epoch"),
     ],
 )

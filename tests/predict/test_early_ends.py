@@ -81,14 +81,22 @@ def _epochs(draw: random.Random, n: int) -> tuple[float, ...]:
     return tuple(level * draw.lognormvariate(0.0, 0.05) for _ in range(n))
 
 
-def train(history: History, uid: str, trained: int, *, says: bool = True) -> None:
-    """A run of 40 declared epochs that ends after so many, of one second each."""
+def train(
+    history: History, uid: str, trained: int, *, says: bool = True, learner: Learner | None = None
+) -> None:
+    """A run of 40 declared epochs that ends after so many, of one second each.
+
+    The learner looks before the run says that it is over.
+    """
     lines = [line(1, "formed", width=1, epoch=0, at=START_AT)]
     lines += [
         epoch_line(n + 1, n, epoch_s=1.0, width=1, at=START_AT + n) for n in range(1, trained + 1)
     ]
     end = {"epochs_done": trained} if says else {}
     lines.append(line(trained + 2, "finished", at=START_AT + trained + 1, **end))
+    history.ingest(uid, uid, workload(epochs=DECLARED), lines[:-1], received_at=LATER_AT)
+    if learner is not None:
+        learner.predictor()
     history.ingest(uid, uid, workload(epochs=DECLARED), lines, received_at=LATER_AT)
 
 
@@ -96,8 +104,7 @@ def test_a_learner_follows_runs_that_end_early(tmp_path: Path) -> None:
     history = history_in(tmp_path)
     learner = Learner(history)
     for number in range(3):
-        train(history, f"early-{number}", 6)
-        learner.predictor()
+        train(history, f"early-{number}", 6, learner=learner)
         learner.observe_finish(f"early-{number}", at=START_AT + 8.0)
     predictor = learner.predictor()
 
@@ -109,9 +116,24 @@ def test_a_learner_follows_runs_that_end_early(tmp_path: Path) -> None:
     assert expected.p90_s > 40.0
     assert again.remaining(asked, Progress(), 1) == expected
     assert predictor.notes(asked) == (
-        "3 of the last 3 runs ended early, half of them by epoch 6 of 40: P90 counts all 40"
+        "all 3 runs ended early, half of them by epoch 6 of 40: P90 counts all 40"
     )
     assert HistoryPredictor.from_json(predictor.to_json()) == predictor
+
+
+@pytest.mark.parametrize(
+    ("trained", "text"),
+    [
+        ([6], "the one run ended early, after epoch 6 of 40: P90 counts all 40"),
+        (
+            [6, 40],
+            "1 of the last 2 runs ended early, half of them by epoch 6 of 40: P90 counts all 40",
+        ),
+        ([7] * 10, "all 10 runs ended early, half of them by epoch 7 of 40: P90 follows them"),
+    ],
+)
+def test_readers_are_told_of_early_ends(trained: list[int], text: str) -> None:
+    assert early_text(shares(*trained), DECLARED) == text
 
 
 def test_a_run_that_does_not_say_how_it_ended_is_unknown(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_training_is_followed_from_its_start_to_its_end(history: History) -> N
     assert (again.started_at, again.silent_since) == (START_AT + 60, START_AT + 50)
 
     assert (formed.formed, formed.epoch_started_at) == (2, START_AT + 20)
-    assert trained_two.progress == Progress(2, (1.5,), (2,))
+    assert trained_two.progress == Progress(2, (1.5,), (2,), numbers=(2,))
     assert (parked.parked_epoch, parked.epoch_started_at) == (2, None)
     assert (again.formed, again.parked_epoch, again.progress.epochs_done) == (1, None, 2)
     assert (stopped.progress.epochs_done, stopped.epoch_started_at) == (2, None)

@@ -149,8 +149,8 @@ def test_plans_leave_a_resized_job_its_width_for_two_epochs_if_that_is_in_time()
 def test_growth_that_is_due_now_goes_before_growth_that_is_soon_due() -> None:
     """Both need 4 workers, and there are 8 GPUs; the plan has later (less slack) grow a little later."""
     now = 1_000.0
-    due = promised("due", now + 1_662.0, epochs=15, workers=WIDTHS, **_runs(2, now - 127.0))
-    later = promised("later", now + 2_560.0, epochs=17, workers=WIDTHS, **_runs(2, now - 199.0))
+    due = promised("due", now + 2_395.0, epochs=20, workers=WIDTHS, **_runs(2, now - 206.0))
+    later = promised("later", now + 2_612.0, epochs=15, workers=WIDTHS, **_runs(2, now - 273.0))
     plan = qos.decide(cluster(gpus=8, jobs=[due, later], now=now), TEN_MINUTE_EPOCHS)
     grows = [d.job for d in plan.decisions if isinstance(d, Resize)]
     assert grows == ["team/due", "team/later"]

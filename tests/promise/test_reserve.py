@@ -38,13 +38,13 @@ def test_slots_grow_by_a_constant_ratio_up_to_the_horizon(horizon_s: float) -> N
 
 
 def test_a_touched_slot_is_taken_whole() -> None:
-    profile = Profile.of(slot_edges(256.0), 4)
+    profile = Profile.of(slot_edges(float(SLOTS)), 4)
     profile.reserve(Share(((0.5, 3),), 2.1), lambda workers: np.array([float(workers)]))
     assert profile.free[:4].tolist() == [1.0, 1.0, 1.0, 4.0]
 
 
 def test_what_is_busy_is_free_afterwards() -> None:
-    profile = Profile.of(slot_edges(256.0), 4)
+    profile = Profile.of(slot_edges(float(SLOTS)), 4)
     profile.occupy([2.0, 3.5, float("inf")], [1, 1, 1])
     assert profile.free[:5].tolist() == [1.0, 1.0, 2.0, 2.0, 3.0]
     assert profile.free[-1] == 3.0

@@ -19,17 +19,17 @@ NO_LOOK = replace(qos.DEFAULT, second_looks=0)
 NO_ROOM = "capacity_promised_to_others"
 
 
-def rounded_away(*, last_epochs: int = 12, last_model: str = "mlp") -> ClusterState:
-    """2 GPUs. `last` (720 s) fits behind `third`, which ends at 694 s: 1,414 s, and is due at 1,440 s.
+def passed_over(*, last_epochs: int = 12, last_model: str = "mlp") -> ClusterState:
+    """2 GPUs, 2,760 GPU-seconds up to the deadline of `last` (720 s); the promised jobs need 1,440.
 
-    Plans in slots round that up. `alone` does not fit: 720 s between 694 s and 1,320 s.
+    Plans of claims, one after the other, find no room for it. `alone` does not fit: 720 s by 840 s.
     """
     jobs = [
-        promised("first", 660.0, epochs=5, running=1),
-        promised("second", 540.0, epochs=7, workers=(1, 2), running=1),
-        promised("third", 840.0, epochs=11, workers=(1, 2)),
-        job("alone", epochs=12, due_at=1_320.0),
-        job("last", epochs=last_epochs, model=last_model, due_at=1_440.0),
+        promised("first", 1_320.0, epochs=2, workers=(1, 2, 4)),
+        promised("second", 840.0, epochs=9, running=1),
+        promised("third", 600.0, epochs=13, workers=(1, 2, 4)),
+        job("alone", epochs=12, due_at=840.0),
+        job("last", epochs=last_epochs, model=last_model, due_at=1_380.0),
     ]
     return cluster(gpus=2, jobs=jobs)
 
@@ -64,7 +64,7 @@ def promises(plan: Plan) -> dict[str, Promised]:
 
 
 def test_a_job_refused_for_want_of_room_is_kept_where_nobody_is_endangered() -> None:
-    state = rounded_away()
+    state = passed_over()
     assert refused(NO_LOOK(state, EPOCHS)) == {"team/alone": NO_ROOM, "team/last": NO_ROOM}
     plan = qos.decide(state, EPOCHS)
     plan.check(state)
@@ -73,11 +73,11 @@ def test_a_job_refused_for_want_of_room_is_kept_where_nobody_is_endangered() -> 
 
 
 def test_the_promise_of_a_second_look_says_how_it_is_kept() -> None:
-    plan = qos.decide(rounded_away(), EPOCHS)
+    plan = qos.decide(passed_over(), EPOCHS)
     given = promises(plan)["team/last"].promise
     (waits_until_at, none), (ends_at, workers) = given.runs
     assert (none, workers) == (0, 1)
-    assert 693.0 < waits_until_at < 720.0
+    assert 540.0 < waits_until_at < 600.0
     assert ends_at == given.p90_at == pytest.approx(waits_until_at + 720.0)
     assert given.reason.code == "fits"
     assert given.rests_on[0] == "truth"
@@ -97,7 +97,7 @@ def test_who_is_late_by_whole_epochs_stays_refused() -> None:
 
 
 def test_a_refusal_that_stands_keeps_its_offers() -> None:
-    first, second = (policy(rounded_away(), EPOCHS) for policy in (NO_LOOK, qos.decide))
+    first, second = (policy(passed_over(), EPOCHS) for policy in (NO_LOOK, qos.decide))
     refusals = [
         next(d for d in plan.decisions if isinstance(d, Refuse) and d.job == "team/alone")
         for plan in (first, second)
@@ -109,7 +109,7 @@ def test_a_refusal_that_stands_keeps_its_offers() -> None:
 def test_a_decision_takes_no_more_looks_than_it_may() -> None:
     """The first look is spent on the job that cannot be kept."""
     both = {"team/alone": NO_ROOM, "team/last": NO_ROOM}
-    assert refused(ONE_LOOK(rounded_away(), EPOCHS)) == both
+    assert refused(ONE_LOOK(passed_over(), EPOCHS)) == both
 
 
 @pytest.mark.parametrize(
@@ -123,18 +123,18 @@ def test_a_decision_takes_no_more_looks_than_it_may() -> None:
 def test_jobs_of_one_or_two_epochs_are_not_looked_at_again(
     epochs: int, model: str, is_kept: bool
 ) -> None:
-    state = rounded_away(last_epochs=epochs, last_model=model)
+    state = passed_over(last_epochs=epochs, last_model=model)
     assert "team/last" in refused(NO_LOOK(state, EPOCHS))
     assert ("team/last" in promises(qos.decide(state, EPOCHS))) is is_kept
 
 
 def test_a_namespace_with_a_budget_gets_no_second_look() -> None:
-    state = replace(rounded_away(), budgets={"team": 1e6})
+    state = replace(passed_over(), budgets={"team": 1e6})
     assert qos.decide(state, EPOCHS) == NO_LOOK(state, EPOCHS)
 
 
 def test_a_second_look_decides_the_same_again() -> None:
-    state = rounded_away()
+    state = passed_over()
     first = qos.decide(state, EPOCHS)
     assert qos.decide(state, EPOCHS) == first  # with what the snapshot remembers
-    assert qos.decide(rounded_away(), EPOCHS) == first
+    assert qos.decide(passed_over(), EPOCHS) == first

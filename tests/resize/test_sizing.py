@@ -85,6 +85,24 @@ def test_others_are_stopped_for_growth_that_keeps_a_promise() -> None:
     assert [(one.job, one.beneficiary) for one in stops] == [("team/be", "team/a")]
 
 
+@pytest.mark.parametrize(
+    ("now", "stopped"),
+    [
+        pytest.param(95.0, [], id="late at P90 alone"),
+        pytest.param(105.0, ["team/be"], id="late at P50 too"),
+    ],
+)
+def test_nobody_is_stopped_for_one_overdue_epoch_while_time_may_be_left(
+    now: float, stopped: list[str]
+) -> None:
+    """Four epochs of a minute are left after one that should have ended at 60 s."""
+    late = wide(due_at=380.0, running=1, done=5)
+    plan = decide(cluster(gpus=2, jobs=[late, job("be", running=1)], now=now), MINUTE_EPOCHS)
+
+    assert [one.job for one in plan.decisions if isinstance(one, Preempt)] == stopped
+    assert resized(plan) == []
+
+
 def test_a_promise_in_danger_is_said_once_and_with_the_reason() -> None:
     lost = wide(due_at=300.0, running=1, workers=(1,))
     state = cluster(gpus=1, jobs=[lost], now=1.0)

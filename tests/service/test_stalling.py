@@ -9,15 +9,16 @@ import pytest
 
 from laxity.api.job_view import job_view
 from laxity.api.status_text import stalled_text, state_words
-from laxity_profiler.estimate import Progress, Workload
+from laxity_profiler.estimate import Estimate, Progress, Workload
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.notifications.message import events_between, message_digest
 from laxity_scheduler.notifications.mlflow_sink import tags_of
 from laxity_scheduler.service.stalling import Stall, StallWatch, epoch_limit_s, stall_notice
 from laxity_scheduler.service.views import ExpectedEnd, view_of
-from tests.support.builders import job
+from tests.support.builders import Curve, job
 from tests.support.manifests import job as manifest
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import Stage, staged, wait_until
@@ -34,7 +35,7 @@ def training(*own_s: float, estimate_s: float | None = None, **changes: Any) -> 
 
 
 def stalled_at(row: Job, now: float) -> bool:
-    return bool(StallWatch().find([row], NOTHING_KNOWN, now, all_jobs=True))
+    return bool(StallWatch(JobFaults()).find([row], NOTHING_KNOWN, now, all_jobs=True))
 
 
 @pytest.mark.parametrize(
@@ -73,8 +74,22 @@ def test_a_first_epoch_is_measured_by_what_is_known_before_it() -> None:
     assert stalled_at(training(estimate_s=60.0), 1_900.0)
 
 
+class Failing(Curve):
+    def epoch_time(self, workload: Workload, workers: int) -> Estimate:
+        raise RuntimeError(f"no epoch time of {workload.model}")
+
+
+def test_a_job_that_cannot_be_predicted_costs_no_other_its_stall() -> None:
+    faults, other = JobFaults(), training(estimate_s=60.0)
+    odd = replace(training(estimate_s=60.0), id="team/odd")
+    watch = StallWatch(faults)
+
+    assert watch.find([odd], Failing(), 1e4, all_jobs=True) == {}
+    assert watch.find([other], NOTHING_KNOWN, 1e4, all_jobs=False).keys() == {other.id}
+
+
 def test_the_watch_says_when_the_next_job_stalls() -> None:
-    watch, row = StallWatch(), training(100.0, 100.0, 100.0)
+    watch, row = StallWatch(JobFaults()), training(100.0, 100.0, 100.0)
 
     watch.find([row], NOTHING_KNOWN, 1_000.0, all_jobs=True)
     soon = watch.due_at

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from laxity import Training
 from tests.support.crew import Crew
 from tests.support.training_service import Service
 
@@ -128,7 +129,54 @@ def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Serv
     (failed,) = service.of("failed")
     assert code == 1
     assert "ended without entering training.epochs()" in failed["error"]
+    assert "none of its 4 epochs is counted" in failed["error"]
     assert not service.of("finished")
+    assert crew.result() == 43, "its result is kept"
+
+
+def test_a_function_without_a_loop_is_the_one_epoch_that_it_declares(
+    tmp_path: Path, service: Service
+) -> None:
+    crew = Crew(tmp_path, url=service.url, epochs=1)
+
+    code = crew.run("logs_without_a_loop")
+
+    (epoch,) = service.of("epoch")
+    assert (code, crew.result()) == (0, "trained"), crew.log()
+    assert (epoch["epoch"], epoch["metrics"]) == (1, {"loss": 0.5})
+    assert epoch["epoch_s"] >= 0.5
+    assert service.of("finished")[0]["epochs_done"] == 1
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_code_whose_own_count_is_ahead_is_told_of_the_epochs_that_it_skips(
+    crew: Crew, ahead: int
+) -> None:
+    code = crew.run("keeps_its_own_count", environ={"LAXITY_PARAMETERS": f'{{"ahead": {ahead}}}'})
+
+    assert (code, len(crew.result())) == (0, 4 - ahead)
+    told = crew.log().count("epoch 1 took less than 1 ms and logged nothing")
+    assert told == (1 if ahead else 0)
+
+
+def test_code_that_logs_without_a_loop_is_told_so_at_once(crew: Crew, service: Service) -> None:
+    code = crew.run("logs_without_a_loop")
+
+    assert code == 1
+    assert crew.log().count("training.log() came before training.epochs()") == 1
+
+
+def test_code_without_a_loop_is_told_so_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("laxity.worker.notices.LOOP_S", 0.01)
+    training, told = Training(epochs=3), ""
+
+    with training.notices.expect_loop(lambda: training.started):
+        while "no epoch is counted yet" not in told:
+            told += capsys.readouterr().err
+
+    assert "declare epochs=1" in told
 
 
 def test_a_result_that_is_not_json_finishes_with_a_notice(crew: Crew, service: Service) -> None:

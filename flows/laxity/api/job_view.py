@@ -38,6 +38,7 @@ class JobView:
     `width_history` holds (at, workers) pairs, 0 workers for a stop; `borrowed_gpus` are on nodes that
     inference has lent, now, `borrowed_gpu_h` in all; a stop of one that holds no state loses all epochs;
     `saved_epoch`: of the checkpoint, where newer ones cannot be written (`save_error`);
+    `code_changed`: files that were others at its first start;
     `stalled_since`: no epoch has ended since then, though one usually takes `usual_epoch_s`;
     `part` is "starting" before the first epoch and "finishing" after the last one, with what it usually takes;
     `prediction_note`: how the job differs from the runs that its prediction rests on;
@@ -79,6 +80,7 @@ class JobView:
     finished_early: bool = False
     saved_epoch: int | None = None
     save_error: str = ""
+    code_changed: str = ""
     stalled_since: float | None = None
     usual_epoch_s: float | None = None
     prediction_note: str = ""

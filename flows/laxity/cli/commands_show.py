@@ -94,6 +94,7 @@ def logs(
 ) -> None:
     """Print what a worker has written."""
     from laxity.api.client import Client
+    from laxity.api.log_text import text_after
 
     client = Client(patience_s=0)
     job, written = with_job(
@@ -104,14 +105,12 @@ def logs(
         typer.echo(f"worker {index} of {job} has written nothing{_error_of(job, client)}", err=True)
     if not follow:
         return
-    printed = client.logs(job, index=index) if tail is not None else written
+    _, printed = text_after(client.logs(job, index=index) if tail is not None else written, 0)
     while True:
         ended = client.job(job).ended
-        text = client.logs(job, index=index)
-        # a worker that was started anew may write a new log
-        sys.stdout.write(text.removeprefix(printed))
+        text, printed = text_after(client.logs(job, index=index), printed)
+        sys.stdout.write(text)
         sys.stdout.flush()
-        printed = text
         if ended:
             raise typer.Exit(OK if client.job(job).state == "finished" else FAILED)
         time.sleep(POLL_S)

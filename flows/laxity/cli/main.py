@@ -5,8 +5,10 @@ needs it runs, and the commands of other floors are only names until they are ca
 """
 
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
+from io import TextIOWrapper
 from typing import Annotated, Final, NoReturn
 
 import typer
@@ -88,7 +90,10 @@ for floor in FLOOR_COMMANDS:
 
 
 def main() -> NoReturn:
-    """The console script."""
+    """The console script. A character that the terminal's encoding lacks is shown as its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     run_app(partial(app, prog_name="laxity"))  # its name also where `python -m` started it
 
 

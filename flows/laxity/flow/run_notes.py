@@ -155,8 +155,8 @@ class RunNotes:
             self._log.info("%s: MLflow run %s", job.id, job.run_url or job.run_id)
         if self._is_news("untracked", job.untracked) and job.untracked:
             self._log.warning("%s: not tracked: %s", job.id, job.untracked)
-        if self._is_news("note", job.prediction_note) and job.prediction_note and not job.ended:
-            self._log.warning("%s: %s", job.id, job.prediction_note)
+        if job.prediction_note and not job.ended and self._is_news("noted", value=True):
+            self._log.info("%s: %s", job.id, job.prediction_note)
         if self._is_news("stalled", job.stalled_since):
             stalled = stalled_text(job, time.time())
             level = logging.WARNING if stalled else logging.INFO

@@ -17,6 +17,7 @@ from typing import Any, Final
 from laxity import names
 from laxity.api.report_lines import ReportKind
 from laxity.durable_files import replace_file
+from laxity.human_time import count_noun
 from laxity.job.worker_exits import EXIT_RAISED
 from laxity.safe_text import without_secrets
 from laxity.stderr import say
@@ -43,7 +44,10 @@ FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 ERROR_LENGTH: Final = 2000
-NEVER_ENTERED: Final = "the function ended without entering training.epochs(): it trained nothing"
+NEVER_ENTERED: Final = (
+    "the function ended without entering training.epochs(), so none of its {epochs} is counted. Loop "
+    "over them, or declare epochs=1: the whole function is then one epoch"
+)
 ENDED_ITSELF: Final = "the function ended its process with os._exit(0) before the last epoch's end"
 NOT_KEPT: Final = (
     "the training is done; of its result this is kept only as a text: {what}. To keep it, write it "
@@ -114,10 +118,12 @@ def run_to_completion(
     try:
         if not launcher.is_anew():
             _append_report(training, "started", worker_pid=os.getpid(), width=training.workers)
-        result = call_function(training, termination, call)
+        began = time.monotonic()
+        with training.notices.expect_loop(lambda: training.started):
+            result = call_function(training, termination, call)
         if termination.asked and not training.complete:
             return save_and_stop(training, termination)  # the user's code swallowed the exception
-        _check_entered(training)
+        _require_epochs(training, began, result)
         training.finish()
         if training.rank == 0:
             report_finish(training, termination, result)
@@ -145,7 +151,7 @@ def call_function(training: Training, termination: SigtermHandler, call: Callabl
     """What the training function returns; one that ends the process with exit 0 has failed."""
 
     def fail() -> int:
-        message = ENDED_ITSELF if training.started else NEVER_ENTERED
+        message = ENDED_ITSELF if training.started else _never_entered(training)
         return report_failure(training, termination, TrainingError(message))
 
     with no_early_success(lambda: training.complete, fail):
@@ -167,15 +173,30 @@ def _run_entry(training: Training, entry: str) -> Any:
     return function(**arguments)
 
 
-def _check_entered(training: Training) -> None:
+def _require_epochs(training: Training, began: float, result: Any) -> None:
+    """TrainingError, with the result in the folder, where a function has no loop over its epochs."""
     if not training.started:
-        raise TrainingError(NEVER_ENTERED)
+        training.count_whole(began)
+    if not training.started:
+        _write_result(training, plain_result(result)[0])
+        raise TrainingError(_never_entered(training))
+
+
+def _never_entered(training: Training) -> str:
+    return NEVER_ENTERED.format(epochs=count_noun(training.total_epochs, "epoch"))
 
 
 def report_finish(training: Training, termination: SigtermHandler, result: Any) -> None:
     json_result, odd = plain_result(result)
     if odd:
         say(NOT_KEPT.format(what=odd))
+    _write_result(training, json_result)
+    fields = {"result": json_result, "epochs_done": training.epoch, **_finishing_time(training)}
+    with suppress(TrainingStopped), termination.defer():  # the result must get out
+        _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
+
+
+def _write_result(training: Training, json_result: Any) -> None:
     if training.folder is not None:
         try:
             replace_file(training.folder / RESULT, json.dumps(json_result))
@@ -183,9 +204,6 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
             say(
                 f"{RESULT} cannot be written to {training.folder}: {error.strerror}; it is reported"
             )
-    fields = {"result": json_result, "epochs_done": training.epoch, **_finishing_time(training)}
-    with suppress(TrainingStopped), termination.defer():  # the result must get out
-        _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
 
 
 def _finishing_time(training: Training) -> dict[str, float]:

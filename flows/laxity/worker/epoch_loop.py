@@ -39,10 +39,12 @@ class UnitTime:
     def begin(self) -> None:
         self._began = time.monotonic()
 
-    def end(self, metrics: Mapping[str, float]) -> None:
-        """The epoch is trained, and has logged these figures."""
+    def end(self, metrics: Mapping[str, float]) -> bool:
+        """The epoch is over, and has logged these figures. Whether it can have been trained."""
+        took_s = time.monotonic() - self._began
         self._always_logs = bool(metrics) and (self._always_logs or not self._longest_s)
-        self._longest_s = max(self._longest_s, time.monotonic() - self._began, LEAST_S)
+        self._longest_s = max(self._longest_s, took_s, LEAST_S)
+        return bool(metrics) or took_s >= LEAST_S
 
     def leave(self, metrics: Mapping[str, float], *, by_exception: bool = False) -> bool:
         """The loop is left, unless it was before. Whether the epoch counts that is in flight.

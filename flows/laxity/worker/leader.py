@@ -14,6 +14,7 @@ from laxity.stderr import say
 from laxity.worker import launcher
 from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
 from laxity.worker.checkpoint import CheckpointNotWrittenError
+from laxity.worker.code_digest import changed_files, note_code
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import Tracker, finite_numbers
 from laxity.worker.reports import Line, ReportChannel
@@ -90,13 +91,26 @@ class Leader:
         self._end_link_in_time()
         self._form_first()
         if newest is not None:
-            self._saver.append_report("resumed", epoch=course.done, load_s=course.load_s or 0.0)
+            load_s = course.load_s or 0.0
+            self._saver.append_report(
+                "resumed", epoch=course.done, load_s=load_s, code_changed=self._tell_changed_code()
+            )
         self._park_while_told()
         self._watch_reading()
         return True
 
+    def _tell_changed_code(self) -> str:
+        """Files of the training code that have changed since its first start; "" if none has."""
+        folder = self._course.assignment.folder
+        files = changed_files(folder) if folder is not None else ""
+        if files:
+            say(f"{files} changed since the first start: epochs before and after are not alike")
+        return files
+
     def _forget_earlier_starts(self) -> None:
         """No checkpoint holds what they have trained: this one trains all of it again."""
+        if self._course.assignment.folder is not None:
+            note_code(self._course.assignment.folder)
         if self._course.checkpoints is not None:
             self._course.checkpoints.drop_finished()
         lost = self._outbox.last_epoch if self._outbox is not None else 0
@@ -190,7 +204,8 @@ class Leader:
 
     def _complete_epoch(self, others_read: int, *, now: float) -> None:
         course = self._course
-        epoch_s, self._began = now - self._began, now
+        began = self._began if course.whole_since is None else course.whole_since
+        epoch_s, self._began = now - began, now
         if self._outbox is not None:
             self._outbox.epoch_ended = now
         self._longest_s = max(self._longest_s, epoch_s)

@@ -2,13 +2,24 @@
 
 import math
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from laxity.stderr import say
 from laxity.worker.training_state import TrainingState
 
 LONE: Final = "each trains a model of its own, and worker 0's counts"
+LOOP_S: Final = 60.0  # until a function is expected to enter its loop
+SKIPPED: Final = (
+    "took less than 1 ms and logged nothing, yet it counts as trained. If your code counts epochs itself "
+    "and is ahead, declare resumes=True and begin after the number that training.restore() returns"
+)
+NO_LOOP: Final = (
+    "If this is no preparation, train in `for epoch in training.epochs():`, or declare epochs=1: a "
+    "function without that loop is then one epoch"
+)
 
 
 class Notices:
@@ -17,7 +28,7 @@ class Notices:
     def __init__(self, course: TrainingState) -> None:
         self.combines = False  # the workers exchange something, or were warned that they do not
         self._course = course
-        self._odd = False
+        self._odd = self._no_loop = self._skipped = False
 
     def lone_models(self) -> None:
         """Workers that exchange nothing train several models."""
@@ -29,6 +40,34 @@ class Notices:
         if not (has_group or self._course.when_formed or self._course.rank):
             width = self._course.width
             say(f"{width} workers ended an epoch without training.average or DDP: {LONE}")
+
+    def no_loop(self, what: str) -> None:
+        """Epochs are counted in the loop only."""
+        if not self._no_loop:
+            self._no_loop = True
+            say(f"{what}: no epoch is counted yet. {NO_LOOP}")
+
+    @contextmanager
+    def expect_loop(self, is_started: Callable[[], bool]) -> Iterator[None]:
+        """While the function runs: say after a minute that no epoch has begun."""
+
+        def remind() -> None:
+            if not is_started() and (self._course.assignment.epochs or 0) > 1:
+                self.no_loop(f"{LOOP_S:g} s have passed")
+
+        timer = threading.Timer(LOOP_S, remind)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def skipped(self, epoch: int) -> None:
+        """Code with a count of its own takes epochs that it does not train."""
+        if not self._skipped:
+            self._skipped = True
+            say(f"epoch {epoch} {SKIPPED}")
 
     def odd_figures(self, figures: Mapping[str, float], epoch: int) -> None:
         """NaN and infinity are not logged."""

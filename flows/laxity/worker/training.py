@@ -103,7 +103,7 @@ class Training(DataAccess):
         self._unit: int | None = None
         self._inside = False
         self._unit_time = UnitTime()
-        self._notices = Notices(self._course)
+        self.notices = Notices(self._course)
         if assignment.index == 0:
             if folder is not None:
                 self.outbox = ReportChannel.of(assignment, folder)
@@ -219,9 +219,10 @@ class Training(DataAccess):
                 self._active_run.offer()
             self._unit_time.begin()
             yield self.epoch
-            self._unit_time.end(self._course.metrics)
+            if not self._unit_time.end(self._course.metrics):
+                self.notices.skipped(self.epoch)
             self._inside = False
-            self._notices.lone_models()
+            self.notices.lone_models()
             termination.check()
             with termination.take_over():
                 going = role.boundary()
@@ -311,7 +312,7 @@ class Training(DataAccess):
             raise TrainingError("average() belongs inside the loop over epochs()")
         from laxity.worker.group.averaging import put_means
 
-        self._notices.combines = True
+        self.notices.combines = True
         if not math.isfinite(weight) or weight < 0:
             raise ValueError(f"average(weight={weight}): expected a number, 0 or more")
         return put_means(thing, partial(self._role.average, weight=weight))
@@ -337,7 +338,9 @@ class Training(DataAccess):
     def log(self, **metrics: float) -> None:
         """Figures of this epoch, for MLflow and the reports; worker 0's count."""
         figures = {name: logged_number(name, value) for name, value in metrics.items()}
-        self._notices.odd_figures(figures, self.epoch)
+        self.notices.odd_figures(figures, self.epoch)
+        if self._role is None and self.total_epochs > 1:
+            self.notices.no_loop("training.log() came before training.epochs()")
         if self._inside or self._role is None:
             self._course.metrics |= figures
             return
@@ -353,6 +356,13 @@ class Training(DataAccess):
         return figures[name]
 
     # --- the end, for whoever runs the training function ---
+
+    def count_whole(self, since: float) -> None:
+        """Count a function that has no loop, since this monotonic time, as the one declared epoch."""
+        if self._course.assignment.epochs == 1:
+            self._course.whole_since = since
+            for _ in self.epochs():
+                self.notices.combines = True
 
     def finish(self) -> None:
         """The training function has returned: count what it left early, tell the other workers."""

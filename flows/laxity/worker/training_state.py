@@ -36,6 +36,7 @@ class TrainingState:
     has_trained: bool = False  # this process has begun an epoch, also one that did not count
     link: ChainLink | None = None  # where it is one of a chain
     link_ended: bool = False
+    whole_since: float | None = None  # monotonic: the function without a loop is the epoch
     meter: Meter | None = None  # where an epoch is one pass over the data
     load_s: float | None = None  # what the last loading took
     loaded: int | None = None  # the epoch that the objects are at since then

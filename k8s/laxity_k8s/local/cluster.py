@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import json_tree, names
+from laxity.api.log_text import read_log
 from laxity.backoff import Backoff
 from laxity.flow.project import worker_variables
 from laxity.instants import format_rfc3339, instant_at
@@ -155,7 +156,7 @@ class LocalCluster:
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
         pod = self.rows.get("pods", pod_id)
         path = self.kit.log_path(pods.owner_of(pod)[0] or pod_id, pods.index_of(pod) or 0)
-        text = path.read_text(errors="replace") if path.exists() else ""
+        text = read_log(path)
         if tail is None:
             return text
         return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
@@ -166,7 +167,7 @@ class LocalCluster:
         created_at = instant_at(job["metadata"]["creationTimestamp"])
         if created_at is None or not path.exists() or path.stat().st_mtime < created_at:
             return ""
-        return path.read_text(errors="replace")
+        return read_log(path)
 
     def log_path(self, job_id: str, index: int) -> str:
         return str(self.kit.log_path(job_id, index))

@@ -28,10 +28,14 @@ PR_SET_PDEATHSIG = 1
 TAKEN = 75  # exit status: another guard has this worker
 LOST = 137  # what a worker counts as whose guard was killed
 CHUNK = 65_536
+HEAD = 65_536  # bytes of a log's beginning that are kept
 
 
 class Output:
-    """A log file of bounded size: when it is full, it is kept once as `.1` and begun anew."""
+    """A log of bounded size: a full file is kept as `.1`, the log's beginning as `.head`.
+
+    `.begun` counts the bytes before the file; laxity.api.log_text reads all of it.
+    """
 
     def __init__(self, path: str, limit_bytes: int) -> None:
         self.path, self.limit_bytes = path, limit_bytes
@@ -41,9 +45,21 @@ class Output:
         os.write(self.file, chunk)
         self.size += len(chunk)
         if self.size > self.limit_bytes:
+            self._keep_beginning()
             os.replace(self.path, f"{self.path}.1")  # noqa: PTH105 - pathlib would double the start
             os.close(self.file)
             self._open_file()
+
+    def _keep_beginning(self) -> None:
+        try:
+            with open(f"{self.path}.begun", encoding="utf-8") as file:  # noqa: PTH123
+                begun = int(file.read())
+        except (OSError, ValueError):
+            begun = 0
+            with open(self.path, "rb") as log, open(f"{self.path}.head", "wb") as head:  # noqa: PTH123
+                first = log.read(HEAD)
+                head.write(first[: first.rfind(b"\n") + 1])
+        write_note(f"{self.path}.begun", begun + self.size)
 
     def _open_file(self) -> None:
         self.file = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
@@ -145,7 +161,7 @@ def _become_worker(task: dict[str, Any], output: int, guard: int) -> None:
         os._exit(127)
 
 
-def write_note(path: str, value: dict[str, object]) -> None:
+def write_note(path: str, value: dict[str, object] | int) -> None:
     """Write a JSON file so that it is there whole or not at all."""
     with open(f"{path}.new", "w", encoding="utf-8") as file:  # noqa: PTH123 - the fewest imports
         json.dump(value, file)

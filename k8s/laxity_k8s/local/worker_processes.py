@@ -24,7 +24,7 @@ from laxity_k8s.local import shim
 from laxity_k8s.local.launch import Launch
 
 MARK = "LAXITY_POD"  # in a worker's environment: whose it is, for what its guard left behind
-LOG_BYTES = 10 * 1024 * 1024
+LOG_BYTES = 5 * 1024 * 1024
 BEGIN_S = 5.0  # a guard that has the lock says so much sooner, or is dead
 
 

@@ -65,6 +65,7 @@ class Report:
     finished_epochs: int | None = None  # trained when the function returned, if it said so
     saved_epoch: int | None = None  # where the newest state cannot be written: of the last one
     save_error: str = ""
+    code_changed: str = ""  # files of the training code that are others than at its first start
     declared: tuple[tuple[str, int], ...] = ()  # sizes of its workload, as its code said them
 
     def refine(self, workload: Workload) -> Workload:
@@ -96,6 +97,7 @@ class ReportState:
     epochs_done: int = 0
     epoch_s: list[float] = field(default_factory=list)
     widths: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # of the epochs that these are of
     epoch_started_at: float | None = None
     epoch_ended_at: float | None = None  # the latest
     formed: int = 0
@@ -117,11 +119,18 @@ class ReportState:
     finished_epochs: int | None = None
     saved_epoch: int | None = None
     save_error: str = ""
+    code_changed: str = ""
     declared: dict[str, int] = field(default_factory=dict)
 
     def report(self) -> Report:
         return Report(
-            Progress(self.epochs_done, tuple(self.epoch_s), tuple(self.widths), self.warms_up),
+            Progress(
+                self.epochs_done,
+                tuple(self.epoch_s),
+                tuple(self.widths),
+                self.warms_up,
+                tuple(self.numbers),
+            ),
             self.at,
             self.epoch_started_at,
             self.formed,
@@ -138,6 +147,7 @@ class ReportState:
             self.finished_epochs if self.finished else None,
             self.saved_epoch,
             self.save_error,
+            self.code_changed,
             tuple(sorted(self.declared.items())),
         )
 
@@ -298,6 +308,7 @@ class ReportState:
         if current and not warmup:
             self.epoch_s = [*self.epoch_s, seconds][-EPOCHS_KEPT:]
             self.widths = [*self.widths, width][-EPOCHS_KEPT:]
+            self.numbers = [*self.numbers, epoch][-EPOCHS_KEPT:]
 
     def _note_checkpoint(
         self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int, current: bool
@@ -309,6 +320,7 @@ class ReportState:
             self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
         if current:
             self.saved_epoch, self.save_error = None, ""
+            self.code_changed = text_of(line.get("code_changed")) or self.code_changed
         seconds = seconds_in(line, "load_s" if resumed else "save_s")
         kind = "load" if resumed else "save"
         folded.stops.append(Stop(kind, max(1, self.formed), seconds, at, bytes_in(line)))

@@ -7,15 +7,17 @@ are the scores.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import compress, groupby, pairwise
+from operator import mul, truediv
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.learning.fit_inputs import fit_inputs
+from laxity_profiler.learning.run_shapes import collect_shapes
 from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score
 from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
 from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve
@@ -29,7 +31,9 @@ from laxity_profiler.model.model_fit import (
     WorkloadSetting,
     fewest_nodes,
 )
+from laxity_profiler.model.odd_epochs import split_epochs
 from laxity_profiler.model.run_factor import Belief, last_jump, update_belief
+from laxity_profiler.model.run_shape import ShapeRuns
 
 if TYPE_CHECKING:
     from laxity_profiler.history.history import TrainingRun
@@ -43,13 +47,19 @@ LONGEST_MEMORY: Final = 30.0  # inflation of the noise of a mean by resemblance 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Epochs of one run at one width, warmed up, oldest first, in seconds; on how many nodes."""
+    """Epochs of one run at one width, warmed up, oldest first, in seconds; on how many nodes.
+
+    Each is over its place in the run's shape, `shape`, as the other runs show it (empty: all equal).
+    `noise2` is what one epoch strays at least, where no other run shows that.
+    """
 
     setting: WorkloadSetting
     width: int
     epoch_s: tuple[float, ...]
     only_warm_up: bool = False
     nodes: int | None = None
+    shape: tuple[float, ...] = ()
+    noise2: float = 0.0
 
     @property
     def mean_s(self) -> float:
@@ -68,6 +78,10 @@ class Regime:
     stretches: tuple[Stretch, ...]
     is_current: bool = True
     nodes: int | None = None
+
+    @property
+    def n_epochs(self) -> int:
+        return sum(len(stretch.epoch_s) for stretch in self.stretches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +102,37 @@ class BacktestTrial:
         return miss_score(self.actual_s, self.predicted_s, self.sigma)
 
 
-def split_runs(runs: "Sequence[TrainingRun]", *, gpus_per_node: int | None = None) -> list[Stretch]:
+def split_runs(
+    runs: "Sequence[TrainingRun]",
+    *,
+    gpus_per_node: int | None = None,
+    shapes: Mapping[int, ShapeRuns] | None = None,
+) -> list[Stretch]:
     """The stretches of all runs. A run that has only warm-up epochs is not thrown away.
 
     Where nobody knows the nodes, they are the fewest that hold the workers.
     """
     stretches: list[Stretch] = []
     densest = node_workers(runs)
+    shapes = collect_shapes(runs) if shapes is None else shapes
     effective = {fit.name for fit in fit_inputs(runs) if fit.has_effect}
     for run in runs:
         setting = WorkloadSetting.of(run.workload, effective)
         lay_on = partial(fewest_nodes, run.workload, gpus_per_node, densest)
+        alike = shapes.get(run.workload.epochs)
+        others = alike.shape(without=run.uid) if alike else None
+        noise2 = alike.alone_noise2 if alike and others else 0.0
         places = groupby(
             run.epochs, key=lambda stretch: (stretch.width, stretch.nodes or lay_on(stretch.width))
         )
         for (width, nodes), epochs in places:
-            seconds = [(epoch.epoch_s, epoch.warmup) for epoch in epochs]
-            warm = tuple(epoch_s for epoch_s, warmup in seconds if not warmup)
-            every = tuple(epoch_s for epoch_s, _ in seconds)
-            stretches.append(
-                Stretch(setting, width, warm or every, only_warm_up=not warm, nodes=nodes)
-            )
+            every = tuple(epochs)
+            warm = tuple(epoch for epoch in every if not epoch.warmup)
+            place = tuple(others.ratio(epoch.epoch) for epoch in warm or every) if others else ()
+            seconds = tuple(epoch.epoch_s for epoch in warm or every)
+            if place:
+                seconds = tuple(map(truediv, seconds, place))
+            stretches.append(Stretch(setting, width, seconds, not warm, nodes, place, noise2))
     return stretches
 
 
@@ -127,6 +151,7 @@ def fit_model(
     level: float = P90,
     later_level: float = P90,
     node_workers: int | None = None,
+    shapes: Iterable[ShapeRuns] = (),
     ended: tuple[float, ...] = (),
     inputs: tuple[InputFit, ...] = (),
 ) -> ModelFit:
@@ -153,7 +178,17 @@ def fit_model(
         node_workers,
         ended,
         inputs,
+        shapes=tuple(shape for runs in shapes if (shape := runs.shape()) is not None),
+        plain_noise2=_fit_noise2([_without_shape(stretch) for stretch in stretches]),
     )
+
+
+def _without_shape(stretch: Stretch) -> Stretch:
+    """The epochs as they were."""
+    if not stretch.shape:
+        return stretch
+    epoch_s = tuple(map(mul, stretch.epoch_s, stretch.shape))
+    return replace(stretch, epoch_s=epoch_s, shape=(), noise2=0.0)
 
 
 def predict_trials(
@@ -171,8 +206,10 @@ def predict_trials(
             ratios = [seconds / level_s for seconds in stretch.epoch_s]
             yield _make_trial("start", regime, level_s, belief, ratios)
             if half := len(ratios) // 2:
-                after = update_belief(belief, ratios[max(0, half - EPOCHS_KEPT) : half])
-                yield _make_trial("half", regime, level_s, after, ratios[half:])
+                own = ratios[max(0, half - EPOCHS_KEPT) : half]
+                mixture = split_epochs(own, belief, regime.n_epochs - len(ratios))
+                after = update_belief(belief, list(compress(own, mixture.is_usual)))
+                yield _make_trial("half", regime, level_s, mixture.with_rare(after), ratios[half:])
 
 
 def _leave_one_out(
@@ -242,6 +279,7 @@ def _fit_noise2(stretches: Sequence[Stretch]) -> float:
         steps += sum(((after - before) / mean) ** 2 for before, after in pairs) / 2 * n / (n - 1)
         points += n - 1
     noise2 = (NOISE_POINTS * NOISE * NOISE + squares) / (NOISE_POINTS + points)
+    noise2 = max(noise2, max((stretch.noise2 for stretch in stretches), default=0.0))
     if points < 10 or squares <= 0.0:
         return noise2
     # von Neumann's ratio gives the correlation of neighbours; a mean of n has 1 + 2 sum rho^k

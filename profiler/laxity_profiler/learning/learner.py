@@ -23,6 +23,7 @@ from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.backtest import PredictionOutcome, live_outcome, live_outcomes
 from laxity_profiler.learning.fit_inputs import fit_inputs
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
+from laxity_profiler.learning.run_shapes import collect_shapes
 from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
 from laxity_profiler.model.early_ends import ended_shares
 from laxity_profiler.model.model_fit import ModelFit, SettingFit
@@ -245,7 +246,8 @@ class Learner:
     def _fit_model(self, model: str) -> None:
         state = self._states[model]
         runs = self._history.epochs(model)[-RUNS:]
-        stretches = split_runs(runs, gpus_per_node=self._gpus_per_node)
+        shapes = collect_shapes(runs)
+        stretches = split_runs(runs, gpus_per_node=self._gpus_per_node, shapes=shapes)
         state.fitted = state.seen
         self._surprised.discard(model)
         if stretches:
@@ -256,10 +258,11 @@ class Learner:
                 level=start,
                 later_level=later,
                 node_workers=node_workers(runs),
+                shapes=shapes.values(),
                 ended=ended_shares(_ended_runs(runs)),
                 inputs=fit_inputs(runs),
             )
-            state.warm_up_s = _warm_up_times(runs, stretches)
+            state.warm_up_s = _warm_up_times(runs, stretches, state.fit)
 
     def _adapt_levels(self, model: str) -> tuple[float, float]:
         """The levels for its P90 at a start, and later in a run: each from its own outcomes."""
@@ -328,15 +331,17 @@ def _ended_runs(runs: Sequence[TrainingRun]) -> list[tuple[int, int]]:
     return pairs
 
 
-def _warm_up_times(runs: Sequence[TrainingRun], stretches: Sequence[Stretch]) -> tuple[float, ...]:
-    """How much longer first epochs took than the later ones of their width, latest last."""
+def _warm_up_times(
+    runs: Sequence[TrainingRun], stretches: Sequence[Stretch], fit: ModelFit
+) -> tuple[float, ...]:
+    """How much longer first epochs took than those of their place in other runs, latest last."""
     means: dict[int, list[float]] = {}
     for stretch in stretches:
         if not stretch.only_warm_up:
             means.setdefault(stretch.width, []).append(stretch.mean_s)
     usual = {width: sum(values) / len(values) for width, values in means.items()}
     return tuple(
-        epoch.epoch_s - usual[epoch.width]
+        epoch.epoch_s - usual[epoch.width] * fit.ratio_of(run.workload.epochs, epoch.epoch)
         for run in runs
         for epoch in run.epochs
         if epoch.warmup and epoch.width in usual

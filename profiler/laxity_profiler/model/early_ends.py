@@ -54,7 +54,8 @@ def early_text(ended: Sequence[float], epochs: int) -> str:
         return ""
     middle = round(ended[(len(ended) - 1) // 2] * epochs)
     rests = "P90 follows them" if len(ended) >= ENOUGH else f"P90 counts all {epochs}"
-    return (
-        f"{early} of the last {len(ended)} runs ended early, half of them by epoch {middle} of "
-        f"{epochs}: {rests}"
-    )
+    runs = f"{early} of the last {len(ended)} runs"
+    if early == len(ended):
+        runs = "the one run" if early == 1 else f"all {early} runs"
+    half = "half of them by" if len(ended) > 1 else "after"
+    return f"{runs} ended early, {half} epoch {middle} of {epochs}: {rests}"

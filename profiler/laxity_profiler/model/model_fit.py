@@ -13,6 +13,7 @@ from laxity_profiler.estimate import Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
 from laxity_profiler.model.epoch_curve import ERROR_UNSEEN, Level, WidthCurve, count_doublings
 from laxity_profiler.model.inputs import SIZES, InputFit, number_of
+from laxity_profiler.model.run_shape import RunShape
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
 NOISE: Final = 0.05  # of one epoch, relative
@@ -92,7 +93,8 @@ class ModelFit:
     `spread2` is the relative variance between runs, `noise2` that of one epoch (inflated where
     epochs resemble their neighbours); `start` and `later` are the factors for P10, P50 and P90
     before and after a run's own first epochs. `node_workers` is the most workers that were seen on
-    one node, None where nobody knows.
+    one node, None where nobody knows. `shapes` are those of runs of so many epochs, `plain_noise2` is
+    the variance of one epoch where no shape is known.
     """
 
     model: str
@@ -105,11 +107,28 @@ class ModelFit:
     node_workers: int | None = None
     ended: tuple[float, ...] = ()  # shares of their epochs that runs trained, where any ended early
     inputs: tuple[InputFit, ...] = ()
+    shapes: tuple[RunShape, ...] = ()
+    plain_noise2: float | None = None
     traffic: tuple[SettingFit, ...] = ()  # while there are no settings: what a first epoch reads
 
     @property
     def n(self) -> int:
         return sum(fit.n for fit in self.settings)
+
+    def shape_of(self, epochs: int) -> RunShape | None:
+        """How the epochs of a run of so many differ; None: as far as is known they are equal."""
+        return next((shape for shape in self.shapes if shape.epochs == epochs), None)
+
+    def ratio_of(self, epochs: int, number: int) -> float:
+        """This epoch over the mean of its run, of a run of so many."""
+        shape = self.shape_of(epochs)
+        return shape.ratio(number) if shape else 1.0
+
+    def noise2_of(self, epochs: int) -> float:
+        """The relative variance of one epoch in a run of so many."""
+        if self.shapes and self.plain_noise2 is not None and self.shape_of(epochs) is None:
+            return self.plain_noise2
+        return self.noise2
 
     @property
     def effective(self) -> frozenset[str]:
@@ -136,6 +155,11 @@ class ModelFit:
                 InputFit(**row | {"values": tuple(row["values"])})
                 for row in fields.get("inputs", ())
             ),
+            tuple(
+                RunShape(shape["epochs"], tuple(shape["ratios"]), shape["runs"])
+                for shape in fields.get("shapes", ())
+            ),
+            fields.get("plain_noise2"),
             tuple(_setting_fit(setting) for setting in fields.get("traffic", ())),
         )
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_profiler.model.early_ends import ALL_EPOCHS, early_text
 from laxity_profiler.model.model_fit import ModelFit
-from laxity_profiler.overhead.costs import StopCosts
+from laxity_profiler.overhead.costs import Part, StopCosts
 from laxity_profiler.predictor.answer_cache import AnswerCache
 from laxity_profiler.predictor.own_epochs import (
     OwnEpochs,
@@ -30,7 +30,7 @@ from laxity_profiler.predictor.own_epochs import (
     row_of_one_epoch,
     row_of_prior,
 )
-from laxity_profiler.predictor.prior import NO_TIME, PriorCache, WorkloadPrior
+from laxity_profiler.predictor.prior import NO_TIME, ONE_UNIT, PriorCache, UnitsLeft, WorkloadPrior
 
 FORMAT: Final = 1
 
@@ -48,6 +48,9 @@ class HistoryPredictor:
     gpus_per_node: int | None = None
     _answers: AnswerCache = field(
         default_factory=AnswerCache, init=False, repr=False, compare=False, hash=False
+    )
+    _cost_answers: dict[tuple[str, tuple[Part, ...], int], Estimate] = field(
+        default_factory=dict, init=False, repr=False, compare=False, hash=False
     )
     _lock: Any = field(default_factory=Lock, init=False, repr=False, compare=False, hash=False)
 
@@ -79,15 +82,23 @@ class HistoryPredictor:
 
     def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
         """Checkpoint and stop, after the epoch's end, until the GPUs are free."""
-        return self.costs.estimate(workload.model, ("save", "suspend"), workers)
+        return self._cost(workload, ("save", "suspend"), workers)
 
     def resume_cost(self, workload: Workload, workers: int) -> Estimate:
         """From the patch that starts the pods to the first useful step, and the slow first steps."""
-        return self.costs.estimate(workload.model, ("resume", "warmup"), workers)
+        return self._cost(workload, ("resume", "warmup"), workers)
 
     def finishing_time(self, workload: Workload, workers: int) -> Estimate:
         """From the end of the last epoch until the job is complete: part of `remaining`."""
-        return self.costs.estimate(workload.model, ("finishing",), workers)
+        return self._cost(workload, ("finishing",), workers)
+
+    def _cost(self, workload: Workload, parts: tuple[Part, ...], workers: int) -> Estimate:
+        """What a stop, a start or an end costs, computed once for all jobs of a model and width."""
+        key = (workload.model, parts, workers)
+        answer = self._cost_answers.get(key)
+        if answer is None:
+            answer = self._cost_answers[key] = self.costs.estimate(*key)
+        return answer
 
     def to_json(self) -> dict[str, object]:
         """All parameters as plain JSON."""
@@ -127,17 +138,18 @@ class HistoryPredictor:
         last: Ask | None = None
         workload_prior: WorkloadPrior = self._prior_cache.of(asks[0].workload)
         own: OwnEpochs | None = None
-        left, shares = 0, ALL_EPOCHS
+        left: UnitsLeft = ONE_UNIT
+        shares = ALL_EPOCHS
         for ask in asks:
             workload, progress = ask.workload, ask.progress
             if last is None or workload is not last.workload or progress is not last.progress:
                 last = ask
-                left = max(0, workload.epochs - progress.epochs_done)
                 workload_prior = self._prior_cache.of(workload)
+                left = workload_prior.units_left(progress.epochs_done)
                 own = OwnEpochs.of(workload_prior, progress) if progress.epoch_s else None
                 shares = workload_prior.expected_shares(progress.epochs_done)
             width_prior = workload_prior.prior_at(ask.workers)
-            warm_up_s = width_prior.warm_up_s if progress.warms_up and left else NO_TIME
+            warm_up_s = width_prior.warm_up_s if progress.warms_up and left[0] else NO_TIME
             rows.append(
                 own.row(width_prior, ask.workers, left, warm_up_s, shares)
                 if own

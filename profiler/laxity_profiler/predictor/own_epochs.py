@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -10,20 +11,24 @@ from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.model.calibration import factor_at
 from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares
 from laxity_profiler.model.epoch_curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
+from laxity_profiler.model.odd_epochs import EpochMixture, split_epochs
 from laxity_profiler.model.run_factor import Belief, update_belief
 from laxity_profiler.predictor.prior import (
     NO_TIME,
+    ONE_UNIT,
     Quantiles,
+    UnitsLeft,
     WidthPrior,
     WorkloadPrior,
     assume_shape,
 )
 
-# (epochs left, seconds per epoch, relative variance that is left, noise of one epoch, z10, z50, z90,
-# P10, P50, P90 of the seconds from the last epoch to the end, and of the warm-up of the one that runs,
-# and the shares of the epochs left that are expected at P10, P50, mean and P90)
+# the epochs left (their sum over the mean one, as many equal ones, the next one), seconds per epoch,
+# relative variance that is left, noise of one epoch, z10, z50, z90, P10, P50, P90 of the seconds from
+# the last epoch to the end, and of the warm-up of the one that runs, and the shares of the epochs left
+# that are expected at P10, P50, mean and P90
 Numbers = tuple[float, ...]
-NUMBERS: Final = 17
+NUMBERS: Final = 19
 Row = tuple[Numbers, Source, int]
 
 
@@ -31,7 +36,8 @@ Row = tuple[Numbers, Source, int]
 class OwnEpochs:
     """What a job's own epochs say: the belief about widths it ran at, and about all others.
 
-    `widths` are those; elsewhere the shape of the curve adds its error.
+    `widths` are those; elsewhere the shape of the curve adds its error. `mixture` has what
+    rare long epochs add to usual ones.
     """
 
     here: Mapping[int, Belief]
@@ -39,6 +45,7 @@ class OwnEpochs:
     widths: tuple[int, ...]
     n: int
     one_worker_s: float
+    mixture: EpochMixture
 
     @classmethod
     def of(cls, workload_prior: WorkloadPrior, progress: Progress) -> "OwnEpochs":
@@ -49,36 +56,40 @@ class OwnEpochs:
             for width in widths
         }
         ratios = [
-            (width, seconds / width_priors[width].epoch_s)
-            for width, seconds in zip(progress.widths, progress.epoch_s, strict=True)
+            (width, seconds / (width_priors[width].epoch_s * workload_prior.ratio_of(number)))
+            for width, seconds, number in zip(
+                progress.widths, progress.epoch_s, progress.epoch_numbers, strict=True
+            )
         ]
         anchor = width_priors[progress.widths[-1]]
         prior = Belief(1.0, anchor.spread2 + anchor.error2, 0.0, anchor.noise2, 0)
+        mixture = split_epochs([ratio for _, ratio in ratios], prior, anchor.n)
+        ratios = list(compress(ratios, mixture.is_usual))
         everywhere = update_belief(prior, [ratio for _, ratio in ratios])
         here = {widths[0]: everywhere}
         if len(widths) > 1:
             here = {
                 width: _update_width(width, ratios, prior, width_priors[width]) for width in widths
             }
-        return cls(here, everywhere, widths, len(ratios), one_worker_s)
+        return cls(here, everywhere, widths, len(progress.epoch_s), one_worker_s, mixture)
 
     def row(
         self,
         width_prior: WidthPrior,
         width: int,
-        left: int,
+        left: UnitsLeft,
         warm_up_s: Quantiles,
         shares: EpochShares = ALL_EPOCHS,
     ) -> Row:
         """The rest on `width` workers."""
         width_prior = assume_shape(width_prior, width, self.one_worker_s)
-        belief = self.here.get(width, self.elsewhere)
+        belief = self.mixture.with_rare(self.here.get(width, self.elsewhere))
         left2 = belief.left2
         if width not in self.here:
             left2 += _shape_variance(width_prior, self.widths, width)
         z = width_prior.later
         numbers = (
-            left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
+            *left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
             *width_prior.end_s, *warm_up_s, *shares
         )  # fmt: skip
         return (
@@ -94,7 +105,8 @@ def _update_width(
     """A width among several that the job ran at: first what the others say, then its own epochs."""
     others = [ratio for other, ratio in ratios if other != width]
     carried = update_belief(prior, others)
-    error2 = _shape_variance(width_prior, [other for other, _ in ratios if other != width], width)
+    other_widths = [other for other, _ in ratios if other != width]
+    error2 = _shape_variance(width_prior, other_widths, width) if other_widths else 0.0
     unsure = Belief(carried.factor, carried.left2 + error2, carried.gain, carried.noise2, carried.n)
     return update_belief(unsure, [ratio for other, ratio in ratios if other == width])
 
@@ -108,17 +120,17 @@ def _shape_variance(width_prior: WidthPrior, widths: Sequence[int], width: int) 
 
 def row_of_one_epoch(width_prior: WidthPrior) -> Row:
     """A row of a single epoch in the middle of a training."""
-    return row_of_prior(replace(width_prior, end_s=NO_TIME), 1, NO_TIME)
+    return row_of_prior(replace(width_prior, end_s=NO_TIME), ONE_UNIT, NO_TIME)
 
 
 def row_of_prior(
-    width_prior: WidthPrior, left: int, warm_up_s: Quantiles, shares: EpochShares = ALL_EPOCHS
+    width_prior: WidthPrior, left: UnitsLeft, warm_up_s: Quantiles, shares: EpochShares = ALL_EPOCHS
 ) -> Row:
     """A row of a job without epochs of its own."""
     z = width_prior.start
     left2 = width_prior.spread2 + width_prior.error2
     numbers = (
-        left, width_prior.epoch_s, left2, width_prior.noise2, z.z10, z.z50, z.z90,
+        *left, width_prior.epoch_s, left2, width_prior.noise2, z.z10, z.z50, z.z90,
         *width_prior.end_s, *warm_up_s, *shares
     )  # fmt: skip
     return numbers, width_prior.source, width_prior.n
@@ -127,17 +139,17 @@ def row_of_prior(
 def estimate_rows(rows: Sequence[Row]) -> Estimates:
     """Quantiles of all rows at once; arrays of shape (rows,). Only exact operations are used."""
     numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, NUMBERS)
-    epochs, level, left2, noise2 = numbers[:, :4].T
-    sigma2 = left2 + noise2 / np.maximum(epochs, 1.0)
-    x = numbers[:, 4:7] * np.sqrt(sigma2)[:, None]
+    epochs, equal, following, level, left2, noise2 = numbers[:, :6].T
+    sigma2 = left2 + noise2 / equal
+    x = numbers[:, 6:9] * np.sqrt(sigma2)[:, None]
     up = factor_at(x)
     unknown = np.isinf(level)
     total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
-    end, warm_up = numbers[:, 7:10].T, numbers[:, 10:13].T
+    end, warm_up = numbers[:, 9:12].T, numbers[:, 12:15].T
     end_s, warm_up_s = end[1] + warm_up[1], warm_up[1]
     low = end_s - _root_sum_of_squares(end[1] - end[0], warm_up[1] - warm_up[0])
     high = end_s + _root_sum_of_squares(end[2] - end[1], warm_up[2] - warm_up[1])
-    least, usual, average, most = numbers[:, 13:].T
+    least, usual, average, most = numbers[:, 15:].T
     middle = total * up[:, 1]
     mean = middle * average * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
     p10, middle, p90 = total * up[:, 0] * least, middle * usual, total * up[:, 2] * most
@@ -155,14 +167,15 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
         p90,
         tuple([row[1] for row in rows]),
         np.array([row[2] for row in rows], dtype=np.int64),
-        _next_share(np.where(unknown, 1.0, level), epochs, warm_up_s),
-        level * factor_at(numbers[:, 6] * np.sqrt(left2 + noise2)) + warm_up[2],
+        _next_share(np.where(unknown, 1.0, level), epochs, following, warm_up_s),
+        level * following * factor_at(numbers[:, 8] * np.sqrt(left2 + noise2)) + warm_up[2],
     )
 
 
-def _next_share(level: Floats, epochs: Floats, warm_up_s: Floats) -> Floats:
+def _next_share(level: Floats, epochs: Floats, following: Floats, warm_up_s: Floats) -> Floats:
     """Of the epochs that are left, in time, the next one."""
-    return np.asarray((level + warm_up_s) / (level * np.maximum(epochs, 1.0) + warm_up_s))
+    total_s = level * np.where(epochs > 0.0, epochs, following) + warm_up_s
+    return np.asarray((level * following + warm_up_s) / total_s)
 
 
 def _root_sum_of_squares(one: Floats, other: Floats) -> Floats:

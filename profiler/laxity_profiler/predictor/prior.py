@@ -32,11 +32,14 @@ from laxity_profiler.model.model_fit import (
     fill_sizes,
     nearest_setting,
 )
+from laxity_profiler.model.run_shape import RunShape
 from laxity_profiler.overhead.costs import Part, StopCosts
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
 Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
 Quantiles = tuple[float, float, float]  # P10, P50, P90 in seconds
+UnitsLeft = tuple[float, float, float]  # their sum, as many equal ones, the next one: over the mean
+ONE_UNIT: Final[UnitsLeft] = (1.0, 1.0, 1.0)
 NO_TIME: Final[Quantiles] = (0.0, 0.0, 0.0)
 UNKNOWN_VARIANCE: Final = 1e6  # relative, of a level that only the job's own epochs can give
 
@@ -117,6 +120,7 @@ class WorkloadPrior:
     setting: WorkloadSetting = field(init=False)
     near: tuple[SettingFit, float, float] | None = field(init=False, default=None)
     unseen: tuple[tuple[InputFit, str], ...] = field(init=False, default=())
+    shape: RunShape | None = field(init=False, default=None)
     width_priors: dict[int, WidthPrior] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -127,6 +131,18 @@ class WorkloadPrior:
             self.setting = fill_sizes(self.setting, self.workload, fit.inputs, known)
             self.near = nearest_setting(fit, self.setting)
             self.unseen = tuple(unseen_inputs(fit.inputs, self.workload))
+            self.shape = fit.shape_of(self.workload.epochs)
+
+    def units_left(self, done: int) -> UnitsLeft:
+        """The epochs that are left, by the shape of such runs."""
+        if self.shape is not None:
+            return self.shape.rest(done)
+        left = max(0, self.workload.epochs - done)
+        return float(left), max(1.0, float(left)), 1.0
+
+    def ratio_of(self, number: int) -> float:
+        """This epoch over the mean of its run."""
+        return self.fit.ratio_of(self.workload.epochs, number) if self.fit and self.shape else 1.0
 
     def prior_at(self, width: int) -> WidthPrior:
         prior = self.width_priors.get(width)
@@ -183,7 +199,8 @@ class WorkloadPrior:
                 epoch_s, factor, error2, source = stepped_s, 1.0, step_error2, "profile"
         error2 += self._unseen_error() ** 2
         seconds = epoch_s * factor
-        return WidthPrior(seconds, fit.spread2, error2, fit.noise2, source, n, fit.start, fit.later)
+        noise2 = fit.noise2_of(self.workload.epochs)
+        return WidthPrior(seconds, fit.spread2, error2, noise2, source, n, fit.start, fit.later)
 
     def _unseen_error(self) -> float:
         """The relative error of runs that had other inputs; less where the time is scaled by one."""

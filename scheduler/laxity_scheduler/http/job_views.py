@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import json_tree
+from laxity.api.log_text import read_log
 from laxity.safe_text import without_secrets
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.http.responses import Problem
@@ -141,7 +142,7 @@ class JobViews:
         """What a worker of a Job that was deleted had written, where this machine keeps it."""
         path = Path(self._world.log_path(view["id"], index) or "")
         if path.is_file() and path.stat().st_mtime >= (view["submitted_at"] or 0.0):
-            return path.read_text(errors="replace")
+            return read_log(path)
         message = (
             f"{view['id']} was {view['state']}: its Job is gone, and its workers' output with it"
         )

@@ -1,6 +1,6 @@
 """GPUs promised over time: what is free when, and the share of them that a job is planned to have.
 
-Time is cut into 256 slots, finer soon and coarser later, from now to the furthest instant that
+Time is cut into 512 slots, finer soon and coarser later, from now to the furthest instant that
 matters. A touched slot is reserved whole, so a plan can only be better than what it was counted
 on; no list of breakpoints grows with the number of jobs. What lies behind the last slot is free.
 
@@ -17,8 +17,10 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 
-SLOTS: Final = 256  # a plan costs time for each; of a week the last one has 3.5 hours
-FIRST_SLOT_S: Final = 60.0  # ElasticFlow's slots; theirs do not grow
+SLOTS: Final = 512  # a plan costs time for each; of a week the last one has 2 hours
+FIRST_SLOT_S: Final = (
+    15.0  # slots slide with the clock: in coarse ones a plan that fits does so no more
+)
 
 Steps = tuple[tuple[float, int], ...]  # (seconds from now, workers from then on)
 
@@ -103,10 +105,6 @@ class Profile(NamedTuple):
         """Of the whole cluster, (SLOTS + 1,)."""
         free: Floats = self.parts[0]
         return free
-
-    @property
-    def first_slot_s(self) -> float:
-        return float(self.edges[1] - self.edges[0])
 
     def copy(self) -> "Profile":
         return Profile(self.edges, self.parts.copy())

@@ -64,7 +64,9 @@ def _grow_promised(context: DecisionContext, job: Job) -> None:
     if job.id in context.acted:
         return  # it has just given way to one before it
     planned = _due_width(context, job)
-    if planned > job.workers:
+    if _may_be_in_time(context, job):
+        _wake_when_late(context, job)
+    elif planned > job.workers:
         _grow(context, job, planned)
     elif not planned and _late_s(context, job) > TINY_S:
         _grow(context, job, _better_width(context, job))
@@ -166,6 +168,18 @@ def shrink_for_waiting(context: DecisionContext) -> None:
 
 def _late_s(context: DecisionContext, job: Job) -> float:
     return context.forecasts.rest_s(job, job.workers) - context.time_left_s(job)
+
+
+def _may_be_in_time(context: DecisionContext, job: Job) -> bool:
+    """Whether only a single epoch is overdue: for that nobody is stopped and no width changes.
+
+    Not where the job is late at P50 as well.
+    """
+    begun_at = job.epoch_started_at
+    late_s = late_s_of(job, context.forecasts.curve(job))
+    if begun_at is None or context.now <= begun_at + late_s:
+        return False
+    return context.forecasts.rest_s(job, job.workers, "p50") <= context.time_left_s(job)
 
 
 def _wake_when_late(context: DecisionContext, job: Job) -> None:

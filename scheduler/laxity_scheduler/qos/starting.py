@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -22,13 +23,15 @@ from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_sl
 from laxity_scheduler.promising.waiting_table import build_queue
 from laxity_scheduler.qos.context import DecisionContext, Start
 from laxity_scheduler.qos.planned_preemption import preempt_as_planned
-from laxity_scheduler.qos.planned_waits import LOOK_AGAIN_S, find_kept_out, order_by_plan
+from laxity_scheduler.qos.planned_waits import find_kept_out, order_by_plan
 from laxity_scheduler.qos.preemption import carry_out, choose
 from laxity_scheduler.qos.start_widths import (
     tries_with_claim,
     tries_without_claim,
     wake_for_unclaimed,
 )
+
+PLANNED_AGAIN_S: Final = 60.0  # between two looks at one that waits for the start of its plan
 
 
 class Starts:
@@ -174,8 +177,7 @@ class Starts:
         if one.rank == "aged" or job.id not in self._reservations.shares:
             return False
         if not self._reservations.roomy:
-            again_s = max(self._reservations.profile().first_slot_s, LOOK_AGAIN_S)
-            context.wake(context.now + again_s)
+            context.wake(context.now + PLANNED_AGAIN_S)
             return False
         window_s = context.deadline_at(job) - job.submitted_at
         drain_s = self._reservations.room.rows.drain_s

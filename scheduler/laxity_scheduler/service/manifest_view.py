@@ -57,6 +57,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "finished_early": False,
         "saved_epoch": None,
         "save_error": "",
+        "code_changed": "",
         "stalled_since": None,
         "usual_epoch_s": None,
         "prediction_note": "",

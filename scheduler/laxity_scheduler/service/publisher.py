@@ -80,7 +80,7 @@ class Publisher:
         self._demand_keeper = demand_keeper
         if feedback is not None:
             feedback.faults = metrics.faults
-        self.stalls = StallWatch()
+        self.stalls = StallWatch(metrics.faults)
         self._is_first = True
         self._last_reasons: dict[str, LastReason] = {}
         self._refreshed_at = float("-inf")

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any, Final, NamedTuple
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 
@@ -26,8 +27,9 @@ class Stall(NamedTuple):
 class StallWatch:
     """Finds stalled jobs. `due_at` is when the next job stalls if none of its epochs ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: JobFaults) -> None:
         self.due_at = FOREVER
+        self._faults = faults
         self._limits: dict[str, tuple[Job, float, float]] = {}  # by id: the most, and the usual
 
     def find(
@@ -46,7 +48,9 @@ class StallWatch:
                 continue
             most_s, usual_s = LEAST_S, 0.0
             if now >= since + LEAST_S:
-                most_s, usual_s = self._limit(job, predictor)
+                most_s = FOREVER
+                with self._faults.isolate("stall", job.id):
+                    most_s, usual_s = self._limit(job, predictor)
             if now >= since + most_s:
                 stalls[job.id] = Stall(since, usual_s)
             else:

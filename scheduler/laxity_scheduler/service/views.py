@@ -106,6 +106,7 @@ def view_of(
         view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
     died = "" if row is None else row.died  # the cluster's error of a worker that reports no more
     view |= {"saved_epoch": report.saved_epoch, "save_error": report.save_error}
+    view |= {"code_changed": report.code_changed or view["code_changed"]}
     view |= {"result": report.result, "error": report.failed or died or view["error"]}
     view |= _fields_of_end(manifest, view, report, now, absence)
     if view["finished_at"] is not None:
@@ -185,7 +186,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
     if before is None:
         return {}
     lasting = (
-        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early", "prediction_note",
+        *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early", "prediction_note", "code_changed",
         "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}

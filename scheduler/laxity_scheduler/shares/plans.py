@@ -6,12 +6,13 @@ a touched slot is taken whole. A plan takes in each slot the widest level up to 
 with the smallest cap that is in time.
 """
 
+from typing import Final
+
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.promising.reserve import FIRST_SLOT_S, SLOTS
 from laxity_scheduler.shares.share_arrays import (
     NEWCOMER,
     NO_ADMISSION,
@@ -22,6 +23,9 @@ from laxity_scheduler.shares.share_arrays import (
     JobArrays,
     RuleParameters,
 )
+
+SLOTS: Final = 256
+FIRST_SLOT_S: Final = 60.0  # ElasticFlow's slots; theirs do not grow
 
 
 @jit

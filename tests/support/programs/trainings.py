@@ -240,6 +240,24 @@ def never_loops(answer: int = 42) -> int:
     return answer
 
 
+def logs_without_a_loop(training: Training) -> str:
+    for step in range(2):
+        time.sleep(0.25)
+        training.log(loss=1 / (step + 1))
+    return "trained"
+
+
+def keeps_its_own_count(training: Training, ahead: int) -> list[int]:
+    """Its own checkpoint is of a later epoch than laxity's."""
+    trained = []
+    for epoch in training.epochs():
+        if epoch <= ahead:
+            continue
+        time.sleep(0.01)
+        trained.append(epoch)
+    return trained
+
+
 def returns_a_complex_number(training: Training) -> object:
     for _ in training.epochs():
         pass

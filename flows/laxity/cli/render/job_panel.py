@@ -201,6 +201,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("workers so far", history),
         ("borrowed", format_borrowing(job)),
         ("checkpoint", describe_lost_state(job)),
+        ("code", f"changed since the first start: {job.code_changed}" if job.code_changed else ""),
         ("preemptions", str(job.preemptions) if job.preemptions else ""),
         ("attempt", str(job.attempt) if job.attempt > 1 else ""),
         ("waits for", ", ".join(job.held_by)),

@@ -28,10 +28,10 @@ class ProgressLines:
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         self._say, self._clock = say, clock
         self._told: tuple[object, ...] = ()
-        self._error = self._note = ""
+        self._error = ""
         self._reason = ""
         self._stalled_since: float | None = None
-        self._is_away = False
+        self._is_away = self._is_noted = False
 
     def on_change(self, job: JobView) -> None:
         if self._is_away:
@@ -48,9 +48,11 @@ class ProgressLines:
             progress = ", ".join(filter(None, (progress_text(job), part_text(job, now))))
             self._write_line(as_of(now, f"{job.id}: {text}, {progress}{reason}"))
         self._told = state
-        if job.prediction_note != self._note and job.prediction_note and not job.ended:
+        if job.prediction_note and not self._is_noted and not job.ended:
+            self._is_noted = (
+                True  # the job's own epochs change it: the first one is of earlier runs
+            )
             self._write_line(f"{job.id}: {job.prediction_note}")
-        self._note = job.prediction_note
         self._write_stall(job)
         self._write_failure(job)
 

@@ -1,0 +1,83 @@
+"""One odd epoch costs its own excess; three in a row are a lasting change."""
+
+import random
+from collections.abc import Sequence
+from statistics import fmean
+
+import pytest
+
+from laxity_profiler.estimate import Estimate, Progress, Workload
+from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.model.model_fit import WorkloadSetting
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
+
+FIRST_RUN = Workload("mlp", 60, user_epoch_s=1.0)
+NOTHING_KNOWN = HistoryPredictor()
+
+
+def after(epoch_s: Sequence[float], predictor: HistoryPredictor = NOTHING_KNOWN) -> Estimate:
+    """What is expected of the rest of 60 epochs, of which one is a second, after these."""
+    latest = tuple(epoch_s[-20:])
+    return predictor.remaining(FIRST_RUN, Progress(len(epoch_s), latest, (1,) * len(latest)), 1)
+
+
+def runs(seed: int, n: int, *, rare: float = 0.0) -> list[list[float]]:
+    """Runs of 60 epochs of about a second, of which this share takes twenty times as long."""
+    draw = random.Random(seed)
+
+    def epoch_s() -> float:
+        return draw.lognormvariate(0.0, 0.05) * (20.0 if draw.random() < rare else 1.0)
+
+    return [[epoch_s() for _ in range(60)] for _ in range(n)]
+
+
+def learned(from_runs: Sequence[Sequence[float]]) -> HistoryPredictor:
+    stretches = [Stretch(WorkloadSetting(), 1, tuple(run)) for run in from_runs]
+    return HistoryPredictor((fit_model("mlp", stretches),))
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first run", "known model"])
+def test_one_odd_epoch_does_not_move_the_epochs_left_by_its_length(*, known: bool) -> None:
+    predictor = learned(runs(1, 5)) if known else NOTHING_KNOWN
+
+    calm, odd = after([1.0] * 20, predictor), after([*[1.0] * 19, 20.0], predictor)
+
+    assert calm.p50_s == pytest.approx(40.0, rel=0.05)
+    assert odd.p50_s < 1.6 * calm.p50_s
+    assert odd.p90_s < 150.0 - 39.0
+
+
+@pytest.mark.parametrize("first", [[20.0, 1.0], [1.0, 20.0], [1.0, 1.0, 20.0]])
+def test_an_odd_epoch_among_the_first_few_is_told_from_the_usual_ones(first: list[float]) -> None:
+    assert after(first).p50_s < 2.5 * (60 - len(first))
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["first run", "known model"])
+def test_three_slow_epochs_in_a_row_are_followed(*, known: bool) -> None:
+    predictor = learned(runs(1, 5)) if known else NOTHING_KNOWN
+
+    rest = after([*[1.0] * 15, 5.0, 5.0, 5.0], predictor)
+
+    assert rest.p50_s == pytest.approx(5.0 * 42, rel=0.1)
+
+
+def test_a_p90_is_kept_by_nine_of_ten_runs_with_rare_long_epochs() -> None:
+    """At the start and at half; five in a hundred epochs take twenty times as long."""
+    kept: dict[int, list[bool]] = {0: [], 30: []}
+    for seed in range(100):
+        *past, run, other, third = runs(seed, 25, rare=0.05)
+        predictor = learned(past)
+        for each in (run, other, third):
+            for done, hits in kept.items():
+                hits.append(sum(each[done:]) <= after(each[:done], predictor).p90_s)
+
+    assert [fmean(hits) for hits in kept.values()] == pytest.approx([0.9, 0.9], abs=0.04)
+
+
+def test_a_width_of_odd_epochs_alone_is_answered_from_the_others() -> None:
+    progress = Progress(3, (1.0, 1.0, 40.0), (1, 1, 2))
+
+    rest = [learned(runs(1, 5)).remaining(FIRST_RUN, progress, width).p50_s for width in (1, 2)]
+
+    assert rest[0] == pytest.approx(57.0, rel=0.5)
+    assert rest[1] < 2 * rest[0]

@@ -7,7 +7,7 @@ import pytest
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.pod_requests import requests_of
 from tests.support.manifests import job, node, pod
-from tests.support.seen_nodes import Seen
+from tests.support.seen_nodes import NOW, Seen
 
 PORT: Json = {"containerPort": 29500, "hostPort": 29500}
 
@@ -135,3 +135,22 @@ def test_pods_of_others_and_of_the_node_itself_take_their_share() -> None:
     assert (rooms["a"][0]["cpu"], rooms["a"][1]["cpu"]) == (28_000, 28_000)
     assert (rooms["b"][0]["cpu"], rooms["b"][1]["cpu"]) == (32_000, 24_000)
     assert rooms["a"][0]["pods"] == 109
+
+
+def test_on_a_node_that_is_no_kubelets_only_gpus_count() -> None:
+    """Such as this machine's: nothing there takes a host port for a pod."""
+    ports = asking("job")
+    ports["spec"]["template"]["spec"]["containers"][0]["ports"] = [PORT]
+
+    state = Seen(ports).look()
+
+    assert [row.needs for row in state.jobs] == [()]
+
+
+def test_a_question_counts_what_its_workers_would_request() -> None:
+    seen = Seen(sized("a", cpu="32"), sized("b", cpu="32"), asking("heavy", cpu="20"))
+    seen.look()
+
+    preview = seen.snapshot.preview(asking("new", cpu="8"), NOW)
+
+    assert dict(preview.row.needs)["cpu"] == 8000

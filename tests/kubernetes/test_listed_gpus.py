@@ -1,6 +1,7 @@
 """Nodes that list no GPUs for a moment, and pods that change their owner, on a real cluster."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -76,7 +77,10 @@ def test_device_plugins_that_restart_stop_nobody(plugged: Place) -> None:
     kinds = [KINDS[number % len(KINDS)] for number in range(40)]
     plugged.apply(*[asking(plugged, f"job-{number}", *kind) for number, kind in enumerate(kinds)])
     plugged.until(lambda: sum(map(running, plugged.jobs())) == 40, "all to run")
-    free = free_gpus(plugged)
+    pods = json.loads(plugged.kubectl("get", "pods", "-o", "json"))["items"]
+    taken = Counter(pod["spec"]["nodeName"] for pod in pods)  # wherever the scheduler put them
+    free = {name: GPUS - taken[name] for name in NODES}
+    plugged.until(lambda: free.items() <= free_gpus(plugged).items(), "all pods to be counted")
     before = pods_there(plugged)
 
     for number, name in enumerate(NODES):

@@ -88,14 +88,16 @@ def _read_ports(containers: Iterable[list[Any]], *, on_host: bool) -> Iterator[s
                 yield f"{PORT}{number}/{json_tree.get_in(port, 'protocol') or 'TCP'}"
 
 
-def amounts_of(node: Json) -> dict[str, int]:
-    """What a node has for pods beside accelerators."""
+def amounts_of(node: Json) -> dict[str, int] | None:
+    """What a node has for pods beside accelerators; None where it is no kubelet's, and bounds no pods."""
     status = json_tree.mapping_at(node, "status")
     listed = status.get("allocatable") or status.get("capacity") or {}
-    return {
-        **dict.fromkeys(BASIC, PLENTY),
-        **{name: _parse_amount(name, listed[name]) for name in listed if not is_accelerator(name)},
+    if PODS not in listed:
+        return None
+    amounts = {
+        name: _parse_amount(name, listed[name]) for name in listed if not is_accelerator(name)
     }
+    return dict.fromkeys(BASIC, PLENTY) | amounts
 
 
 def requested_on(own: Iterable[Json]) -> Counter[tuple[str, str]]:

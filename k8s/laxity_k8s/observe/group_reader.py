@@ -100,6 +100,8 @@ class GroupReader:
             now=now,
             eligible=eligible,
         )
+        if self._nodes.rooms.matters:
+            row = replace(row, needs=requests_of(json_tree.mapping_at(job, "spec", "template")))
         bounded = self._bounds.limit_row(row, job)
         if isinstance(bounded, BadJob):
             return Preview(row, nodes, bounded.refusal)

@@ -53,22 +53,24 @@ class NodeRooms:
 
     def _is_scarce_on(self, machine: str, shapes: Iterable[WorkerShape]) -> bool:
         gpus = sum(self._accelerators.counts(machine).values())
-        room = self.room(machine) if gpus else {}
-        return bool(gpus) and any(
+        room = self.room(machine) if gpus else None
+        return room is not None and any(
             amount * gpus > amount_of(room, resource) * shape.gpus
             for shape in shapes
             for resource, amount in shape.needs
         )
 
-    def room(self, machine: str) -> dict[str, int]:
-        """What workers may request of a machine in all."""
+    def room(self, machine: str) -> dict[str, int] | None:
+        """What workers may request of a machine in all; None: all they like."""
         return _without(amounts_of(self._machines[machine]), self._by_others.get(machine, {}))
 
-    def free_room(self, machine: str) -> dict[str, int]:
+    def free_room(self, machine: str) -> dict[str, int] | None:
         """What of it is free."""
         return _without(amounts_of(self._machines[machine]), self._taken.get(machine, {}))
 
 
-def _without(amounts: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
+def _without(amounts: Mapping[str, int] | None, taken: Mapping[str, int]) -> dict[str, int] | None:
+    if amounts is None:
+        return None
     less = {name: amount_of(amounts, name) - amount for name, amount in taken.items() if amount}
     return {**amounts, **less}

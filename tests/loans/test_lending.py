@@ -82,8 +82,9 @@ def test_demand_larger_than_the_fleet_takes_all_lent_nodes_back() -> None:
 
 
 def test_flexible_workers_leave_a_node_and_nobody_is_stopped() -> None:
-    wide = job("wide", workers=(2, 4), running=4, nodes=("t0", "t0", "l0", "l0"))
-    base = job("base", workers=(4,), running=4, nodes=("l1",) * 4)
+    nodes = ("t0", "t0", "l0", "l0")
+    wide = job("wide", workers=(2, 4), running=4, nodes=nodes, epoch_started_at=NOW)
+    base = job("base", workers=(4,), running=4, nodes=("l1",) * 4, epoch_started_at=NOW)
     plan = decide(fleet(lent=2, jobs=(base, wide), demand=wants(8.0, by=NOW + 900.0)))
     resize = of_kind(plan, Resize)[0]
     assert (resize.job, resize.workers, resize.at) == ("team/wide", 2, "epoch")
@@ -109,7 +110,8 @@ def test_reclaim_by_a_moment_in_the_past_stops_now_and_asks_again_for_nothing() 
 
 
 def test_a_job_that_waits_for_its_epochs_end_is_stopped_when_time_is_up() -> None:
-    base = job("base", workers=(4,), running=4, nodes=("l0",) * 4, stop_requested_at=NOW - 60.0)
+    asked: dict[str, Any] = {"stop_requested_at": NOW - 60.0, "epoch_started_at": NOW - 30.0}
+    base = job("base", workers=(4,), running=4, nodes=("l0",) * 4, **asked)
     state = fleet(lent=1, jobs=(base,), demand=wants(8.0, by=NOW))
     assert [stop.at for stop in of_kind(decide(state), Preempt)] == ["now"]
     waiting = fleet(lent=1, jobs=(base,), demand=wants(8.0, by=NOW + 900.0))

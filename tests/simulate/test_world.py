@@ -64,6 +64,22 @@ def test_a_stop_waits_for_the_epoch_and_keeps_the_work() -> None:
     assert sim.observe().free_gpus == 8
 
 
+def test_a_job_that_saves_before_a_stop_is_not_one_that_starts() -> None:
+    """Its start would be overdue since the end of its first epoch."""
+    sim, _ = world(
+        trace(job("a", runs_s=1_200.0), job("b", at=100.0), job("c", at=625.0)), cost="live"
+    )
+    sim.advance()
+    start(sim, "default/a", "node-0")
+    sim.advance()
+    sim.carry_out(Plan((Preempt("default/a", "epoch", "", WHY),)))
+    while sim.now < 625.0:
+        sim.advance()
+    row = sim.observe().by_id["default/a"]
+    assert (row.progress.epochs_done, row.parked_epoch) == (1, None)
+    assert (row.formed, row.epoch_started_at) == (1, None)
+
+
 def test_a_stop_at_once_loses_the_running_epoch() -> None:
     sim, _ = world(trace(job("a", runs_s=1_200.0), job("b", at=924.0)), cost="live")
     sim.advance()

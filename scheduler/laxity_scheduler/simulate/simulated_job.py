@@ -86,8 +86,8 @@ class SimJob:
 def row_of(live: SimJob, done: int, now: float) -> Job:
     """Its row as it is now, with so many epochs done."""
     row = live.row
-    starting = live.starting and now < live.ready_at and live.position - done < TINY
-    started = live.formed and not live.parked
+    started = live.formed and not live.parked  # parked, it saves until `ready_at`
+    starting = started and live.starting and now < live.ready_at and live.position - done < TINY
     begun_at = None
     if started and not starting:
         part_s = (live.position - done) * live.epoch_s

@@ -15,6 +15,7 @@ CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 # Files with servers side by side: they wait more than they compute.
 # Each worker has a cluster of its own: 0.7 GB, and 3 % of a core while nobody asks it anything.
 JOBS ?= $(shell echo $$(($(CORES) + 2)))
+KUBECTL ?= kubectl
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.laxity-setup
@@ -34,7 +35,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.laxity/matplotlib
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.laxity/numba
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup torch format check metrics oracle test verify unit smoke integration demo bench soak lock clean
+.PHONY: help setup torch format check metrics oracle test verify unit smoke integration demo bench soak manifest lock clean
 
 help: ## list the verbs
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -103,6 +104,13 @@ integration: setup ## all that start servers, processes, a cluster or a browser
 soak: setup ## what is too long for every change
 	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m soak --timeout 14400 \
 		--junitxml=.laxity/soak/soak.xml $(ARGS)
+
+manifest: ## write dist/laxity.yaml, all that a cluster needs: make manifest IMAGE=NAME@sha256:DIGEST
+	@[[ "$(IMAGE)" == ?*@sha256:* ]] || { echo 'name the image by its digest: make manifest IMAGE=NAME@sha256:DIGEST' >&2; exit 2; }
+	@mkdir -p dist
+	@$(KUBECTL) kustomize --load-restrictor LoadRestrictionsNone k8s/manifests/whole \
+		| sed 's|image: laxity:latest$$|image: $(IMAGE)|' > dist/laxity.yaml
+	@echo "wrote dist/laxity.yaml"
 
 metrics: setup ## sizes, names and imports of the code, beside their goals
 	@$(BIN)/python -m tests.metrics $(ARGS)

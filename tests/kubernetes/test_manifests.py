@@ -1,6 +1,7 @@
 """What `kubectl apply -k k8s/manifests/...` would create is taken by a real API server."""
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from tests.support.kubernetes.kubectl import kubectl
 
 pytestmark = pytest.mark.cluster
 
-MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ROOT / "k8s" / "manifests"
 SHARED = {
     "ClusterRole", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "Role",
     "RoleBinding", "Service", "ServiceAccount", "ValidatingAdmissionPolicy",
@@ -39,6 +41,26 @@ def test_manifests_build_and_are_accepted(
     said = kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built).splitlines()
     assert len(said) == len(objects), said
     assert all(line.endswith("(server dry run)") for line in said), said
+
+
+def test_one_file_holds_all_that_a_cluster_needs(cluster: Cluster) -> None:
+    """`make manifest`, as a release attaches it."""
+    image = f"registry.example/laxity@sha256:{'0' * 64}"
+    assert make_manifest(cluster, "registry.example/laxity:latest").returncode != 0
+    assert make_manifest(cluster, image).returncode == 0
+    built = (ROOT / "dist" / "laxity.yaml").read_text()
+    objects = list(yaml.safe_load_all(built))
+    assert {one["kind"] for one in objects} == SHARED | {"Namespace", "PersistentVolumeClaim"}
+    assert objects[0]["kind"] == "Namespace"
+    assert re.findall(r"^ +image: (.*)$", built, re.MULTILINE) == [image]
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    answer = kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built).splitlines()
+    assert len(answer) == len(objects), answer
+
+
+def make_manifest(cluster: Cluster, image: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "manifest", f"IMAGE={image}", f"KUBECTL={cluster.binaries / 'kubectl'}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 LEARNED = ("base/namespace.yaml", "sqlite/volume.yaml")

@@ -12,8 +12,10 @@ from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.history.report_fold import ReportState
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.overhead.costs import fit_costs
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.expected_times import predict_ends
+from laxity_scheduler.service.transition_times import TransitionWatcher
 from laxity_scheduler.service.views import end_fields
 from tests.support.builders import Curve, cluster, job
 from tests.support.runs import LATER_AT, epoch_line, line, trained, workload
@@ -49,6 +51,29 @@ def test_no_finish_is_past_or_now_while_a_part_lasts(row: Job) -> None:
         assert seen.p50_at is not None
         assert seen.p90_at is not None
         assert now < seen.p50_at <= seen.p90_at
+
+
+def test_a_start_after_a_failure_counts_from_its_own_begin() -> None:
+    """Three hours after the start by a decision, its workers have begun anew."""
+    again = replace(STARTING, restarted_at=10_800.0)
+    plain = replace(STARTING, resumed_at=10_800.0)
+    now = 10_812.0
+
+    assert part_text(seen_at(again, now), now) == "starting for 12s, usually 15s"
+    assert seen_at(again, now).p90_at == seen_at(plain, now).p90_at
+
+
+def test_a_start_after_a_failure_is_no_measure_of_what_resuming_costs() -> None:
+    first = replace(STARTING, resumed_at=10_000.0)
+    formed = replace(first, formed=1, epoch_started_at=10_815.0)
+    watcher, again = TransitionWatcher(), replace(first, restarted_at=10_800.0)
+
+    def measured(before: Job) -> int:
+        watcher.take_transitions(cluster(jobs=[before], now=10_812.0), JobFaults())
+        return len(watcher.take_transitions(cluster(jobs=[formed], now=10_816.0), JobFaults()))
+
+    assert measured(again) == 0
+    assert measured(first) == 1
 
 
 def test_a_part_that_has_ended_is_told_no_more() -> None:

@@ -208,8 +208,15 @@ def build_row(
         start_seen=is_observed(job) if workers else True,
         eligible=eligible,
         holds_state=_holds_state(job, report),
+        restarted_at=_restart_instant(report, state.resumed_at or 0.0) if heard else None,
         **_read_troubles(job, own, displaced, now=now, had_time=had_time),
     )
+
+
+def _restart_instant(report: Report, resumed_at: float) -> float | None:
+    """When workers began anew that had said something since the last start by a decision."""
+    said_before = report.silent_since is not None and report.silent_since > resumed_at
+    return report.started_at if said_before and not report.formed else None
 
 
 def _read_troubles(

@@ -97,7 +97,7 @@ def work_of(job: Job, curve: Curve, quantile: Quantile) -> Work:
         left=curve.epochs_left,
         anew=epochs_anew(job) if runs else 0.0,
         begun_at=nan if job.epoch_started_at is None else job.epoch_started_at,
-        resumed_at=nan if job.resumed_at is None else job.resumed_at,
+        resumed_at=nan if job.start_began_at is None else job.start_began_at,
         changed_at=nan if job.width_changed_at is None else job.width_changed_at,
         has_formed=runs and job.formed > 0,
         parked=parked,

@@ -30,7 +30,7 @@ PLAINLY_READ: Final = {
     fields.TERMINATING: attrgetter("terminating_workers"),
     fields.PINNED: attrgetter("pinned"),
     fields.BEGUN_AT: attrgetter("epoch_started_at"),
-    fields.RESUMED_AT: attrgetter("resumed_at"),
+    fields.RESUMED_AT: attrgetter("start_began_at"),
     fields.CHANGED_AT: attrgetter("width_changed_at"),
     fields.QUEUED_AT: attrgetter("queued_at"),
     fields.SUBMITTED_AT: attrgetter("submitted_at"),

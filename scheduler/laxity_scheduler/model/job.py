@@ -71,6 +71,7 @@ class Job:
     quota: str = ""  # which bounds its GPUs with those of others (`ClusterState.quotas`); "": none
     holds_state: bool = True
     needs: Needs = ()  # of a worker beside GPUs, where they may be scarcer on nodes than GPUs
+    restarted_at: float | None = None  # workers that had formed began anew then, as after a failure
 
     @property
     def namespace(self) -> str:
@@ -85,6 +86,11 @@ class Job:
     def shape(self) -> WorkerShape:
         """What each of its workers requests of a node."""
         return WorkerShape(self.gpus_per_worker, self.needs)
+
+    @property
+    def start_began_at(self) -> float | None:
+        """When the last start of its workers began: by a decision, or anew after a failure."""
+        return self.resumed_at if self.restarted_at is None else self.restarted_at
 
     @property
     def refused(self) -> bool:

@@ -53,7 +53,8 @@ class TransitionWatcher:
         before = self._before.get(job.id)
         if before is job or before is None:
             return
-        if job.formed and not before.formed and job.resumed_at is not None:
+        begins = job.formed and not before.formed and before.restarted_at is None
+        if begins and job.resumed_at is not None:
             formed_at = job.epoch_started_at or job.since
             if formed_at > job.resumed_at:
                 took_s = formed_at - job.resumed_at

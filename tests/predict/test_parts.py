@@ -63,6 +63,16 @@ def test_a_start_after_a_failure_counts_from_its_own_begin() -> None:
     assert seen_at(again, now).p90_at == seen_at(plain, now).p90_at
 
 
+def test_a_job_that_never_reports_is_not_one_that_starts_for_hours() -> None:
+    silent = replace(STARTING, reports=False)
+    ends = [seen_at(silent, now) for now in (12.0, 10_800.0)]
+
+    assert [part_text(end, 10_800.0) for end in ends] == ["", ""]
+    assert [(end.p90_at or 0.0) - now for end, now in zip(ends, (12.0, 10_800.0), strict=True)] == [
+        pytest.approx(15.0 + 600.0 + 26.0)
+    ] * 2
+
+
 def test_a_start_after_a_failure_is_no_measure_of_what_resuming_costs() -> None:
     first = replace(STARTING, resumed_at=10_000.0)
     formed = replace(first, formed=1, epoch_started_at=10_815.0)

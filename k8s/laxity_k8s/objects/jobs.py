@@ -209,6 +209,7 @@ def build_row(
         eligible=eligible,
         holds_state=_holds_state(job, report),
         restarted_at=_restart_instant(report, state.resumed_at or 0.0) if heard else None,
+        reports=report.since > 0.0 or not (workers and pods.leader_runs(own)),
         **_read_troubles(job, own, displaced, now=now, had_time=had_time),
     )
 

@@ -190,6 +190,11 @@ def leader_began_at(own: Iterable[Json]) -> float:
     return max(map(created_at, leaders), default=FOREVER)
 
 
+def leader_runs(own: Iterable[Json]) -> bool:
+    """Whether a pod of worker 0 is running."""
+    return any((index_of(pod) or 0) == 0 and phase_of(pod) == "Running" for pod in own)
+
+
 def pending_reason(own: Iterable[Json], workers: int) -> str:
     """Why the first of these workers that has not started has not; "" if no pod says."""
     for pod in sorted(own, key=lambda pod: index_of(pod) or 0):

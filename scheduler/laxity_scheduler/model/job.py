@@ -72,6 +72,9 @@ class Job:
     holds_state: bool = True
     needs: Needs = ()  # of a worker beside GPUs, where they may be scarcer on nodes than GPUs
     restarted_at: float | None = None  # workers that had formed began anew then, as after a failure
+    reports: bool = (
+        True  # its workers say how far they are; of others no start is ever over, or overdue
+    )
 
     @property
     def namespace(self) -> str:
@@ -89,7 +92,12 @@ class Job:
 
     @property
     def start_began_at(self) -> float | None:
-        """When the last start of its workers began: by a decision, or anew after a failure."""
+        """When the last start of its workers began: by a decision, or anew after a failure.
+
+        None where nobody can know when it is over.
+        """
+        if not self.reports:
+            return None
         return self.resumed_at if self.restarted_at is None else self.restarted_at
 
     @property

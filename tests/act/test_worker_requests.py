@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.pod_requests import requests_of
+from laxity_k8s.objects.pod_requests import amounts_of, requests_of
 from tests.support.manifests import job, node, pod
 from tests.support.seen_nodes import NOW, Seen
 
@@ -93,6 +93,25 @@ def asking(name: str, **requests: str) -> Json:
     made = job(name, width=2)
     made["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = requests
     return made
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("24683072Ki", 24_683_072 * 1024), ("768Gi", 768 * 2**30), ("25G", 25 * 10**9),
+        ("64k", 64_000), ("1e9", 10**9), ("123", 123),
+    ],
+)  # fmt: skip
+def test_amounts_of_nodes_are_read_as_kubelets_write_them(text: str, amount: int) -> None:
+    listed = amounts_of({"status": {"allocatable": {"pods": "110", "memory": text}}})
+    assert listed is not None
+    assert listed["memory"] == amount
+
+
+def test_an_amount_of_a_node_that_cannot_be_read_bounds_no_pods() -> None:
+    listed = amounts_of({"status": {"allocatable": {"pods": "110", "memory": "much"}}})
+    assert listed is not None
+    assert listed["memory"] > 2**50
 
 
 def test_what_is_never_scarcer_than_gpus_is_not_counted() -> None:

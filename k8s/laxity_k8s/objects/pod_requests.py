@@ -95,7 +95,9 @@ def amounts_of(node: Json) -> dict[str, int] | None:
     if PODS not in listed:
         return None
     amounts = {
-        name: _parse_amount(name, listed[name]) for name in listed if not is_accelerator(name)
+        name: _parse_amount(name, listed[name])
+        for name in listed
+        if not is_accelerator(name) and parse_quantity(listed[name]) is not None
     }
     return dict.fromkeys(BASIC, PLENTY) | amounts
 

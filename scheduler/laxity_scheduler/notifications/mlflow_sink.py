@@ -223,7 +223,7 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
         names.TAG_VERDICT: view["verdict"],
         names.TAG_REASON: ending_text(job_view(view)) or view["reason"],
         names.TAG_STALLED: _stalled_tag(view),
-        names.TAG_CODE_CHANGED: view["code_changed"],
+        names.TAG_CODE_CHANGED: view.get("code_changed", ""),
         names.TAG_FLOW_RUN: view["followed_by"] or view["flow_run"],
         names.TAG_BORROWED: _gpu_hours_text(
             count_borrowed_gpu_h(view, view["finished_at"] or time.time())

@@ -37,7 +37,7 @@ def forgetful(training: Training, gate: str) -> int:
     for epoch in training.epochs():
         while epoch > 3 and not (HERE / gate).exists():
             time.sleep(0.02)
-        time.sleep(0.0 if (HERE / gate).exists() else 0.3)
+        time.sleep(0.0 if (HERE / gate).exists() else 2.0)
         count += 1
     return count
 

@@ -173,3 +173,14 @@ def test_slots_are_counted_on_the_nodes_that_a_job_may_use() -> None:
     state = state_of(nodes=2)
     assert count_slots(state, job("a", needs=SIXTY)) == 2
     assert describe_needs((("pods", 1), (PORT, 1))) == PORT
+
+
+def test_needs_are_told_in_the_units_in_which_pods_ask_for_them() -> None:
+    needs = (
+        ("cpu", 100),
+        ("memory", 64 << 20),
+        ("ephemeral-storage", 3 << 30),
+        ("fpga", 2_000_000),
+    )
+    told = "cpu 0.1, memory 64Mi, ephemeral-storage 3Gi, fpga 2000000"
+    assert describe_needs(needs) == told

@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 Amounts = Mapping[str, int]  # by resource; None in its place: plenty of everything
 Needs = tuple[tuple[str, int], ...]  # (resource, amount) beside GPUs, in order
 GIB: Final = 1 << 30
+MIB: Final = 1 << 20
+BYTES: Final = ("memory", "ephemeral-storage")
 PORT: Final = "host port "  # begins the name of a port of the node; there is one of each
 
 
@@ -52,7 +54,9 @@ def _describe(name: str, amount: int) -> str:
         return name
     if name == "cpu":
         return f"cpu {amount / 1000:g}"
-    return f"{name} {amount / GIB:.4g}Gi" if amount >= GIB else f"{name} {amount}"
+    if name in BYTES and amount >= MIB:
+        return f"{name} {amount / GIB:.4g}Gi" if amount >= GIB else f"{name} {amount / MIB:.4g}Mi"
+    return f"{name} {amount}"
 
 
 def amount_of(amounts: Amounts, resource: str) -> int:

@@ -111,7 +111,7 @@ def test_without_any_policy_a_job_that_a_file_stopped_starts_again_unpinned(ther
     put(there, HARD)
     again = there.until_job(
         "mine",
-        lambda job: running(job) and not pods.keys() & there.pods("mine").keys(),
+        lambda job: running(job) and bool(there.pods("mine").keys() - pods.keys()),
         "runs anew",
     )
     assert names.PIN not in annotations(again)

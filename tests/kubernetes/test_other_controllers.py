@@ -84,7 +84,7 @@ def test_applier_that_stops_each_start_has_to_be_silent_before_the_next(there: P
     before = there.pods("mine").keys()
     there.apply(there.job("mine", HARD))
     there.until_job(
-        "mine", lambda job: running(job) and not before & there.pods("mine").keys(), "runs anew"
+        "mine", lambda job: running(job) and bool(there.pods("mine").keys() - before), "runs anew"
     )
 
     there.apply(there.job("mine", HARD))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from laxity import names
-from laxity.api.job_view import ENDED, TERMINAL_STATES
+from laxity.api.job_view import ENDED, TERMINAL_STATES, Json
 from laxity.cli.exit_codes import (
     BROKEN,
     FAILED,
@@ -82,11 +82,9 @@ def submit(
     batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn.
     """
     from laxity.api.client import Client
-    from laxity.cli.github import report_job
     from laxity.cli.job_source import job_manifests, option_annotations
-    from laxity.cli.render.job_panel import print_job
 
-    timeout_s = _timeout_s(timeout, follow=follow)
+    timeout_s = read_timeout_s(timeout, follow=follow)
     annotations = option_annotations(
         deadline, service_class, workers, epochs, model, estimate, wall_limit, launcher, restarts
     ) | {names.IDEMPOTENCY_KEY: key, names.FRESH: "true" if fresh else None}
@@ -95,6 +93,18 @@ def submit(
         source, annotations,
         name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
     )  # fmt: skip
+    raise typer.Exit(
+        submit_jobs(client, manifests, timeout_s=timeout_s, follow=follow, as_json=as_json)
+    )
+
+
+def submit_jobs(
+    client: "Client", manifests: Sequence[Json], *, timeout_s: float, follow: bool, as_json: bool
+) -> int:
+    """Submit these Jobs, show each verdict or follow each to its end; the exit code."""
+    from laxity.cli.github import report_job
+    from laxity.cli.render.job_panel import print_job
+
     answers = [client.submit(manifest) for manifest in manifests]  # all, before one is followed
     for manifest, answer in zip(manifests, answers, strict=True):
         _tell_attachment(manifest, answer)
@@ -109,7 +119,7 @@ def submit(
         print_job(job, as_json=as_json)
         report_job(job)
         code = max(code, _exit_code(job), OK if _is_settled(job, follow=follow) else UNFINISHED)
-    raise typer.Exit(code)
+    return code
 
 
 def _latest_view(client: "Client", job: "JobView") -> "JobView":
@@ -304,7 +314,7 @@ def _has_settled(job: "JobView") -> bool:
     return job.ended or (job.state == "running" and job.service_class == "best_effort")
 
 
-def _timeout_s(text: str | None, *, follow: bool) -> float:
+def read_timeout_s(text: str | None, *, follow: bool) -> float:
     """Seconds of --timeout; without it there is no end."""
     from laxity.durations import parse_duration
 

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 FIRST_ANSWER_S: Final = 10.0
 FIRST_FORM_S: Final = 60.0
 LOOK_S: Final = 3600.0
-NO_STATE: Final = "nothing was given to training.restore()"
 STOP_LOSES_ALL: Final = (
-    f"{NO_STATE}: a stop loses all epochs, and the next start begins at epoch 1. Give it the model "
-    "and the optimizer, or declare resumes=True if your code keeps its own state in training.folder"
+    "{0.no_state}: a stop loses all epochs, and the next start begins at epoch 1. {0.remedy}"
 )
 
 
@@ -95,7 +93,7 @@ class Leader:
             self._saver.append_report(
                 "resumed", epoch=course.done, load_s=load_s, code_changed=self._tell_changed_code()
             )
-        self._park_while_told()
+        self.park_while_told()
         self._watch_reading()
         return True
 
@@ -127,11 +125,13 @@ class Leader:
         if self.void:
             self._fall_back()
         else:
-            self._complete_epoch(others_read, now=time.monotonic())
+            is_dated = self._course.ended_at is not None
+            self._complete_epoch(others_read, now=self._course.ended_at or time.monotonic())
             if self._is_over():
                 return False
-            self._end_link_in_time()
-            self._park_while_told()
+            if not is_dated:  # else the next epoch may have ended, too
+                self._end_link_in_time()
+                self.park_while_told()
             self._reform_or_go()
         return True
 
@@ -164,7 +164,7 @@ class Leader:
         """SIGTERM: what was trained since the last checkpoint is saved, up to the last boundary."""
         course = self._course
         if course.done and course.checkpoints is not None and not course.holds_state:
-            say(f"{count_noun(course.done, 'epoch')} of this process are lost: {NO_STATE}")
+            say(f"{count_noun(course.done, 'epoch')} of this process are lost: {course.no_state}")
         superseded = self._group is not None and self._group.is_superseded()
         if not superseded:
             self._saver.save_unsaved()
@@ -204,7 +204,8 @@ class Leader:
 
     def _complete_epoch(self, others_read: int, *, now: float) -> None:
         course = self._course
-        began = self._began if course.whole_since is None else course.whole_since
+        began = self._began if course.began_at is None else course.began_at
+        course.began_at = course.ended_at = None
         epoch_s, self._began = now - began, now
         if self._outbox is not None:
             self._outbox.epoch_ended = now
@@ -235,7 +236,7 @@ class Leader:
         line["holds_state"] = False
         if not self._warned and course.done < course.total:
             self._warned = True
-            say(STOP_LOSES_ALL)
+            say(STOP_LOSES_ALL.format(course))
 
     # --- the group ---
 
@@ -309,7 +310,7 @@ class Leader:
         course = self._course
         if not course.holds_state:
             course.termination.asked = True
-            raise BeginAnew(f"{change}, and {NO_STATE}: all workers begin again at epoch 1")
+            raise BeginAnew(f"{change}, and {course.no_state}: all workers begin again at epoch 1")
 
     # --- the end of a link, and being told to stop ---
 
@@ -325,11 +326,11 @@ class Leader:
             course.link_ended = True
             then = "the next one goes on"
             if not course.holds_state:
-                then = f"{NO_STATE}: the next one begins at epoch 1"
+                then = f"{course.no_state}: the next one begins at epoch 1"
             say(f"link {link.number} ends in time after epoch {course.done}; {then}")
             raise LinkEnded(EXIT_UNFINISHED)
 
-    def _park_while_told(self) -> None:
+    def park_while_told(self) -> None:
         """Save, say so and wait: for SIGTERM, which raises, or until the order is withdrawn.
 
         A stop that is told anew (by a service started again, or with the run that there is by now)

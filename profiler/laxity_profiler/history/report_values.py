@@ -96,7 +96,12 @@ def bytes_in(line: Mapping[str, Any]) -> int | None:
 
 def sizes_in(line: Mapping[str, Any]) -> dict[str, int]:
     """What a training declares of itself, by the fields of a workload."""
-    fields = {"samples": "samples", "batch_size": "batch_size", "size": "parameters"}
+    fields = {
+        "samples": "samples",
+        "batch_size": "batch_size",
+        "size": "parameters",
+        "epochs": "epochs",
+    }
     sizes = {}
     for name, field in fields.items():
         if line.get(name) is not None:

@@ -93,15 +93,14 @@ def submit(
         source, annotations,
         name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
     )  # fmt: skip
-    raise typer.Exit(
-        submit_jobs(client, manifests, timeout_s=timeout_s, follow=follow, as_json=as_json)
-    )
+    _, code = submit_jobs(client, manifests, timeout_s=timeout_s, follow=follow, as_json=as_json)
+    raise typer.Exit(code)
 
 
 def submit_jobs(
     client: "Client", manifests: Sequence[Json], *, timeout_s: float, follow: bool, as_json: bool
-) -> int:
-    """Submit these Jobs, show each verdict or follow each to its end; the exit code."""
+) -> tuple[list["JobView"], int]:
+    """Submit these Jobs, show each verdict or follow each to its end; them, and the exit code."""
     from laxity.cli.github import report_job
     from laxity.cli.render.job_panel import print_job
 
@@ -111,15 +110,16 @@ def submit_jobs(
     verdicts = [_await_verdict(client, answer.id) for answer in answers]
     for manifest, verdict in zip(manifests, verdicts, strict=True):
         _tell_doubt(manifest, verdict)
-    until, code = time.monotonic() + timeout_s, OK
+    jobs, until, code = [], time.monotonic() + timeout_s, OK
     for number, verdict in enumerate(verdicts):
         left_s = max(0.0, until - time.monotonic())
         latest = _latest_view(client, verdict) if follow and number else verdict
         job = follow_until(client, latest, left_s) if follow else verdict
         print_job(job, as_json=as_json)
         report_job(job)
+        jobs.append(job)
         code = max(code, _exit_code(job), OK if _is_settled(job, follow=follow) else UNFINISHED)
-    return code
+    return jobs, code
 
 
 def _latest_view(client: "Client", job: "JobView") -> "JobView":

@@ -25,10 +25,10 @@ from laxity.cli.job_options import (
 )
 
 if TYPE_CHECKING:
-    from laxity.api.client import Client
+    from laxity.api.client import Client, JobView
     from laxity.flow.script import Script
 
-SILENT: Final = "progress_percent"  # of a job's result: None where its script posted none
+NO_PROGRESS: Final = "no progress was reported: the next run is predicted by its run time"
 
 
 def run(
@@ -104,9 +104,12 @@ def run(
         name=name,
         **{option: value for option, value in options.items() if value},
     )
-    raise typer.Exit(
-        submit_jobs(client, [manifest], timeout_s=timeout_s, follow=follow, as_json=as_json)
+    (job,), code = submit_jobs(
+        client, [manifest], timeout_s=timeout_s, follow=follow, as_json=as_json
     )
+    if epochs is None and _is_silent(job):
+        typer.echo(f"{job.id}: {NO_PROGRESS}", err=True)
+    raise typer.Exit(code)
 
 
 def _planned_epochs(
@@ -120,5 +123,11 @@ def _planned_epochs(
         if job.state == "finished" and job.id.startswith(wanted[0]) and job.model == wanted[1]
     ]
     latest = max(runs, key=lambda job: job.finished_at or 0.0, default=None)
-    silent = latest is not None and isinstance(latest.result, dict) and SILENT in latest.result
-    return 1 if silent and latest is not None and latest.result[SILENT] is None else None
+    return 1 if latest is not None and _is_silent(latest) else None
+
+
+def _is_silent(job: "JobView") -> bool:
+    """Whether its script has finished, and posted no progress."""
+    from laxity.worker.script import PROGRESS
+
+    return isinstance(job.result, dict) and job.result.get(PROGRESS, 0) is None

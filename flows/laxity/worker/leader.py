@@ -20,7 +20,7 @@ from laxity.worker.mlflow_tracking import Tracker, finite_numbers
 from laxity.worker.reports import Line, ReportChannel
 from laxity.worker.saving import Saver
 from laxity.worker.sigterm import BeginAnew, Superseded
-from laxity.worker.training_state import TrainingState
+from laxity.worker.training_state import TrainingState, instant_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -204,16 +204,15 @@ class Leader:
 
     def _complete_epoch(self, others_read: int, *, now: float) -> None:
         course = self._course
-        began = self._began if course.began_at is None else course.began_at
-        course.began_at = course.ended_at = None
-        epoch_s, self._began = now - began, now
+        course.ended_at = None
+        epoch_s, self._began = now - self._began, now
         if self._outbox is not None:
             self._outbox.epoch_ended = now
         self._longest_s = max(self._longest_s, epoch_s)
         ended = course.epoch_over()
         line = {
             "kind": "epoch",
-            "at": time.time() - (time.monotonic() - now),
+            "at": instant_of(now),
             "epoch": course.done + 1,
             "epoch_s": epoch_s,
             "width": course.width,
@@ -278,8 +277,9 @@ class Leader:
         if self._group is not None:
             self._group.form(width, epoch=course.done, load=load)
         course.set_width(width, formation=self._group.round if self._group else "")
-        self._saver.append_report("formed", width=width, epoch=course.done)
-        self._began = time.monotonic()
+        self._began, course.began_at = course.began_at or time.monotonic(), None
+        formed_at = instant_of(self._began)
+        self._saver.append_report("formed", width=width, epoch=course.done, at=formed_at)
 
     def _reform_or_go(self) -> None:
         if self._group is None:

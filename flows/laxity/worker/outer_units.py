@@ -4,12 +4,13 @@ Their ends are known a while later, a stop is taken between them, and where the 
 only once it has said something.
 """
 
+import time
 from dataclasses import replace
 
 from laxity.worker.leader import Leader
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role
-from laxity.worker.training_state import TrainingState
+from laxity.worker.training_state import TrainingState, instant_of
 
 
 class OuterUnits:
@@ -46,13 +47,13 @@ class OuterUnits:
             with self._course.termination.take_over():
                 self._role.park_while_told()
 
-    def recount(self, epochs: int) -> None:
-        """Count all the work as so many epochs, whatever the job declares."""
+    def recount(self, epochs: int, *, since: float | None = None) -> None:
+        """Count all the work as so many epochs from this monotonic time on, now by default."""
         course = self._course
         course.assignment = replace(course.assignment, epochs=epochs)
         course.total = epochs
         if self.outbox is not None:
-            self.outbox.append("declared", epochs=epochs)
+            self.outbox.append("declared", epochs=epochs, at=instant_of(since or time.monotonic()))
 
     def explain_no_state(self, why: str, remedy: str) -> None:
         """Say in the log why a stop loses all, in these words."""

@@ -27,6 +27,7 @@ from laxity.worker.training import Training
 from laxity.worker.training_state import ScriptError, TrainingError
 
 UNITS: Final = 100  # of one per cent
+PROGRESS: Final = "progress_percent"  # of the result; None where none was posted
 LOOK_S: Final = 0.25
 LONGEST_COMMAND: Final = 80
 NO_PROGRESS: Final = "no progress was reported: predicted by its run time"
@@ -47,7 +48,7 @@ def run_script(
     has `grace_s` seconds. ScriptError if it fails.
     """
     training.explain_no_state(NOT_DECLARED, DECLARE)
-    if training.total_epochs not in (1, UNITS):  # a probe of two epochs: per cents are what is learned
+    if training.total_epochs not in (1, UNITS):  # a probe, of two epochs
         training.recount(UNITS)
     with TemporaryDirectory(prefix="laxity-") as folder:
         posts: queue.SimpleQueue[Post] = queue.SimpleQueue()
@@ -86,6 +87,7 @@ class ScriptRun:
         self._times: UnitTimes | None = None
         self._early: list[Post] = []  # before it is known where the script began
         self._metrics: dict[str, float] = {}
+        self._has_posted = False  # progress, in this start
         self._began_at = time.monotonic()
 
     def run(self, command: list[str], env: dict[str, str]) -> dict[str, Any]:
@@ -101,8 +103,8 @@ class ScriptRun:
             raise
         finally:
             self._signal_group(signal.SIGKILL)  # what it has left behind
-        share = self._times.share if self._times is not None else None
-        return {"progress_percent": share and round(100 * share, 1), **self._metrics}
+        share = self._times.share if self._times is not None and self._has_posted else None
+        return {PROGRESS: share and round(100 * share, 1), **self._metrics}
 
     def _follow(self) -> None:
         """Count what the script posts, until it has ended or an order has ended it."""
@@ -124,6 +126,7 @@ class ScriptRun:
     def _take(self, post: Post) -> None:
         """Count the units that have ended by this post; its metrics are those of the last one."""
         self._metrics |= post.metrics
+        self._has_posted |= post.share is not None
         if self._times is not None:
             self._count(self._times, post)
             return
@@ -151,8 +154,8 @@ class ScriptRun:
     def _enter(self, began_at: float) -> None:
         """Enter the training's loop, and count what was posted before."""
         self._epochs = iter(self._training.epochs(unit=1))
-        next(self._epochs, None)
         self._training.date_epoch(began_at=began_at)
+        next(self._epochs, None)
         self._times = UnitTimes(self._units, began_at, self._done / self._units)
         early, self._early = self._early, []
         for post in early:
@@ -181,8 +184,8 @@ class ScriptRun:
         if self._times is None:
             if not self._done:
                 say(NO_PROGRESS)
-                self._training.recount(1)
                 self._units = 1
+                self._training.recount(1, since=self._began_at)
             self._enter(self._began_at)
         if self._units == 1 and not self._training.done:
             self._end_unit(time.monotonic())

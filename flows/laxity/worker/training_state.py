@@ -130,3 +130,8 @@ class TrainingState:
                 return checkpoint
             time.sleep(0.2)
         return None
+
+
+def instant_of(monotonic_s: float) -> float:
+    """The instant, in seconds since 1970, of a monotonic time of this process."""
+    return time.time() - (time.monotonic() - monotonic_s)

@@ -1,6 +1,6 @@
 """`laxity run`: a script as it is, under a deadline."""
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -9,8 +9,12 @@ from laxity.cli.commands_jobs import read_timeout_s, submit_jobs
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.cli.job_options import (
     AsJson,
+    Command,
     Deadline,
+    FollowToEnd,
     Fresh,
+    Grace,
+    Image,
     Key,
     Launcher,
     Model,
@@ -18,6 +22,9 @@ from laxity.cli.job_options import (
     Namespace,
     PassEnv,
     Restarts,
+    ResumeArgs,
+    Resumes,
+    RunEstimate,
     ServiceClass,
     Timeout,
     WallLimit,
@@ -32,42 +39,26 @@ NO_PROGRESS: Final = "no progress was reported: the next run is predicted by its
 
 
 def run(
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND", help="The script, with its arguments.")
-    ],
+    command: Command,
     *,
     deadline: Deadline = None,
     service_class: ServiceClass = None,
     workers: Workers = None,
     model: Model = None,
-    estimate: Annotated[
-        str | None, typer.Option(help="The whole script takes so long on one worker: 2h.")
-    ] = None,
-    resumes: Annotated[
-        bool,
-        typer.Option("--resumes", help="After a stop the script goes on from its own checkpoint."),
-    ] = False,
-    resume_args: Annotated[
-        str | None,
-        typer.Option(help="Arguments that a start after a stop gets too. Implies --resumes."),
-    ] = None,
-    grace: Annotated[
-        int, typer.Option(help="Seconds that the script has after SIGTERM.", min=1)
-    ] = 30,
+    estimate: RunEstimate = None,
+    resumes: Resumes = False,
+    resume_args: ResumeArgs = None,
+    grace: Grace = 30,
     wall_limit: WallLimit = None,
     launcher: Launcher = None,
     restarts: Restarts = None,
     name: Name = None,
     namespace: Namespace = None,
-    image: Annotated[
-        str | None, typer.Option(help="On a cluster: the image that holds the script and laxity.")
-    ] = None,
+    image: Image = None,
     pass_env: PassEnv = None,
     key: Key = None,
     fresh: Fresh = False,
-    follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="Follow the job to its end.")
-    ] = True,
+    follow: FollowToEnd = True,
     timeout: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
@@ -80,36 +71,39 @@ def run(
     The Trainer of Transformers reports its progress by itself; any other script can with one line of
     curl. A script that reports none is predicted by its run time. See docs/scripts.md.
     """
-    import shlex
-
     from laxity.api.client import Client
     from laxity.cli.job_source import option_annotations, script_manifest
-    from laxity.flow.script import Script
 
-    timeout_s = read_timeout_s(timeout, follow=follow)
-    try:
-        extra = shlex.split(resume_args or "")
-    except ValueError as error:
-        raise CommandError(f"--resume-args {resume_args}: {error}", code=USAGE) from error
-    script = Script(command, resumes or bool(extra), extra, grace)
-    client = Client(patience_s=5.0)
+    timeout_s, client = read_timeout_s(timeout, follow=follow), Client(patience_s=5.0)
+    script = _script_of(command, resume_args, resumes=resumes, grace_s=grace)
     epochs = _planned_epochs(client, script, model or name, namespace)
     annotations = option_annotations(
         deadline, service_class, workers, epochs, model, estimate, wall_limit, launcher, restarts
     ) | {names.IDEMPOTENCY_KEY: key, names.FRESH: "true" if fresh else None}
-    options = {"namespace": namespace, "image": image, "pass_env": tuple(pass_env or ())}
     manifest = script_manifest(
-        script,
-        annotations,
-        name=name,
-        **{option: value for option, value in options.items() if value},
-    )
+        script, annotations,
+        name=name, namespace=namespace, image=image, pass_env=tuple(pass_env or ()) or None,
+    )  # fmt: skip
     (job,), code = submit_jobs(
         client, [manifest], timeout_s=timeout_s, follow=follow, as_json=as_json
     )
     if epochs is None and _is_silent(job):
         typer.echo(f"{job.id}: {NO_PROGRESS}", err=True)
     raise typer.Exit(code)
+
+
+def _script_of(
+    command: list[str], resume_args: str | None, *, resumes: bool, grace_s: int
+) -> "Script":
+    import shlex
+
+    from laxity.flow.script import Script
+
+    try:
+        extra = shlex.split(resume_args or "")
+    except ValueError as error:
+        raise CommandError(f"--resume-args {resume_args}: {error}", code=USAGE) from error
+    return Script(command, resumes or bool(extra), extra, grace_s)
 
 
 def _planned_epochs(

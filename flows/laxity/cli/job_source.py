@@ -196,7 +196,8 @@ def script_manifest(
     from laxity.worker.script import run_script
 
     name = name and _job_label(name)
-    options |= {OPTION[key]: value for key, value in given.items() if value is not None}
+    options |= {OPTION[key]: value for key, value in given.items()}
+    options = {key: value for key, value in options.items() if value is not None}
     check_options(script.title, options)
     try:
         declared = declare_script(script, name, _typed_options(options))

@@ -6,6 +6,7 @@ whose last run posted no progress declares one epoch: the whole run.
 """
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,7 +42,7 @@ class Script:
     def title(self) -> str:
         """What a job of this script is called: its file, module or program."""
         words = [PurePath(word).stem for word in self.command if word.endswith((".py", ".sh"))]
-        modules = self.command[2:3] if self.command[1:2] == ["-m"] else ()
+        modules = self.command[2:3] if list(self.command[1:2]) == ["-m"] else ()
         return next(iter([*words, *modules, PurePath(self.command[0]).name]))
 
     @property
@@ -54,7 +55,12 @@ class Script:
         }
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of `deadline_flow` with what a script adds; `epoch_estimate` is of the whole run."""
+        """Those of `deadline_flow` with what a script adds; `epoch_estimate` is of the whole run.
+
+        QoSError for several workers without a launcher: each would run the whole script.
+        """
+        if str(options.get("workers", 1)) != "1" and not options.get("launcher"):
+            raise QoSError("workers", 'more than one need launcher="torch": each runs the script')
         epochs = int(options.get("epochs", UNITS))
         template = {"terminationGracePeriodSeconds": self.grace_s + MARGIN_S}
         whole = options.get("epoch_estimate")
@@ -93,7 +99,7 @@ def deadline_script(
     if not words:
         raise QoSError("command", "is empty; write for example 'train.py --epochs 3'")
     if words[0].endswith(".py"):
-        words = ["python", *words]
+        words = ["python" if options.get("image") else sys.executable, *words]
     script = Script(words, resumes or bool(resume_args), resume_args, grace_s)
     function = FunctionType(
         run_script.__code__,

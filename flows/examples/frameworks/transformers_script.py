@@ -44,6 +44,7 @@ def main() -> None:
         logging_steps=10,
         save_strategy="no",
         enable_jit_checkpoint=True,
+        use_cpu=not torch.cuda.is_available(),
         report_to="none",
     )
     trainer = Trainer(model, arguments, train_dataset=Counting(4_000))

@@ -57,10 +57,13 @@ class Script:
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Those of `deadline_flow` with what a script adds; `epoch_estimate` is of the whole run.
 
-        QoSError for several workers without a launcher: each would run the whole script.
+        QoSError for several workers that would each run the script alone, or lose all at a change.
         """
-        if str(options.get("workers", 1)) != "1" and not options.get("launcher"):
+        workers = str(options.get("workers", 1))
+        if workers != "1" and not options.get("launcher"):
             raise QoSError("workers", 'more than one need launcher="torch": each runs the script')
+        if not (workers.isdecimal() or self.resumes):
+            raise QoSError("workers", "a change of their number is a new start: declare resumes")
         epochs = int(options.get("epochs", UNITS))
         template = {"terminationGracePeriodSeconds": self.grace_s + MARGIN_S}
         whole = options.get("epoch_estimate")

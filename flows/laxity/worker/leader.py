@@ -129,10 +129,12 @@ class Leader:
             self._complete_epoch(others_read, now=self._course.ended_at or time.monotonic())
             if self._is_over():
                 return False
-            if not is_dated:  # else the next epoch may have ended, too
+            if is_dated:  # the next epoch may have ended, too
+                self._go()
+            else:
                 self._end_link_in_time()
                 self.park_while_told()
-            self._reform_or_go()
+                self._reform_or_go()
         return True
 
     def _leave_to_another(self) -> None:
@@ -287,11 +289,25 @@ class Leader:
         width = self._reachable_width()
         if width != self._course.width and self._saver.ensure_saved():
             if self._launched:
-                self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
+                self.start_anew()
             self._require_state(f"{count_noun(width, 'worker')} instead of {self._course.width}")
             self._form_group(width, load=False)
         else:
+            self._go()
+
+    def _go(self) -> None:
+        if self._group is not None:
             self._group.go()
+
+    @property
+    def has_other_width(self) -> bool:
+        """Whether other workers of a launcher are here than train, as the service wants it."""
+        return bool(self._launched) and self._reachable_width() != self._course.width
+
+    def start_anew(self) -> None:
+        """With a launcher: begin again as the workers that are here now. Does not return."""
+        width = self._reachable_width()
+        self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
 
     def _fall_back(self) -> None:
         """A worker is gone: all go back to the last checkpoint and do the rest again."""

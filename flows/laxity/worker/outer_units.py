@@ -47,6 +47,16 @@ class OuterUnits:
             with self._course.termination.take_over():
                 self._role.park_while_told()
 
+    @property
+    def has_other_width(self) -> bool:
+        """Whether the workers of a launcher have to begin again, as more or fewer of them."""
+        return isinstance(self._role, Leader) and self._role.has_other_width
+
+    def start_anew(self) -> None:
+        """Begin again as the workers that there are now. Does not return."""
+        if isinstance(self._role, Leader):
+            self._role.start_anew()
+
     def recount(self, epochs: int, *, since: float | None = None) -> None:
         """Count all the work as so many epochs from this monotonic time on, now by default."""
         course = self._course

@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any, Final
 
 from laxity import names
+from laxity.durable_files import replace_file
 from laxity.job.pod_template import RESERVED_ENV
 from laxity.stderr import say
 from laxity.worker.progress_posts import Post, UnitTimes, begins_at_zero
@@ -76,6 +78,25 @@ def _script_env(variables: dict[str, str]) -> dict[str, str]:
     return env | {"PYTHONUNBUFFERED": "1"} | variables
 
 
+class StopNote:
+    """A file by which worker 0 lets the others end their scripts: in which group."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = folder / "script-stop" if folder is not None else None
+
+    def write(self, formation: str) -> None:
+        if self._path is not None:
+            replace_file(self._path, formation)
+
+    def names(self, formation: str) -> bool:
+        """Whether it is for this group."""
+        if self._path is None or not formation:
+            return False
+        with suppress(OSError):
+            return self._path.read_text() == formation
+        return False
+
+
 class ScriptRun:
     """One start of the script, and the training that it is."""
 
@@ -89,6 +110,9 @@ class ScriptRun:
         self._metrics: dict[str, float] = {}
         self._has_posted = False  # progress, in this start
         self._began_at = time.monotonic()
+        self._stop_note = StopNote(training.folder)
+        self._is_ordered = False  # by worker 0: the script's end
+        training.notices.combines = True  # the script's own affair
 
     def run(self, command: list[str], env: dict[str, str]) -> dict[str, Any]:
         try:
@@ -96,7 +120,10 @@ class ScriptRun:
         except OSError as error:
             raise TrainingError(f"cannot start {command[0]!r}: {error.strerror}") from error
         try:
-            self._follow()
+            if self._training.rank:
+                self._accompany()
+            else:
+                self._follow()
             self._settle(shlex.join(command)[:LONGEST_COMMAND])
         except TrainingStopped:
             self._end_script()
@@ -113,9 +140,37 @@ class ScriptRun:
         while self._process.poll() is None:
             with suppress(queue.Empty):
                 self._take(self._posts.get(timeout=LOOK_S))
-            if self._training.is_told_to_stop and not self._training.done:
+            if self._training.done:
+                continue
+            if self._training.is_told_to_stop:
                 self._stop()
+            elif self._training.has_other_width:
+                self._end_all()
+                self._training.start_anew()
         self._take_rest()
+
+    def _accompany(self) -> None:
+        """Another worker than worker 0, which counts the epochs and tells when to end the script."""
+        failures: list[BaseException] = []
+
+        def pass_epochs() -> None:
+            try:
+                for _ in self._training.epochs(unit=1):
+                    self._training.date_epoch(ended_at=time.monotonic())
+            except BaseException as error:  # noqa: BLE001 - raised by the main thread
+                failures.append(error)
+
+        loop = Thread(target=pass_epochs, name="laxity-epochs", daemon=True)
+        loop.start()
+        while loop.is_alive() or self._process.poll() is None:
+            time.sleep(LOOK_S)
+            if failures:
+                raise failures[0]
+            if not self._is_ordered and self._stop_note.names(self._training.formation):
+                self._is_ordered = True
+                self._end_script()
+            if self._process.poll() and not self._is_ordered:
+                return
 
     def _take_rest(self) -> None:
         while not self._posts.empty():
@@ -179,8 +234,10 @@ class ScriptRun:
     def _settle(self, command: str) -> None:
         """The script has ended: count what is left, or raise the error that it ended with."""
         code = self._process.returncode
-        if code:
+        if code and not self._is_ordered:
             raise ScriptError(f"{command}: {_exit_text(code)}")
+        if self._training.rank:
+            return
         if self._times is None:
             if not self._done:
                 say(NO_PROGRESS)
@@ -192,7 +249,7 @@ class ScriptRun:
 
     def _stop(self) -> None:
         """Told to stop: end the script, and wait for SIGTERM. It is done if its steps are."""
-        self._end_script()
+        self._end_all()
         if self._times is not None:
             self._times.by_steps_only = True
         self._take_rest()
@@ -203,6 +260,11 @@ class ScriptRun:
         else:
             self._training.park()
         raise BeginAnew("the stop was taken back: the script starts again")
+
+    def _end_all(self) -> None:
+        """End the scripts of all workers that train together."""
+        self._stop_note.write(self._training.formation)
+        self._end_script()
 
     def _end_script(self) -> None:
         """SIGTERM to all that the script has started, SIGKILL after its grace."""

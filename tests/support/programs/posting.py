@@ -2,7 +2,8 @@
 
 `40` posts 40 %, `3/8` posts steps done of all, `loss=0.5` posts a metric, `await:NAME` waits for a file,
 `note:NAME` makes one, `leave:NAME` starts a child that makes it after SIGTERM, `exit:3` exits,
-`term:A,B` takes the steps A and B after SIGTERM, in place of what is left. Others are left out.
+`term:A,B` takes the steps A and B after SIGTERM, in place of what is left, `lead:A` the step A as
+rank 0. `{RANK}` and the like become these variables. Others are left out.
 """
 
 import json
@@ -50,8 +51,15 @@ def leave_child(name: str) -> None:
     subprocess.Popen(["sh", "-c", f"trap 'sleep 0.3; touch {name}; exit' TERM; sleep 600 & wait"])
 
 
+def own_step(given: str) -> str:
+    """The step as this worker takes it."""
+    step = given.format_map(os.environ)
+    leads = os.environ.get("RANK", "0") == "0"
+    return "" if step.startswith("lead:") and not leads else step.removeprefix("lead:")
+
+
 def walk(steps: list[str]) -> None:
-    for step in steps:
+    for step in map(own_step, steps):
         kind, _, value = step.partition(":")
         if step.isdigit():
             post({"progressPercentage": int(step)})

@@ -16,18 +16,18 @@ from typer.testing import CliRunner
 
 from laxity.cli.exit_codes import AWAY, NOT_FOUND, CommandError
 from laxity.cli.render.top import policy_lines
+from laxity_lab.policy_training.journal_command import read_start
+from laxity_lab.policy_training.registry_texts import describe_version
+from laxity_lab.policy_training.train_policy_command import register_policy
+from laxity_lab.provisioner_training.train_command import register
 from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import move_alias
-from laxity_scheduler.chains.train_command import register
 from laxity_scheduler.kept_models import origin_of
 from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
-from laxity_scheduler.policy_training.journal_command import read_start
-from laxity_scheduler.policy_training.registry_texts import describe_version
-from laxity_scheduler.policy_training.train_policy_command import register_policy
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import SettingsError

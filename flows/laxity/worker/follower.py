@@ -89,7 +89,7 @@ class Follower:
             command = self._wait_command()
         course = self._course
         if command["do"] == "anew":
-            launcher.start_anew("the number of workers changes")
+            self._start_anew("the number of workers changes")
         if command["do"] == "end":
             self._take_final_state()
             return False
@@ -121,8 +121,13 @@ class Follower:
     def _join_again(self) -> Header:
         """Worker 0 is gone: join the next one. A process of a launcher cannot change its group."""
         if self._launched:
-            launcher.start_anew("worker 0 is gone")
+            self._start_anew("worker 0 is gone")
         return self._member.join()
+
+    def _start_anew(self, why: str) -> None:
+        """Begin again as another process, unless this one was told to stop: it would not know."""
+        self._course.termination.check()
+        launcher.start_anew(why)
 
     def _take_final_state(self) -> None:
         """The training ended without this worker: it has what the last checkpoint holds."""

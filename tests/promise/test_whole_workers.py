@@ -1,6 +1,7 @@
 """A worker of eight GPUs is promised a node, not eight loose GPUs."""
 
 import numpy as np
+
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
 from laxity_scheduler.promising.promise import judge

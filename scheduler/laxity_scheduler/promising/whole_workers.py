@@ -70,7 +70,7 @@ def read_frees(
     rows += [
         (terminated_s, number, int(gpus))
         for number, gpus in enumerate(busy.tolist())
-        if gpus > 0 and 0.0 < terminated_s
+        if gpus > 0 and terminated_s > 0.0
     ]
     rows = sorted(row for row in rows if row[0] < FOREVER)
     columns = np.array(rows, dtype=np.float64).reshape(-1, 3)
@@ -81,13 +81,17 @@ def read_frees(
     )
 
 
-def whole_free(frees: Frees, kind: WholeWorkers, may: frozenset[str] | None) -> tuple[float, Floats]:
+def whole_free(
+    frees: Frees, kind: WholeWorkers, may: frozenset[str] | None
+) -> tuple[float, Floats]:
     """GPUs of whole workers that are free now, and how many more (n,) at each of the times."""
     free = frees.free.copy()
     usable: Bools = np.array([may is None or name in may for name in frees.names], dtype=np.bool_)
     now = float((free[usable] // kind.gpus).sum() * kind.gpus)
     more = np.zeros(len(frees.until_s))
-    for row, (number, gpus) in enumerate(zip(frees.node.tolist(), frees.gpus.tolist(), strict=True)):
+    for row, (number, gpus) in enumerate(
+        zip(frees.node.tolist(), frees.gpus.tolist(), strict=True)
+    ):
         if usable[number]:
             before = free[number] // kind.gpus
             free[number] += gpus

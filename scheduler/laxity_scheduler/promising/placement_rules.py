@@ -44,7 +44,8 @@ class PlacementRules:
         """GPUs of each region that no claim needs, by slot; where all run at once, that none ever needs."""
         if self._rest is None:
             return [self._reservations.spare_on(region) for region in self.regions]
-        return [floor(gpus) for part in self._rest.parts[1:].tolist() for gpus in part]
+        parts = self._rest.parts[1 : 1 + len(self.regions)].tolist()
+        return [floor(gpus) for part in parts for gpus in part]
 
     @cached_property
     def _all(self) -> frozenset[str]:
@@ -140,7 +141,8 @@ class PlacementRules:
         share = None if self._rest is None else self._reservations.shares.get(job.id)
         if share is None or not share.seats:
             return awaited
-        return [gpus + int(seats) for gpus, seats in zip(awaited, share.seats[1:], strict=True)]
+        seats = share.seats[1 : 1 + len(self.regions)]
+        return [gpus + int(taken) for gpus, taken in zip(awaited, seats, strict=True)]
 
     def quota_left(self, job: Job) -> float:
         """GPUs that its quota leaves now."""

@@ -286,9 +286,11 @@ class _Case:
 
     def _free_gpus(self, job: Job) -> int:
         """What promised jobs leave it now."""
-        free_gpus = self.reservations.profile().parts[:, 0].tolist()
-        fitting = count_fitting(self.reservations.room.regions, job, free_gpus)
-        return fitting * job.gpus_per_worker
+        room, free_gpus = self.reservations.room, self.reservations.profile().parts[:, 0]
+        among = 1 + len(room.regions)
+        fitting = count_fitting(room.regions, job, free_gpus[:among].tolist()) * job.gpus_per_worker
+        whole = zip(room.whole, free_gpus[among:].tolist(), strict=True)
+        return min([fitting, *(max(0, int(gpus)) for kind, gpus in whole if kind.waits(job))])
 
     def _refusal(
         self, why: Reason, offers: tuple[Offer, ...], *, p90_in_s: float = FOREVER

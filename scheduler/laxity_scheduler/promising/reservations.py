@@ -116,6 +116,7 @@ class Reservations:
         if borrowed:
             profile = profile.copy()
             profile.parts[0] += borrowed
+            profile.parts[1 + len(self.room.regions) :] += borrowed
         return self.room.planner.least(claim, profile)
 
     def earliest(self, job: Job) -> Share | None:

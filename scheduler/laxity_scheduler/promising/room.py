@@ -34,6 +34,13 @@ from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import Region, regions_of
 from laxity_scheduler.promising.reserve import Profile, find_end, slot_edges
 from laxity_scheduler.promising.share_table import ShareTable
+from laxity_scheduler.promising.whole_workers import (
+    Frees,
+    WholeWorkers,
+    kinds_of,
+    read_frees,
+    whole_free,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,8 @@ class Room:
     def planner(self) -> Planner:
         grows = self.terms.grow_anywhere or len(self.state.nodes) == 1
         claimed = self.claimed_gpus if self.counts_more_than_gpus else None
-        return Planner(self.forecasts, self.regions, grows, self.terms.settle_epochs, claimed)
+        settle = self.terms.settle_epochs
+        return Planner(self.forecasts, self.regions, grows, settle, claimed, self.whole)
 
     @cached_property
     def counts_more_than_gpus(self) -> bool:
@@ -115,6 +123,26 @@ class Room:
         return gpus[0], gpus[1]
 
     @cached_property
+    def whole(self) -> tuple[WholeWorkers, ...]:
+        """Kinds of workers with several GPUs, counted as wholes."""
+        frame = self.forecasts.frame
+        large = (frame.column(SIZE) > 1.0) & (frame.column(WORKERS) == 0.0)
+        return kinds_of(frame.where(large)) if len(self.state.nodes) > 1 else ()
+
+    @property
+    def parts(self) -> int:
+        """Of a profile: the whole cluster, regions, and kinds of whole workers."""
+        return 1 + len(self.regions) + len(self.whole)
+
+    @cached_property
+    def _frees(self) -> Frees:
+        rows = self.rows
+        gone = self.forecasts.frame.column(TERMINATING) > 0.0
+        terminated_s = float(rows.ended_s[gone].max(initial=0.0))
+        runs = np.flatnonzero(rows.runs).tolist()
+        return read_frees(self.state, runs, rows.until_s, terminated_s)
+
+    @cached_property
     def regions(self) -> tuple[Region, ...]:
         """Where claims are counted beside the whole cluster."""
         return regions_of(self.state)
@@ -146,12 +174,16 @@ class Room:
                 gpus = np.append(gpus, hold.gpus)
         last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
         capacities = [self.on[region].capacity for region in self.regions]
-        profile = Profile.of(slot_edges(horizon_s, last_s), self.capacity, *capacities)
+        none = [0.0] * len(self.whole)
+        profile = Profile.of(slot_edges(horizon_s, last_s), self.capacity, *capacities, *none)
         profile.occupy(until_s, gpus)
         for part, region in enumerate(self.regions, 1):
             profile.occupy(*self._busy_on(region), part)
         self._add_unlisted(profile)
         self._occupy_for_needs(profile)
+        for part, kind in enumerate(self.whole, 1 + len(self.regions)):
+            may = self.state.nodes_of_set(kind.eligible)
+            profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)
         return profile
 
     def _occupy_for_needs(self, profile: Profile) -> None:
@@ -272,7 +304,7 @@ class Room:
 
     def find_held(self, claims: Claims) -> Held:
         """GPUs that are held for jobs that wait."""
-        held = hold_nothing(len(claims.rows), 1 + len(self.regions))
+        held = hold_nothing(len(claims.rows), self.parts)
         place_of = {name: place for place, name in enumerate(claims.names) if self._holds}
         for hold in self._holds:
             place = place_of.get(hold.job)

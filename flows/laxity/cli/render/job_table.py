@@ -1,5 +1,6 @@
 """Jobs as rows for people: the same table in `ls`, `top` and the demo."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -96,6 +97,10 @@ class JobTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = [dict(zip(COLUMNS, job_cells(job, self.now), strict=True)) for job in self.jobs]
+        runs = Counter(job.id for job in self.jobs)
+        for row, job in zip(rows, self.jobs, strict=True):
+            if runs[job.id] > 1:  # several of one name: tell them apart
+                row["JOB"].append(f" {wall_time(job.submitted_at, self.now)}", style="not bold dim")
         layout = _choose_layout(rows, options.max_width)
         below = "REASON" not in layout.cells and options.max_width >= REASONS_BELOW_FROM
         yield _table_line({name: Text(name, style="bold") for name in COLUMNS}, layout)
@@ -227,6 +232,8 @@ def format_expected_end(job: JobView, at: float | None, now: float) -> str:
     """
     if job.finished_at is not None:
         return wall_time(job.finished_at, now) if job.state == "finished" else NONE
+    if job.state == "refused":  # the finish of what it asked for; its offers have their own
+        return NONE
     if at is not None and at <= now:
         return OVERDUE if job.workers else NONE
     return relative_text(at, now)

@@ -111,6 +111,7 @@ PublicUrl = Annotated[
     str, typer.Option(envvar="LAXITY_PUBLIC_URL", help="Address that workers are given.")
 ]
 KeptCycles = Annotated[int, typer.Option(min=100, help="Cycles that the journal keeps.")]
+KeptMb = Annotated[int, typer.Option(min=10, help="MB that these cycles may take; the oldest go.")]
 LeaseS = Annotated[
     float,
     typer.Option(
@@ -161,6 +162,7 @@ def serve(
     budget: Budgets = None,
     public_url: PublicUrl = "",
     kept_cycles: KeptCycles = 20_000,
+    kept_mb: KeptMb = 500,
     lease_s: LeaseS = 15.0,
     pods_within_s: PodsWithinS = 60.0,
     log_format: LogFormat = "text",
@@ -188,6 +190,7 @@ def serve(
             budgets=parse_budgets(budget or []),
             public_url=public_url,
             kept_cycles=kept_cycles,
+            kept_mb=kept_mb,
             lease_s=lease_s,
             pods_within_s=pods_within_s,
             log_format=log_format,
@@ -220,6 +223,7 @@ def up(
     budget: Budgets = None,
     public_url: PublicUrl = "",
     kept_cycles: KeptCycles = 20_000,
+    kept_mb: KeptMb = 500,
 ) -> None:
     """Start the service in the background, and wait until it is ready."""
     from laxity_scheduler.process import daemon
@@ -243,7 +247,7 @@ def up(
     options = {
         "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port,
         "--policy": policy, "--shadow": shadow, "--tokens": tokens and tokens.absolute(),
-        "--kept-cycles": kept_cycles,
+        "--kept-cycles": kept_cycles, "--kept-mb": kept_mb,
     }  # fmt: skip
     # Addresses may hold passwords, and everybody on this machine can read a command line.
     addresses = {

@@ -162,6 +162,7 @@ _HANDLERS: dict[type[Exception], Any] = {
     **dict.fromkeys(
         (NotReadyError, StoreError, HistoryError), _answer_in_its_words(503, "not_ready")
     ),
-    RuntimeError: _answer_unexpected,
+    # named, not left to Exception: of what only that answers the server logs a traceback as well
+    **dict.fromkeys((RuntimeError, OSError, sqlite3.Error), _answer_unexpected),
     Exception: _answer_unexpected,
 }

@@ -41,6 +41,7 @@ class Settings:
     prefect_api: str = ""  # told of flow runs that are Jobs
     budgets: Mapping[str, float] | None = None
     kept_cycles: int = 20_000
+    kept_mb: int = 500  # of cycles and decisions
     kept_days: float = 30.0
     least_interval_s: float = 0.2
     longest_sleep_s: float = 30.0

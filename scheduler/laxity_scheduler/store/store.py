@@ -18,7 +18,18 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Update, func, insert, text, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Label,
+    Update,
+    func,
+    insert,
+    literal,
+    text,
+    union_all,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, col, delete, select
@@ -338,6 +349,19 @@ class Store:
             session.exec(delete(JobRow).where(col(JobRow.finished_at) < ended_before))
             session.commit()
 
+    def oldest_cycle_within(self, kept_bytes: int) -> int:
+        """The oldest of the latest cycles that take up to so many bytes with their decisions; 0 for none."""
+        cycles = select(CycleRow.cycle, _stored_bytes(CycleRow.state, CycleRow.plan))
+        decisions = select(DecisionRow.cycle, _stored_bytes(DecisionRow.body, DecisionRow.reason))
+        rows = union_all(cycles, decisions).subquery()
+        latest_first = rows.c.cycle.desc()
+        sums = select(
+            rows.c.cycle, func.sum(rows.c.bytes).over(order_by=latest_first).label("bytes")
+        ).subquery()
+        query = select(func.min(sums.c.cycle)).where(sums.c.bytes <= kept_bytes)
+        with self._open_session() as session:
+            return session.exec(query).one() or 0
+
     @staticmethod
     def _full_at_or_before(session: Session, cycle: int) -> int:
         full = select(func.max(CycleRow.cycle)).where(CycleRow.full, CycleRow.cycle <= cycle)
@@ -352,6 +376,10 @@ class Store:
         except DATABASE_ERRORS as error:
             cause = cause_of(error, self.engine.url)
             raise StoreError(f"the store did not do it: {cause}") from error
+
+
+def _stored_bytes(*columns: Any) -> Label[int]:
+    return sum((func.length(column) for column in columns), literal(0)).label("bytes")
 
 
 def _insert_rows(connection: Connection, rows: Iterable[NewRow]) -> None:

@@ -27,6 +27,7 @@ from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.offers import PROBE_KEY_PREFIX
+from laxity_scheduler.service.pool_keeper import PoolKeeper
 from laxity_scheduler.service.stalling import StallWatch, stall_notice
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
 from laxity_scheduler.service.view_fields import Json
@@ -72,12 +73,13 @@ class Publisher:
         report_of: Callable[[str], Report],
         feedback: Feedback | None,
         demand_keeper: DemandKeeper,
+        pool_keeper: PoolKeeper,
         deciding: Lock,
     ) -> None:
         self._world, self._store, self._view_cache = world, store, view_cache
         self._notifier, self._metrics, self._audit_rows = notifier, metrics, audit_rows
         self._report_of, self._feedback, self._deciding = report_of, feedback, deciding
-        self._demand_keeper = demand_keeper
+        self._demand_keeper, self._pool_keeper = demand_keeper, pool_keeper
         if feedback is not None:
             feedback.faults = metrics.faults
         self.stalls = StallWatch(metrics.faults)
@@ -147,6 +149,8 @@ class Publisher:
         if leading:
             with self._isolate_part("keeping what inference needed"):
                 self._demand_keeper.save()
+            with self._isolate_part("keeping how long nodes take to come"):
+                self._pool_keeper.save()
         if notifications is not None and leading:
             with self._isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)

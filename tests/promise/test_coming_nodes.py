@@ -1,0 +1,110 @@
+"""Nodes that an autoscaler may add: what is promised on them, who starts on them, and what is told.
+
+Node n0 is there; spot+1 and so on may come within 4 minutes of a start. Epochs take a minute.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from laxity_scheduler.model.cluster import ClusterState, Coming, Node, NodeSet
+from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies.qos import decide
+from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
+
+SPOT = Coming("spot", 240.0, 190.0)
+
+
+def spot(number: int = 1, gpus: int = 1) -> Node:
+    return node(f"spot+{number}", gpus, pool="coming", coming=SPOT)
+
+
+def state_of(*jobs: Job, there: int = 0, spots: int = 1, gpus: int = 1) -> ClusterState:
+    """Set "spot" is the pool, with n0 of `there` GPUs outside it."""
+    state = cluster(gpus=[there] if there else [], jobs=jobs)
+    coming = tuple(spot(number + 1, gpus) for number in range(spots))
+    names = frozenset(one.id for one in coming)
+    sets = {"pool=spot": NodeSet(names, "n0: pool=spot is asked")}
+    return replace(state, nodes=(*state.nodes, *coming), sets=sets)
+
+
+def planned(state: ClusterState) -> Plan:
+    plan = decide(state, MINUTE_EPOCHS)
+    plan.check(state)
+    return plan
+
+
+def starts(state: ClusterState) -> dict[str, tuple[str, ...]]:
+    return {one.job: one.nodes for one in planned(state).decisions if isinstance(one, Admit)}
+
+
+def test_pool_of_no_nodes_is_promised_with_its_delay() -> None:
+    state = state_of(job("a", due_at=1200.0, eligible="pool=spot"))
+    (told,) = [one for one in planned(state).decisions if isinstance(one, Promised)]
+    assert told.promise.p90_at == pytest.approx(840.0)
+    assert starts(state) == {"team/a": ("spot+1",)}
+
+
+def test_deadline_that_leaves_no_time_for_nodes_to_come_is_refused() -> None:
+    state = state_of(job("a", due_at=700.0, eligible="pool=spot"))
+    (told,) = [one for one in planned(state).decisions if isinstance(one, Refuse)]
+    assert told.refusal.p90_at == pytest.approx(840.0, abs=5.0)
+    assert [offer.kind for offer in told.refusal.offers] == ["deadline"]
+    assert not starts(state)
+
+
+def test_job_without_deadline_starts_on_nodes_that_may_come() -> None:
+    state = state_of(job("a", eligible="pool=spot"))
+    (told,) = [one for one in planned(state).decisions if isinstance(one, Forecasted)]
+    assert told.forecast.p90_at == pytest.approx(840.0)
+    assert starts(state) == {"team/a": ("spot+1",)}
+
+
+def test_nodes_that_are_there_come_first() -> None:
+    assert starts(state_of(job("a", due_at=1200.0), there=1)) == {"team/a": ("n0",)}
+
+
+def test_full_cluster_grows_instead_of_refusing() -> None:
+    runs = promised("first", 3600.0, running=1, epochs=50)
+    state = state_of(runs, job("a", due_at=1200.0), there=1)
+    state = replace(state, nodes=(replace(state.nodes[0], free_gpus=0), *state.nodes[1:]))
+    assert starts(state) == {"team/a": ("spot+1",)}
+
+
+def test_job_planned_sooner_on_nodes_there_waits_for_these() -> None:
+    runs = job("first", running=1, epochs=2, preemptible=False)
+    state = state_of(runs, job("a", due_at=1200.0), there=1)
+    state = replace(state, nodes=(replace(state.nodes[0], free_gpus=0), *state.nodes[1:]))
+    assert not starts(state)
+
+
+def test_wide_job_takes_nodes_there_and_nodes_that_come() -> None:
+    state = state_of(job("a", due_at=1200.0, workers=(2,)), there=1)
+    assert sorted(starts(state)["team/a"]) == ["n0", "spot+1"]
+
+
+def test_no_running_job_grows_onto_nodes_that_may_come() -> None:
+    runs = job("first", running=1, workers=(1, 2), width_changed_at=-500.0, resumed_at=-500.0)
+    state = state_of(runs, there=1)
+    state = replace(state, nodes=(replace(state.nodes[0], free_gpus=0), *state.nodes[1:]))
+    assert not [one for one in planned(state).decisions if isinstance(one, Resize)]
+
+
+def test_promise_on_coming_nodes_is_no_promise_twice() -> None:
+    jobs = [
+        job(name, due_at=1200.0, eligible="pool=spot", submitted_at=at)
+        for name, at in (("a", 0.0), ("b", 1.0))
+    ]
+    state = replace(state_of(*jobs), now=2.0)
+    decisions = planned(state).decisions
+    assert [one.job for one in decisions if isinstance(one, Promised)] == ["team/a"]
+    assert [one.job for one in decisions if isinstance(one, Refuse)] == ["team/b"]
+
+
+def test_job_that_awaits_its_node_is_expected_as_it_was_promised() -> None:
+    state = state_of(job("a", due_at=1200.0, eligible="pool=spot"))
+    after = replace(planned(state).apply(state), now=100.0)
+    assert after.jobs[0].start_began_at == pytest.approx(240.0)
+    assert not [one for one in planned(after).decisions if isinstance(one, Promised)]

@@ -68,4 +68,16 @@ def test_pool_of_no_nodes_is_promised_and_the_promise_kept(there: Place) -> None
     add_node(there.cluster, "comes")
     there.until_job("a", complete, "finishes")
 
-    assert annotations(there.get("a"))[names.REASON]
+    there.cluster.ask("DELETE", "/api/v1/nodes/comes-1")
+    there.apply(job_for(there, "again", "comes", HARD))
+    there.until(lambda: "FitsWhenNodesCome" in told(there, "again"), "the next promise")
+    assert "usually come in 15s" not in told(there, "again")["FitsWhenNodesCome"], "it has learned"
+
+
+def test_pool_that_never_comes_is_told_at_once_by_name(there: Place) -> None:
+    there.apply(job_for(there, "b", "never", HARD))
+    there.until(lambda: "PodsDoNotFit" in told(there, "b"), "that its pods have no node")
+    assert "no node of pool never came within 15s" in told(there, "b")["PodsDoNotFit"]
+    there.until(lambda: "PromiseInDanger" in told(there, "b"), "the danger")
+    words = "pool never: no node came within 15s; it is counted on again at "
+    there.until(lambda: words in annotations(there.get("b"))[names.REASON], "what it waits for")

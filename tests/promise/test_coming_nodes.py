@@ -12,6 +12,7 @@ from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse,
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.store.codec import encode_record, load_state
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
 
 SPOT = Coming("spot", 240.0, 190.0)
@@ -69,14 +70,12 @@ def test_nodes_that_are_there_come_first() -> None:
 def test_full_cluster_grows_instead_of_refusing() -> None:
     runs = promised("first", 3600.0, running=1, epochs=50)
     state = state_of(runs, job("a", due_at=1200.0), there=1)
-    state = replace(state, nodes=(replace(state.nodes[0], free_gpus=0), *state.nodes[1:]))
     assert starts(state) == {"team/a": ("spot+1",)}
 
 
 def test_job_planned_sooner_on_nodes_there_waits_for_these() -> None:
     runs = job("first", running=1, epochs=2, preemptible=False)
     state = state_of(runs, job("a", due_at=1200.0), there=1)
-    state = replace(state, nodes=(replace(state.nodes[0], free_gpus=0), *state.nodes[1:]))
     assert not starts(state)
 
 
@@ -88,7 +87,6 @@ def test_wide_job_takes_nodes_there_and_nodes_that_come() -> None:
 def test_no_running_job_grows_onto_nodes_that_may_come() -> None:
     runs = job("first", running=1, workers=(1, 2), width_changed_at=-500.0, resumed_at=-500.0)
     state = state_of(runs, there=1)
-    state = replace(state, nodes=(replace(state.nodes[0], free_gpus=0), *state.nodes[1:]))
     assert not [one for one in planned(state).decisions if isinstance(one, Resize)]
 
 
@@ -101,6 +99,21 @@ def test_promise_on_coming_nodes_is_no_promise_twice() -> None:
     decisions = planned(state).decisions
     assert [one.job for one in decisions if isinstance(one, Promised)] == ["team/a"]
     assert [one.job for one in decisions if isinstance(one, Refuse)] == ["team/b"]
+
+
+def test_verdict_says_on_which_pool_it_counts_and_how_fast_that_is() -> None:
+    state = state_of(job("a", due_at=1200.0, eligible="pool=spot"))
+    reasons = [one.reason.text for one in planned(state).decisions]
+    assert reasons[0] == (
+        "P90 finish 1970-01-01T00:14:00Z, 6m00s before the deadline, on 1 worker, if nodes of pool spot "
+        "come within 4m00s; they usually come in 3m10s"
+    )
+    assert reasons[1].startswith("it starts: its pods wait for nodes of pool spot, which usually")
+
+
+def test_snapshot_with_coming_nodes_is_read_back_from_the_journal() -> None:
+    state = state_of(job("a", eligible="pool=spot"))
+    assert load_state(encode_record(state)).nodes == state.nodes
 
 
 def test_job_that_awaits_its_node_is_expected_as_it_was_promised() -> None:

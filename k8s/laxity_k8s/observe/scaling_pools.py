@@ -16,6 +16,7 @@ from laxity_k8s.observe.unplaced import Unplaced
 from laxity_scheduler.model.cluster import Coming
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.pool_arrivals import Arrival, PoolArrivals
+from laxity_scheduler.model.reasons import format_duration, format_utc
 
 BACKOFF: Final = Backoff(first_s=300.0, longest_s=3600.0)
 LEARNED_FOR_S: Final = 3600.0  # a node that comes later has come for something else
@@ -26,10 +27,13 @@ class _Wait:
 
     def __init__(self) -> None:
         self.there: frozenset[str] | None = None  # its nodes at the last look
+        self.awaited: list[str] = []
+        self.unclaimed = 0  # nodes that have come, and for whom they came is not there yet
         self.since: float | None = None
-        self.is_late = False
+        self.is_late = self.is_shut = False
         self.failures = 0
-        self.retry_at = 0.0
+        self.retry_at = 0.0  # not counted on before
+        self.problem = ""  # why it is not
 
     def begin(self, since: float) -> None:
         if since != self.since:
@@ -42,7 +46,7 @@ class ScalingPools:
     def __init__(self, pools: Sequence[ScalingPool], nodes: MutableMapping[str, Json]) -> None:
         self._pools, self._nodes = {pool.name: pool for pool in pools}, nodes
         self._coming: dict[str, Json] = {}
-        self._overdrawn: dict[str, list[str]] = {}  # awaited though their pool is complete
+        self._moved: dict[str, list[str]] = {}  # awaited, and probably there by another name
         self._waits = {pool.name: _Wait() for pool in pools}
         self.machines = ChainMap(self._coming, nodes) if pools else nodes
         self.arrivals = PoolArrivals()
@@ -73,20 +77,25 @@ class ScalingPools:
         self.due_at = FOREVER
         names: dict[str, Json] = {}
         for pool in self._pools.values():
-            self._watch(pool, since.get(pool.name), now)
-            names |= dict(self._build_nodes(pool, sorted(set(awaited.get(pool.name, ()))), now))
+            mine = sorted(set(awaited.get(pool.name, ())))
+            self._watch(pool, since.get(pool.name), mine, now)
+            names |= dict(self._build_nodes(pool, mine, now))
         if names == self._coming:
             return False
         self._coming.clear()
         self._coming.update(names)
         return True
 
-    def _watch(self, pool: ScalingPool, since: float | None, now: float) -> None:
+    def _watch(
+        self, pool: ScalingPool, since: float | None, awaited: list[str], now: float
+    ) -> None:
         """Learn from nodes that came, and note that some did not in time."""
         wait = self._waits[pool.name]
         there = frozenset(name for name, node in self._nodes.items() if pool.holds(node))
-        came = wait.there is not None and bool(there - wait.there)
-        wait.there = there
+        came = 0 if wait.there is None else len(there - wait.there)
+        bound = len(set(wait.awaited).difference(awaited))
+        wait.unclaimed = min(max(0, wait.unclaimed + came - bound), len(awaited))
+        wait.there, wait.awaited = there, awaited
         if came and wait.since is not None:
             self.arrivals.add(Arrival(pool.name, now, now - wait.since))
             wait.since, wait.is_late, wait.failures, wait.retry_at = None, False, 0, 0.0
@@ -97,11 +106,22 @@ class ScalingPools:
             wait.since = None  # nobody waits any more
         if wait.since is None:
             return
-        late_at = wait.since + self.arrivals.expect(pool.name, pool.within_s).within_s
+        within_s = self.arrivals.expect(pool.name, pool.within_s).within_s
+        late_at = wait.since + within_s
         if late_at <= now and not wait.is_late:
             wait.is_late, wait.failures = True, wait.failures + 1
             wait.retry_at = now + BACKOFF.delay_s(wait.failures)
+            wait.problem = (
+                f"pool {pool.name}: no node came within {format_duration(within_s)}; "
+                f"it is counted on again at {format_utc(wait.retry_at)}"
+            )
         self.due_at = min(self.due_at, late_at if late_at > now else FOREVER)
+
+    def describe_late(self) -> Iterator[tuple[Json, str]]:
+        """Pools that are not counted on for a while: a node of each, and why."""
+        for pool in self._pools.values():
+            if self._waits[pool.name].is_shut:
+                yield pool.build_node(1), self._waits[pool.name].problem
 
     def _build_nodes(
         self, pool: ScalingPool, awaited: list[str], now: float
@@ -109,8 +129,9 @@ class ScalingPools:
         """Those that somebody waits for, and others up to as many as may come."""
         wait = self._waits[pool.name]
         most = pool.nodes - len(wait.there or ())
-        self._overdrawn[pool.name] = awaited[max(0, most) :]
-        if wait.retry_at > now:
+        self._moved[pool.name] = awaited[: max(wait.unclaimed, len(awaited) - most)]
+        wait.is_shut = wait.retry_at > now
+        if wait.is_shut:
             self.due_at = min(self.due_at, wait.retry_at)
             most = 0
         for number in range(1, pool.nodes + 1):
@@ -120,14 +141,13 @@ class ScalingPools:
                 yield name, self._coming.get(name) or pool.build_node(number)
 
     def find_moved(self, sent: Mapping[str, int]) -> Iterator[Unplaced]:
-        """GPUs that are awaited on nodes of a complete pool: these have come by another name."""
-        for pool, names in self._overdrawn.items():
+        """GPUs that are awaited though their nodes have come: their pods are about to be there."""
+        for pool, names in self._moved.items():
             gpus: Counter[str] = Counter()
             for site, count in sent.items():
                 if count > 0 and machine_name(site) in names:
                     gpus[site.partition("/")[2]] += count
             for resource, count in gpus.items():
                 there = self._waits[pool].there or frozenset()
-                yield Unplaced(
-                    count, frozenset(f"{name}/{resource}" if resource else name for name in there)
-                )
+                sites = [f"{name}/{resource}" if resource else name for name in there]
+                yield Unplaced(count, frozenset(sites), elsewhere=False)

@@ -59,7 +59,7 @@ class Snapshot:
         self._machines = self.pools.machines
         self._accelerators = AcceleratorCounts(self._machines)
         self._nodes = NodeTable(self._machines, self._entries, self._accelerators, self.pools)
-        self._eligible = Eligible(self._accelerators)
+        self._eligible = Eligible(self._accelerators, self.pools)
         self.inference = InferencePods(mirror)
         self.bounds = Bounds(mirror, quotas)
         self._reader = GroupReader(

@@ -147,13 +147,17 @@ class Publisher:
         with self._isolate_part("saving"):
             self._save_views()
         if leading:
-            with self._isolate_part("keeping what inference needed"):
-                self._demand_keeper.save()
-            with self._isolate_part("keeping how long nodes take to come"):
-                self._pool_keeper.save()
+            self._save_learned()
         if notifications is not None and leading:
             with self._isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)
+
+    def _save_learned(self) -> None:
+        """What the world has seen, for the service after this one."""
+        with self._isolate_part("keeping what inference needed"):
+            self._demand_keeper.save()
+        with self._isolate_part("keeping how long nodes take to come"):
+            self._pool_keeper.save()
 
     def _tell_changes(self, changes: Sequence[ViewChange], state: ClusterState) -> None:
         """Log verdicts; tell on its Job and in `explain` that no epoch of a job ends, or one again."""

@@ -8,6 +8,7 @@ import pytest
 
 from laxity import names
 from tests.support.kubernetes.cluster import Cluster, simulated_node
+from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.place import HARD, Place, annotations, complete
 from tests.support.kubernetes.service import Json, Service, verdict_of
@@ -50,8 +51,11 @@ def add_node(cluster: Cluster, pool: str) -> None:
     """As an autoscaler does, once pods are pending."""
     node = simulated_node(f"{pool}-1", 2)
     node["metadata"]["labels"] |= {LABEL: pool}
-    node["spec"] = {"taints": [{"key": LABEL, "value": pool, "effect": "NoSchedule"}]}
+    taints = [{"key": LABEL, "value": pool, "effect": "NoSchedule"}]
+    node["spec"] = {"taints": taints, "unschedulable": True}  # until it is ready
     assert cluster.ask("POST", "/api/v1/nodes", node)
+    kubectl(cluster, "wait", "--for=condition=Ready", f"node/{pool}-1", "--timeout=60s")
+    kubectl(cluster, "uncordon", f"{pool}-1")
 
 
 def told(there: Place, name: str) -> dict[str, str]:

@@ -39,7 +39,6 @@ from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.policy_watch import PolicyWatch
-from laxity_scheduler.service.pool_keeper import PoolKeeper
 from laxity_scheduler.service.publisher import Notifications, Publisher
 from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
@@ -136,7 +135,6 @@ class Service:
             report_of=report_of,
             feedback=feedback,
             demand_keeper=demand_keeper,
-            pool_keeper=PoolKeeper(store, world.pool_arrivals),
             deciding=self.deciding,
         )
         self._wake_at, self._stopping = FOREVER, Event()

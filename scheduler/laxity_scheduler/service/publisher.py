@@ -73,13 +73,13 @@ class Publisher:
         report_of: Callable[[str], Report],
         feedback: Feedback | None,
         demand_keeper: DemandKeeper,
-        pool_keeper: PoolKeeper,
         deciding: Lock,
     ) -> None:
         self._world, self._store, self._view_cache = world, store, view_cache
         self._notifier, self._metrics, self._audit_rows = notifier, metrics, audit_rows
         self._report_of, self._feedback, self._deciding = report_of, feedback, deciding
-        self._demand_keeper, self._pool_keeper = demand_keeper, pool_keeper
+        self._demand_keeper = demand_keeper
+        self._pool_keeper = PoolKeeper(store, world.pool_arrivals)
         if feedback is not None:
             feedback.faults = metrics.faults
         self.stalls = StallWatch(metrics.faults)

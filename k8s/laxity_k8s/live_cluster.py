@@ -20,6 +20,7 @@ from laxity_k8s.act.finishing import Finisher
 from laxity_k8s.act.job_submission import check_manifest, submit_job
 from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.act.node_loans import NodeLoans
+from laxity_k8s.act.node_marks import NodeMarks
 from laxity_k8s.act.patches import Turn
 from laxity_k8s.act.plan_patches import (
     WaitFilter,
@@ -86,14 +87,11 @@ class LiveCluster:
         `find_pod_refusal` says why the API server refuses pods of a Job, "" if it does not.
         `quotas`: the cluster has such, and limit ranges, that bound Jobs. `pools` may grow.
         """
-        self.api = api
-        self.cycle = 0
+        self.api, self.cycle = api, 0
         self._keep_s = keep_s
         self._worker_token, self._find_pod_refusal = worker_token, find_pod_refusal
-        self._news = threading.Event()
-        self._collected_at = 0.0
-        self._submitting = threading.Lock()
-        self._looking = threading.Lock()
+        self._news, self._collected_at = threading.Event(), 0.0
+        self._submitting, self._looking = threading.Lock(), threading.Lock()
         self._seal, self._limits = seal, limits
         believed = [] if seal is None else [seal.believe_job]
         self._mirror = Mirror(api, self._news.set, *believed, faults=faults)
@@ -107,8 +105,8 @@ class LiveCluster:
             fit_within_s=fit_within_s, pools=pools, quotas=self._quotas, faults=faults,
         )  # fmt: skip
         self._guard, self._aside = Guard("patch", faults, self._snapshot.reject), Guard("removal")
-        self._events = EventWriter(api)
-        self._waits = WaitFilter()
+        self._events, self._waits = EventWriter(api), WaitFilter()
+        self._marks = NodeMarks(api, self._mirror, scales=bool(pools))
         self._state: ClusterState | None = None
         self._sender = Sender(
             api, self._mirror, self._events, self._snapshot.shown.get,
@@ -175,6 +173,7 @@ class LiveCluster:
             )
         self._sender.send_all(self._reminders.build_patches(state, CLOCK.now(), guard=self._guard))
         self._loans.move_nodes(plan.decisions)
+        self._marks.update(state)
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
         """Let no earlier decision on these Jobs land (without rights none does); see what has landed."""
@@ -298,6 +297,7 @@ class LiveCluster:
         released, refused = release_jobs(self.api, self.jobs())
         for job in released:
             self._mirror.put_object("jobs", job)
+        self._marks.clear()
         return count_released(released, refused, self._loans.give_back_all())
 
     def collect(self) -> None:

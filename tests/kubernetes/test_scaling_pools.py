@@ -7,11 +7,14 @@ from typing import Final
 import pytest
 
 from laxity import names
+from laxity_k8s.act.node_marks import KEPT_FOR, MARKS
 from tests.support.kubernetes.cluster import Cluster, simulated_node
+from tests.support.kubernetes.fixtures import MANIFESTS
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.mortal import Nursery
-from tests.support.kubernetes.place import HARD, Place, annotations, complete
+from tests.support.kubernetes.place import HARD, Place, annotations, complete, running
 from tests.support.kubernetes.service import Json, Service, verdict_of
+from tests.support.kubernetes.serving import patch_as_laxity
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -22,7 +25,7 @@ POOL: Final = """
   labels: {{{label}: {name}}}
   taints: [{{key: {label}, value: {name}, effect: NoSchedule}}]
   allocatable: {{nvidia.com/gpu: 2, cpu: 96, memory: 768Gi, pods: 110}}
-  nodes: 1
+  nodes: {nodes}
   within: {within:g}s
 """
 
@@ -31,11 +34,15 @@ POOL: Final = """
 def there(
     account: None, cluster: Cluster, nursery: Nursery, namespace: str, tmp_path: Path
 ) -> Iterator[Place]:
-    pools = [POOL.format(name=name, label=LABEL, within=WITHIN_S) for name in ("comes", "never")]
+    pools = [
+        POOL.format(name=name, label=LABEL, within=WITHIN_S, nodes=nodes)
+        for name, nodes in (("comes", 1), ("never", 1), ("kept", 2))
+    ]
     service = Service(cluster, tmp_path, nursery=nursery, pools="".join(pools))
     with service.running():
         yield Place(cluster, service, namespace)
-    cluster.ask("DELETE", "/api/v1/nodes/comes-1")
+    for name in ("comes-1", "kept-1", "kept-2"):
+        cluster.ask("DELETE", f"/api/v1/nodes/{name}")
 
 
 def job_for(there: Place, name: str, pool: str, asked: dict[str, str], run_s: float = 5.0) -> Json:
@@ -47,15 +54,16 @@ def job_for(there: Place, name: str, pool: str, asked: dict[str, str], run_s: fl
     return made
 
 
-def add_node(cluster: Cluster, pool: str) -> None:
+def add_node(cluster: Cluster, pool: str, number: int = 1) -> None:
     """As an autoscaler does, once pods are pending."""
-    node = simulated_node(f"{pool}-1", 2)
+    name = f"{pool}-{number}"
+    node = simulated_node(name, 2)
     node["metadata"]["labels"] |= {LABEL: pool}
     taints = [{"key": LABEL, "value": pool, "effect": "NoSchedule"}]
     node["spec"] = {"taints": taints, "unschedulable": True}  # until it is ready
     assert cluster.ask("POST", "/api/v1/nodes", node)
-    kubectl(cluster, "wait", "--for=condition=Ready", f"node/{pool}-1", "--timeout=60s")
-    kubectl(cluster, "uncordon", f"{pool}-1")
+    kubectl(cluster, "wait", "--for=condition=Ready", f"node/{name}", "--timeout=60s")
+    kubectl(cluster, "uncordon", name)
 
 
 def told(there: Place, name: str) -> dict[str, str]:
@@ -85,3 +93,73 @@ def test_pool_that_never_comes_is_told_at_once_by_name(there: Place) -> None:
     there.until(lambda: "PromiseInDanger" in told(there, "b"), "the danger")
     words = "pool never: no node came within 15s; it is counted on again at "
     there.until(lambda: words in annotations(there.get("b"))[names.REASON], "what it waits for")
+
+
+@pytest.fixture(scope="module")
+def rights(cluster: Cluster, account: None) -> Iterator[None]:
+    """Both components that may patch nodes: neither keeps the other from it."""
+    folders = {"autoscaler": ("rights", "marks-only"), "loans": ("rights", "label-only")}
+    files = [
+        word
+        for folder, names_of in folders.items()
+        for name in names_of
+        for word in ("-f", str(MANIFESTS / folder / f"{name}.yaml"))
+    ]
+    kubectl(cluster, "apply", *files)
+    yield
+    kubectl(cluster, "delete", *files)
+
+
+def marks(cluster: Cluster, node: str) -> dict[str, str]:
+    there = cluster.ask("GET", f"/api/v1/nodes/{node}")
+    assert there is not None
+    noted = there["metadata"].get("annotations", {})
+    return {key: noted[key] for key in (*MARKS, KEPT_FOR) if key in noted}
+
+
+def test_idle_node_that_a_promise_waits_for_is_marked_until_it_starts(
+    rights: None, there: Place
+) -> None:
+    for number in (1, 2):
+        add_node(there.cluster, "kept", number)
+    first = job_for(there, "first", "kept", {**HARD, "preemptible": "false"}, run_s=30.0)
+    both = job_for(there, "both", "kept", {**HARD, "widths": "2"})
+    both["spec"] |= {"parallelism": 2, "completions": 2}
+    for job in (first, both):
+        limits = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+        limits["nvidia.com/gpu"] = "2"
+    there.apply(first)
+    there.until_job("first", running, "runs")
+    (busy,) = there.pods("first").values()
+    idle = {"kept-1": "kept-2", "kept-2": "kept-1"}[busy]
+
+    there.apply(both)
+    there.until(lambda: bool(marks(there.cluster, idle)), f"{idle} to be marked")
+    wanted = {**dict.fromkeys(MARKS, "true"), KEPT_FOR: f"{there.namespace}/both"}
+    assert marks(there.cluster, idle) == wanted
+    assert marks(there.cluster, busy) == {}
+
+    there.until_job("both", running, "runs")
+    there.until(lambda: not marks(there.cluster, idle), "the marks to go")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"metadata": {"annotations": {"cluster-autoscaler.kubernetes.io/other": "true"}}},
+        {"metadata": {"labels": {"type": "other"}}},
+        {"spec": {"unschedulable": True}},
+    ],
+    ids=["another annotation", "a label", "the spec"],
+)
+def test_the_right_to_mark_nodes_changes_nothing_else_of_them(
+    rights: None, cluster: Cluster, body: Json
+) -> None:
+    cluster.ask("POST", "/api/v1/nodes", simulated_node("kept-9", 2))
+    mark = {"metadata": {"annotations": dict.fromkeys(MARKS, "true")}}
+    try:
+        cluster.until(lambda: patch_as_laxity(cluster, "kept-9", mark)[0] == 200, 30.0, "the right")
+        status, words = patch_as_laxity(cluster, "kept-9", body)
+    finally:
+        cluster.ask("DELETE", "/api/v1/nodes/kept-9")
+    assert (status, "laxity may" in words) == (422, True)

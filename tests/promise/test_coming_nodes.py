@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from laxity_scheduler.capacity.kept_nodes import find_kept_nodes
 from laxity_scheduler.model.cluster import ClusterState, Coming, Node, NodeSet
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Resize
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.store.codec import encode_record, load_state
@@ -121,3 +123,25 @@ def test_job_that_awaits_its_node_is_expected_as_it_was_promised() -> None:
     after = replace(planned(state).apply(state), now=100.0)
     assert after.jobs[0].start_began_at == pytest.approx(240.0)
     assert not [one for one in planned(after).decisions if isinstance(one, Promised)]
+
+
+def kept(*jobs: Job, gpus: tuple[int, ...] = (1, 1)) -> dict[str, str]:
+    return dict(find_kept_nodes(cluster(gpus=gpus, jobs=jobs)))
+
+
+def waits(name: str, start_at: float, due_at: float = 3600.0, width: int = 1) -> Job:
+    """A promised job that is planned to start then."""
+    row = promised(name, due_at, workers=(width,))
+    assert isinstance(row.verdict, Promise)
+    runs = ((start_at, 0), (due_at, width)) if start_at else ((due_at, width),)
+    return replace(row, verdict=replace(row.verdict, runs=runs))
+
+
+def test_idle_nodes_are_kept_for_promises_that_start_soon() -> None:
+    assert kept(waits("a", 600.0)) == {"n0": "team/a"}
+    assert kept(waits("a", 0.0), waits("b", 300.0)) == {"n0": "team/a", "n1": "team/b"}
+    assert kept(waits("later", 7200.0, 9000.0), job("unpromised")) == {}
+    assert kept(job("runs", running=1), waits("a", 600.0)) == {"n1": "team/a"}
+    wide = waits("wide", 600.0, width=2)
+    assert kept(job("runs", running=1), wide) == {"n1": "team/wide"}, "the other one is busy"
+    assert kept(waits("a", 600.0), gpus=(0,)) == {}

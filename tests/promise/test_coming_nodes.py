@@ -14,6 +14,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.store.codec import encode_record, load_state
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
 
@@ -79,6 +80,7 @@ def test_job_planned_sooner_on_nodes_there_waits_for_these() -> None:
     runs = job("first", running=1, epochs=2, preemptible=False)
     state = state_of(runs, job("a", due_at=1200.0), there=1)
     assert not starts(state)
+    assert not starts(replace(state, sets=None))
 
 
 def test_wide_job_takes_nodes_there_and_nodes_that_come() -> None:
@@ -123,6 +125,16 @@ def test_job_that_awaits_its_node_is_expected_as_it_was_promised() -> None:
     after = replace(planned(state).apply(state), now=100.0)
     assert after.jobs[0].start_began_at == pytest.approx(240.0)
     assert not [one for one in planned(after).decisions if isinstance(one, Promised)]
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_other_policies_leave_nodes_that_may_come_alone(policy: str) -> None:
+    jobs = [job("a", due_at=1200.0), job("b", eligible="pool=spot"), job("c", running=1)]
+    state = state_of(*jobs, there=1, spots=2)
+    plan = find(policy).policy()(state, MINUTE_EPOCHS)
+    plan.check(state)
+    named = {name for one in plan.decisions if isinstance(one, Admit) for name in one.nodes}
+    assert policy.startswith("qos") or not any("+" in name for name in named)
 
 
 def kept(*jobs: Job, gpus: tuple[int, ...] = (1, 1)) -> dict[str, str]:

@@ -271,14 +271,16 @@ def open_world(
     nodes: Mapping[str, int] | None = None,
     keep_s: float = 7 * 86_400.0,
     fit_within_s: float = 60.0,
+    pools: str = "",
     faults: JobFaults | None = None,
 ) -> LiveCluster:
-    """The live world on this machine. `slots` are the GPUs of node "local".
+    """The live world on this machine, where no `pools` scale. `slots` are the GPUs of node "local".
 
     By default there is one for each GPU that inference leaves, without GPUs one for each core. Each
     of the `inference_slots` is a node of its own, since whole nodes are lent.
     `url` is handed to the workers; `nodes` (GPUs by name) lays out several nodes.
     """
+    del pools
     gpus = find_gpus(os.environ)
     own = max(1, len(gpus) - inference_slots) if gpus else os.cpu_count() or 1
     layout = dict(nodes) if nodes is not None else {"local": slots or own}

@@ -165,7 +165,7 @@ def _node_view(node: Node) -> Json:
     return {
         "id": node.id,
         "gpus": node.gpus,
-        "free_gpus": max(0, node.free_gpus),
+        "free_gpus": max(0, node.free_gpus) if node.coming is None else 0,
         "gpu_type": node.gpu_type,
         "pool": node.pool,
         "reclaim_at": finite_or_none(node.reclaim_at),

@@ -69,9 +69,13 @@ class PlacementRules:
         hold_s: float,
         *,
         claimed: bool,
+        from_s: float = 0.0,
     ) -> tuple[str, ...] | None:
-        """`Ledger.place` where it may go; on nodes that others need more only if it must be."""
-        rules = self.rules(ledger, [job], [hold_s], claimed=claimed)
+        """`Ledger.place` where it may go; on nodes that others need more only if it must be.
+
+        `from_s`: when these nodes are there.
+        """
+        rules = self.rules(ledger, [job], [hold_s], claimed=claimed, from_s=from_s)
         return ledger.site(workers, job.shape, rules)
 
     def place_all(
@@ -96,9 +100,10 @@ class PlacementRules:
         *,
         claimed: bool,
         without: frozenset[str] = NO_NODES,
+        from_s: float = 0.0,
     ) -> Rules:
         """For these jobs, each of which holds what it takes for so long; none may use `without`."""
-        rules = self._rules(jobs, 0.0, hold_s, claimed=claimed)
+        rules = self._rules(jobs, from_s, hold_s, claimed=claimed)
         return rules._replace(
             may=[ledger.cells(self._state.nodes_of_set(name)) for name, _ in _kinds(jobs)],
             region=[ledger.cells(region.nodes) for region in self.regions],

@@ -12,11 +12,11 @@ from functools import cached_property
 import numpy as np
 
 from laxity_scheduler.capacity.eligibility import count_slots
-from laxity_scheduler.capacity.ledger import OWN, USABLE
+from laxity_scheduler.capacity.ledger import STARTABLE
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Hold
+from laxity_scheduler.model.cluster import CLOSED_POOLS, PROMISABLE_POOLS, ClusterState, Hold, Node
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising.claim_rows import ClaimRows
@@ -85,7 +85,10 @@ class Room:
         kind = job.shape, job.eligible
         if not job.needs or kind in self._claimed_gpus:
             return self._claimed_gpus.get(kind, float(job.gpus_per_worker))
-        slots, usable = count_slots(self.state, job, OWN), self.state.capacity(job.eligible)
+        slots, usable = (
+            count_slots(self.state, job, PROMISABLE_POOLS),
+            self.state.capacity(job.eligible),
+        )
         gpus = sum(size * count for size, count in usable.training.items())
         claimed = max(float(job.gpus_per_worker), gpus / max(1, slots))
         return self._claimed_gpus.setdefault(kind, claimed)
@@ -97,16 +100,16 @@ class Room:
 
     @cached_property
     def capacity(self) -> int:
-        """GPUs of training nodes, less what other people's pods take."""
+        """GPUs of training nodes, there or coming, less what other people's pods take."""
         state = self.state
-        nodes = [node for node in state.nodes if node.pool in USABLE]
+        nodes = [node for node in state.nodes if node.pool in STARTABLE]
         frame = self.forecasts.frame
         workers = frame.column(WORKERS) + frame.column(TERMINATING)
         ours = int((workers * frame.column(SIZE)).sum())
         leave, stay = self._on_closed_nodes
         busy = sum(node.gpus - node.free_gpus - node.away_gpus for node in nodes)
         foreign = max(0, busy - ours + leave + stay)
-        gpus = sum(node.gpus for node in nodes if node.pool == "training")
+        gpus = sum(node.gpus for node in nodes if node.pool in PROMISABLE_POOLS)
         return gpus + stay - foreign
 
     @property
@@ -149,7 +152,7 @@ class Room:
 
     def slots_for(self, job: Job) -> int:
         """How many of its workers the empty training nodes hold that it may use."""
-        return count_slots(self.state, job, OWN)
+        return count_slots(self.state, job, PROMISABLE_POOLS)
 
     @cached_property
     def unmoving(self) -> tuple[Job, ...]:
@@ -179,12 +182,29 @@ class Room:
         profile.occupy(until_s, gpus)
         for part, region in enumerate(self.regions, 1):
             profile.occupy(*self._busy_on(region), part)
+        self._occupy_until_there(profile)
         self._add_unlisted(profile)
         self._occupy_for_needs(profile)
         for part, kind in enumerate(self.whole, 1 + len(self.regions)):
             may = self.state.nodes_of_set(kind.eligible)
             profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)
         return profile
+
+    @cached_property
+    def coming(self) -> Sequence[Node]:
+        """Nodes that are not there yet and on which something is free."""
+        nodes = self.state.nodes
+        return [node for node in nodes if node.coming is not None and node.free_gpus > 0]
+
+    def _occupy_until_there(self, profile: Profile) -> None:
+        """GPUs of nodes that may come are free when these could be there."""
+        if not self.coming:
+            return
+        until_s = [node.coming.within_s for node in self.coming if node.coming is not None]
+        profile.occupy(until_s, [node.free_gpus for node in self.coming])
+        for part, region in enumerate(self.regions, 1):
+            gpus = [node.free_gpus * (node.id in region.nodes) for node in self.coming]
+            profile.occupy(until_s, gpus, part)
 
     def _occupy_for_needs(self, profile: Profile) -> None:
         """What running jobs keep from others beyond their GPUs."""
@@ -198,7 +218,7 @@ class Room:
 
     def _add_unlisted(self, profile: Profile) -> None:
         """What workers hold beyond what their nodes list is there as long as they hold it."""
-        usable = (node for node in self.state.nodes if node.pool in USABLE)
+        usable = (node for node in self.state.nodes if node.pool in STARTABLE)
         unlisted = {node.id: -node.free_gpus for node in usable if node.free_gpus < 0}
         until_s = dict.fromkeys(unlisted, 0.0)
         for row in np.flatnonzero(self.rows.runs).tolist() if unlisted else ():
@@ -247,8 +267,9 @@ class Room:
             np.array([getattr(node, name) for node in nodes])
             for name in ("gpus", "free_gpus", "away_gpus")
         )
-        usable = np.array([node.pool in USABLE for node in nodes], dtype=np.bool_)
-        training = np.array([node.pool == "training" for node in nodes], dtype=np.bool_)
+        usable = np.array([node.pool in STARTABLE for node in nodes], dtype=np.bool_)
+        training = np.array([node.pool in PROMISABLE_POOLS for node in nodes], dtype=np.bool_)
+        there = np.array([node.coming is None for node in nodes], dtype=np.bool_)
         runs = np.where(frame.column(WORKERS) > 0.0, frame.column(SIZE), 0.0)
         ours = (occupancy.workers * runs[:, None]).sum(axis=0).tolist()
         gone = frame.column(TERMINATING)
@@ -263,7 +284,8 @@ class Room:
             unexplained = max(0, busy - int(ours[place]))
             yield OnRegion(
                 capacity=int(gpus[mine & training].sum()) - max(0, unexplained - going),
-                free=int(np.maximum(0, free)[mine & training].sum()),
+                free=int(np.maximum(0, free)[mine & training & there].sum()),
+                coming=int(np.maximum(0, free)[mine & ~there].sum()),
                 terminating=min(unexplained, going),
                 terminated_s=terminated_s,
             )
@@ -352,9 +374,13 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class OnRegion:
-    """GPUs of a region: for claims, free now, and of pods that are gone in so many seconds."""
+    """GPUs of a region: for claims, free now, and of pods that are gone in so many seconds.
+
+    Of those for claims so many are free on nodes that are `coming`.
+    """
 
     capacity: int
     free: int
     terminating: int
     terminated_s: float
+    coming: int = 0

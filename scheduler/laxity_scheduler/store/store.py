@@ -317,16 +317,16 @@ class Store:
         with self._open_session() as session:
             return session.exec(select(LoanOrderRow)).one_or_none()
 
-    def save_waiting_points(self, rows: Iterable[NewRow]) -> None:
-        """Write points that MLflow does not have yet; any replica may."""
+    def save_rows(self, rows: Iterable[NewRow]) -> None:
+        """Write rows that any replica may."""
         with self._open_session() as session:
             _insert_rows(session.connection(), rows)
             session.commit()
 
-    def load_waiting_points(self) -> list[WaitingPointsRow]:
-        """All points that MLflow does not have yet."""
+    def load_rows(self, table: type[Row]) -> list[Row]:
+        """All rows of a table."""
         with self._open_session() as session:
-            return list(session.exec(select(WaitingPointsRow)))
+            return list(session.exec(select(table)))
 
     def drop_waiting_points(self, ids: Sequence[str]) -> None:
         """Drop points that MLflow has; any replica may."""

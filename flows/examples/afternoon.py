@@ -1,7 +1,7 @@
 """Small trainings whose epochs get shorter with more workers: an afternoon of a cluster in minutes.
 
 A regression learns for real; each epoch then waits until it has lasted `epoch_s / workers**scaling`, as
-if it were long. See docs/concepts/learned.md, "Live on one machine".
+if it were long. See docs/measurements/learned.md, "Live on one machine".
 
 laxity submit flows/examples/afternoon.py:train_scaling --name scaling-1
 """

@@ -25,6 +25,7 @@ OPTION: Final = {
     names.RESTARTS: "restarts",
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
+    names.FREEZE: "freeze",
 }
 FLAG: Final = {  # the others have their field's name
     "service_class": "--class",
@@ -175,8 +176,7 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     for option in ("epochs", "restarts"):
         if option in options:
             options[option] = int(options[option])
-    if "fresh" in options:
-        options["fresh"] = True
+    options |= {option: True for option in ("fresh", "freeze") if option in options}
     try:
         check_function(function)
         declared = declared or Declaration.of(function.__name__.replace("_", "-"), PLAIN)

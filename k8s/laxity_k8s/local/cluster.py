@@ -34,6 +34,7 @@ from laxity_k8s.cluster_api import (
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.control_loop import Controller
+from laxity_k8s.local.frozen_code import freeze_code, is_frozen
 from laxity_k8s.local.gpus import find_gpus, gpus_of_nodes
 from laxity_k8s.local.job_admission import admit_job, apply_patch, with_status
 from laxity_k8s.local.kubelet import Kit
@@ -120,6 +121,8 @@ class LocalCluster:
         thing = {**body, "metadata": _new_metadata(kind, json_tree.mapping_at(body, "metadata"))}
         if kind == "jobs":
             thing = admit_job({**thing, "status": {}})
+            if is_frozen(thing) and self.rows.find(kind, json_tree.object_id(thing)) is None:
+                freeze_code(thing, self.kit.code_folder(thing))
         with self.rows.write_together():
             if self.rows.find(kind, json_tree.object_id(thing)) is not None:
                 message = f'{kind} "{json_tree.object_id(thing)}" already exists'

@@ -36,6 +36,9 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "it needs {needed_gpus:GPU} in time; promised jobs and pods of others leave {free_gpus}: "
         "the P90 finish would be {late} after the deadline"
     ),
+    "capacity_freed_too_late": (
+        "stopping {holders} and starting takes {making_room} at P90: {late} too late"
+    ),
     "quota_promised_to_others": (
         "it needs {needed_gpus:GPU} in time; promised jobs and pods of others leave {free_gpus} of {quota}: "
         "the P90 finish would be {late} after the deadline"

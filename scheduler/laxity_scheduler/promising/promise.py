@@ -277,12 +277,33 @@ class _Case:
         refusal_reason = reason("capacity_promised_to_others", **figures)
         if job.quota and free_gpus < self._free_gpus(replace(job, quota="")):
             refusal_reason = reason("quota_promised_to_others", quota=job.quota, **figures)
+        elif earliest is not None:
+            refusal_reason = self._stops_too_late(earliest, claim) or refusal_reason
         offers = (
             *self._later_or_soft(),
             *self._wider(self.reservations.room.slots_for(job)),
             *self._offer_borrowed(claim),
         )
         return self._refusal(refusal_reason, offers, p90_in_s=finish_s)
+
+    def _stops_too_late(self, earliest: Share, claim: Claim) -> Reason | None:
+        """The reason if it would be in time on free GPUs, and stopping others for it takes too long."""
+        reservations, starts_s = self.reservations, earliest.starts_s
+        if not 0.0 < starts_s <= reservations.reach_s:
+            return None
+        if earliest.finish_s - starts_s > claim.deadline_s:
+            return None
+        forecasts, job = reservations.forecasts, self.job
+        stopped = reservations.stoppable(earliest.workers * job.gpus_per_worker)
+        if not stopped:
+            return None
+        start_s = forecasts.curve(job).start_s(earliest.workers, "p90")
+        return reason(
+            "capacity_freed_too_late",
+            holders=", ".join(other.id for other in stopped),
+            making_room_s=starts_s + start_s,
+            late_s=earliest.finish_s - claim.deadline_s,
+        )
 
     def _free_gpus(self, job: Job) -> int:
         """What promised jobs leave it now."""

@@ -39,6 +39,7 @@ from laxity.worker.sigterm import (
     TrainingStopped,
 )
 from laxity.worker.training import CheckpointError, Training, TrainingError
+from laxity.worker.training_state import ScriptError
 
 RESULT: Final = "result.json"
 FAILED: Final = 1
@@ -270,7 +271,10 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
     code = FAILED if isinstance(error, FINAL) else EXIT_RAISED
     if isinstance(error, BeforeCallError) and error.__cause__ is not None:
         error = error.__cause__
-    sys.stderr.write(without_secrets("".join(traceback.format_exception(error))))
+    frames = traceback.format_exception(error)
+    sys.stderr.write(
+        without_secrets(frames[-1] if isinstance(error, ScriptError) else "".join(frames))
+    )
     if _others_lost(training):
         say("another worker is gone: this one starts again from the last checkpoint")
         with suppress(TrainingStopped), termination.defer():
@@ -291,6 +295,8 @@ def _describe_error(error: BaseException) -> str:
         code = "" if error.code is None else repr(error.code)
         return f"SystemExit: the function called sys.exit({code})"
     text = str(error)
+    if isinstance(error, ScriptError):
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -158,7 +158,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "again"
     ),
     "holds_no_state": (
-        "nothing was given to training.restore(): a stop loses all its epochs. It is stopped only where "
+        "nothing was given to training.restore() or --resumes: a stop loses all its epochs. It is stopped only where "
         "a promise needs its GPUs and no other job can make way"
     ),
     "holds_state": "it holds state now: a stop loses no finished epoch",

@@ -260,6 +260,7 @@ def up(
         raise CommandError(str(error), code=FAILED) from error
     url = without_secrets(running.url)
     typer.echo(f"up: {url} (process {running.pid}, log {place.log_file})")
+    typer.echo(f"page: {url}/ (laxity ui opens it signed in)")
     for line in tracking_lines(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):
         typer.echo(line, err=line.startswith("warning"))
 

@@ -69,6 +69,7 @@ COMMANDS: Final[tuple[tuple[str, tuple[Callable[..., None], ...]], ...]] = (
             commands_jobs.submit,
             commands_show.ls,
             commands_show.top,
+            commands_show.ui,
             commands_show.show,
             commands_show.logs,
             commands_jobs.accept,

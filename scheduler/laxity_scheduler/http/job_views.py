@@ -10,6 +10,7 @@ from laxity.api.log_text import read_log
 from laxity.safe_text import without_secrets
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.http.responses import Problem
+from laxity_scheduler.http.timeline import TimelineRows, Window
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
@@ -33,6 +34,14 @@ class JobViews:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._world = service.world
+        self._timeline_rows = TimelineRows()
+
+    def timeline(self, window: Window) -> Json:
+        """The jobs in this window and the GPUs that there are, as columns."""
+        state, _ = self._service.last_snapshot
+        answer = self._timeline_rows.timeline(self._service.view_cache.all(), state, window)
+        noun = "slots" if self._service.settings.world == "local" else "GPUs"
+        return answer | {"cluster": answer["cluster"] | {"noun": noun}}
 
     def view_of(self, job_id: str) -> Json:
         """The view of a job; UnknownJobError if there never was one of this id."""

@@ -7,6 +7,7 @@ import orjson
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from laxity.instants import LAST_AT
 from laxity_scheduler.http.dependencies import Jobs, TheCaller, TheService
 from laxity_scheduler.http.gate import NO_TOKEN, SESSION_PATH, WRONG_TOKEN
 from laxity_scheduler.http.long_poll import MAX_POLL_S, loop_time, wait_for_change
@@ -19,6 +20,7 @@ from laxity_scheduler.service_clock import CLOCK
 
 DAY_S: Final = 86_400.0
 HOUR_S: Final = 3_600.0
+POSIX: Final = "POSIX seconds."
 
 router = APIRouter(responses=ERRORS)
 
@@ -88,8 +90,10 @@ async def timeline(
     job_service: Jobs,
     service: TheService,
     caller: TheCaller,
-    from_at: Annotated[float | None, Query(alias="from", description="POSIX seconds.")] = None,
-    to_at: Annotated[float | None, Query(alias="to", description="POSIX seconds.")] = None,
+    from_at: Annotated[
+        float | None, Query(alias="from", description=POSIX, ge=0, le=LAST_AT)
+    ] = None,
+    to_at: Annotated[float | None, Query(alias="to", description=POSIX, ge=0, le=LAST_AT)] = None,
     wait_s: Annotated[float, Query(ge=0, le=3600)] = 0.0,
     seen: str = "",
 ) -> Response:

@@ -8,7 +8,7 @@ the views, which the store keeps over a restart; the future from the reservation
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -20,6 +20,7 @@ from laxity.api.status_text import deadline_status, state_words
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.view_fields import Json, finite_or_none
+from laxity_scheduler.store.capacity_history import Capacity
 
 INSTANTS: Final = (
     "submitted_at", "deadline_at", "p50_at", "p90_at", "given_p90_at", "expected_start_at", "finished_at",
@@ -48,7 +49,13 @@ class TimelineRows:
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Json, Json]] = {}
 
-    def timeline(self, views: Iterable[Json], state: ClusterState, window: Window) -> Json:
+    def timeline(
+        self,
+        views: Iterable[Json],
+        state: ClusterState,
+        window: Window,
+        capacity: Sequence[Capacity],
+    ) -> Json:
         """Columns of all jobs in the window, the GPUs that there are, and a revision of both."""
         every = list(views)
         shown = [view for view in every if window.shows(view)]
@@ -69,6 +76,11 @@ class TimelineRows:
             "base_at": base_at,
             "jobs": columns,
             "cluster": _cluster_columns(state, window),
+            "capacity": {
+                "at": [_shift(row.at, base_at) for row in capacity],
+                "gpus": [row.gpus for row in capacity],
+                "lent": [row.lent for row in capacity],
+            },
         }
         revision = blake2b(orjson.dumps(answer), digest_size=8).hexdigest()
         return answer | {"revision": revision}
@@ -116,5 +128,6 @@ def _cluster_columns(state: ClusterState, window: Window) -> Json:
         "gpus": [node.gpus for node in nodes],
         "free": [max(0, node.free_gpus) for node in nodes],
         "pool": [node.pool for node in nodes],
-        "total": state.total_gpus,
+        "total_gpus": state.total_gpus,
+        "free_gpus": state.free_gpus,
     }

@@ -2,49 +2,36 @@
 
 /** @typedef {{from: number, to: number, width: number, kind: "run" | "wait" | "stop" | "will" | "guess"}} Segment
  *  Instants are POSIX seconds; a `to` of Infinity moves with the clock. */
-/** @typedef {{id: string, namespace: string, class: string, model: string, state: string, standing: string,
- *  words: string, verdict: string, workers: number, gpus: number, lent: number, offers: number, epochs: number,
- *  done: number, submitted: number, deadline: number | null, p50: number | null, p90: number | null,
- *  given: number | null, start: number | null, end: number | null, segments: Segment[]}} Job */
+/** @typedef {Record<string, any> & {segments: Segment[]}} Job with the fields of the timeline's columns */
 
 const RANK = { running: 0, stopping: 0, queued: 1, suspended: 1, refused: 2 };
-const DAY_S = 86_400;
-const LISTED = 8;
+const [DAY_S, LISTED] = [86_400, 8];
 export const FILTERS = ["namespace", "class", "model", "standing"];
 
-/** Jobs in the order of `laxity top`. @param {any} answer @returns {Job[]} */
-export function decode(answer) {
-  const { jobs: column, base_at: base, now } = answer;
-  const at = (/** @type {number | null} */ value) => (value === null ? null : value + base);
-  const jobs = column.id.map((/** @type {string} */ id, /** @type {number} */ i) => {
-    const job = {
-      id, namespace: id.split("/")[0], class: column.class[i], model: column.model[i], state: column.state[i],
-      standing: column.standing[i], words: column.words[i], verdict: column.verdict[i],
-      workers: column.workers[i], gpus: column.gpus[i], lent: column.lent[i], offers: column.offers[i],
-      epochs: column.epochs[i], done: column.epochs_done[i], submitted: at(column.submitted_at[i]) ?? base,
-      deadline: at(column.deadline_at[i]), p50: at(column.p50_at[i]), p90: at(column.p90_at[i]),
-      given: at(column.given_p90_at[i]), start: at(column.expected_start_at[i]), end: at(column.finished_at[i]),
-      segments: /** @type {Segment[]} */ ([]),
-    };
-    past(job, column.ran[i], base);
-    if (job.end === null && job.state !== "refused") future(job, column.will[i], base, now);
+/** Jobs in the order of `laxity top`. @returns {Job[]} */
+export function decode({ jobs: columns, base_at: base, now }) {
+  const jobs = columns.id.map((id, i) => {
+    const job = /** @type {Job} */ ({ namespace: id.split("/")[0], segments: [] });
+    for (const [name, values] of Object.entries(columns)) {
+      job[name] = name.endsWith("_at") && values[i] !== null ? values[i] + base : values[i];
+    }
+    past(job, job.ran, base);
+    if (job.finished_at === null && job.state !== "refused") future(job, job.will, base, now);
     return job;
   });
-  return jobs.sort((/** @type {Job} */ a, /** @type {Job} */ b) => compare(rank(a), rank(b)));
+  return jobs.sort(compare);
 }
 
-/** @param {Job} job @param {number[]} ran @param {number} base */
 function past(job, ran, base) {
-  const until = job.end ?? Infinity;
+  const until = job.finished_at ?? Infinity;
   const first = ran.length ? ran[0] + base : until;
-  if (first > job.submitted && job.state !== "refused") add(job, job.submitted, first, 0, "wait");
+  if (first > job.submitted_at && job.state !== "refused") add(job, job.submitted_at, first, 0, "wait");
   for (let k = 0; k < ran.length; k += 2) {
     const to = k + 2 < ran.length ? ran[k + 2] + base : until;
     add(job, ran[k] + base, to, ran[k + 1], ran[k + 1] ? "run" : "stop");
   }
 }
 
-/** @param {Job} job @param {number[]} will @param {number} base @param {number} now */
 function future(job, will, base, now) {
   let from = now;
   for (let k = 0; k < will.length; k += 2) {
@@ -52,58 +39,68 @@ function future(job, will, base, now) {
     from = will[k] + base;
   }
   if (will.length) return;
-  const start = job.workers ? now : Math.max(now, job.start ?? now);
+  const start = job.workers ? now : Math.max(now, job.expected_start_at ?? now);
   add(job, now, start, 0, "wait");
-  if (job.p50 !== null) add(job, start, job.p50, Math.max(1, job.workers), "guess");
+  if (job.p50_at !== null) add(job, start, job.p50_at, Math.max(1, job.workers), "guess");
 }
 
-/** @param {Job} job @param {number} from @param {number} to @param {number} width @param {Segment["kind"]} kind */
 function add(job, from, to, width, kind) {
   if (to > from) job.segments.push({ from, to, width, kind });
 }
 
-/** @param {Job} job */
-function rank(job) {
-  if (job.end !== null) return [3, -job.end, 0];
-  return [RANK[/** @type {keyof RANK} */ (job.state)] ?? 3, job.deadline ?? Infinity, job.submitted];
-}
-
-/** @param {number[]} a @param {number[]} b */
+/** Running before waiting before refused before ended; then by deadline, or the latest end. */
 function compare(a, b) {
-  const k = a.findIndex((value, i) => value !== b[i]);
-  return k < 0 ? 0 : a[k] < b[k] ? -1 : 1;
+  const rank = (job) => (job.finished_at === null ? RANK[job.state] ?? 3 : 3);
+  const time = (job) => (job.finished_at === null ? job.deadline_at ?? Infinity : -job.finished_at);
+  return rank(a) - rank(b) || time(a) - time(b) || a.submitted_at - b.submitted_at;
 }
 
-/** @param {Job[]} jobs @param {URLSearchParams} wanted */
 export function matching(jobs, wanted) {
   const fixed = FILTERS.filter((name) => wanted.get(name));
   const text = (wanted.get("text") ?? "").toLowerCase();
-  return jobs.filter((/** @type {any} */ job) =>
+  return jobs.filter((job) =>
     fixed.every((name) => job[name] === wanted.get(name)) &&
     (!text || `${job.id} ${job.model} ${job.words}`.toLowerCase().includes(text)));
 }
 
-/** Each part is a number, its word, and the filter that it sets. @param {Job[]} jobs @param {number} now */
+/** Each part is a number, its word, and the filter that it sets. */
 export function sentence(jobs, now) {
-  const count = (/** @type {(job: Job) => boolean} */ so) => jobs.filter(so).length;
+  const count = (so) => jobs.filter(so).length;
   return [
     [count((job) => job.standing === "promised"), "promised"],
     [count((job) => job.standing === "endangered"), "endangered"],
-    [count((job) => job.standing === "refused" && (job.end ?? job.submitted) > now - DAY_S), "refused"],
+    [count((job) => job.standing === "refused" && (job.finished_at ?? job.submitted_at) > now - DAY_S), "refused"],
   ];
 }
 
-/** Titles and jobs of the lists. @param {Job[]} jobs @param {number} now @returns {[string, Job[], (job: Job) => number | null][]} */
+/** Titles, jobs, and the instant that counts with its name. @param {Job[]} jobs @param {number} now
+ * @returns {[string, Job[], string, (job: Job) => number | null][]} */
 export function lists(jobs, now) {
-  const open = jobs.filter((job) => job.end === null && job.state !== "refused");
-  const due = (/** @type {Job} */ job) => job.deadline ?? Infinity;
+  const open = jobs.filter((job) => job.finished_at === null && job.state !== "refused");
+  const due = (job) => job.deadline_at ?? Infinity;
   const soon = open.filter((job) => due(job) > now && due(job) < now + DAY_S);
   const missed = jobs.filter((job) => ["broken", "late"].includes(job.standing) && due(job) < now);
-  const refused = jobs.filter((job) => job.offers && (job.end === null));
+  const refused = jobs.filter((job) => job.offers && (job.finished_at === null));
+  const first = (some, order) => some.sort(order).slice(0, LISTED);
+  const endangered = open.filter((job) => job.standing === "endangered");
   return [
-    ["Due soon", soon.sort((a, b) => due(a) - due(b)).slice(0, LISTED), (job) => job.deadline],
-    ["Endangered", open.filter((job) => job.standing === "endangered").slice(0, LISTED), (job) => job.p90],
-    ["Recently missed", missed.sort((a, b) => due(b) - due(a)).slice(0, LISTED), (job) => job.deadline],
-    ["Refused, with offers", refused.sort((a, b) => b.submitted - a.submitted).slice(0, LISTED), (job) => job.deadline],
+    ["Due soon", first(soon, (a, b) => due(a) - due(b)), "due", (job) => job.deadline_at],
+    ["Endangered", first(endangered, (a, b) => due(a) - due(b)), "P90 finish", (job) => job.p90_at],
+    ["Recently missed", first(missed, (a, b) => due(b) - due(a)), "was due", (job) => job.deadline_at],
+    ["Refused, with offers", first(refused, (a, b) => b.submitted_at - a.submitted_at), "asked for", (job) => job.deadline_at],
   ];
+}
+
+/** From the first to the last instant of these jobs, at most `back` seconds ago and half of that ahead.
+ * @param {Job[]} jobs @param {number} now @param {number} back @returns {[number, number]} */
+export function spanOf(jobs, now, back) {
+  let [from, to] = [now - 60, now + 60];
+  for (const job of jobs) {
+    if ((job.finished_at ?? now) < now - back) continue;
+    from = Math.min(from, job.submitted_at);
+    if (job.finished_at === null) to = Math.max(to, job.deadline_at ?? 0, job.p90_at ?? 0);
+  }
+  [from, to] = [Math.max(from, now - back), Math.min(to, now + back / 2)];
+  const edge = (to - from) * 0.04;
+  return [from - edge, to + edge];
 }

@@ -1,52 +1,44 @@
 // One lane a job on a time axis: past, now, future. Draws the lanes that can be seen, on a canvas.
 
-import { clock } from "./words.js";
+import { clock, short } from "./words.js";
 
 /** @typedef {import("./jobs.js").Job} Job @typedef {import("./jobs.js").Segment} Segment */
 
 export const GUTTER = 290; // pixels for names and words
-const ROW = 22;
-const AXIS = 24;
+const [ROW, AXIS] = [22, 24];
 const STEPS = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
-const LEAST_SPAN_S = 10;
-const MOST_SPAN_S = 90 * 86_400;
+const [LEAST_SPAN_S, MOST_SPAN_S] = [10, 90 * 86_400];
+const BAD = ["endangered", "broken", "late", "refused", "failed"];
+const ENDS = /** @type {Record<string, string>} */ ({ kept: "✓", broken: "✗", late: "✗", failed: "!", cancelled: "∅" });
 
 /** Which span is seen, and where an instant stands. Lanes and strip share one. */
 export class Axis {
-  /** @param {number} from @param {number} to */
-  constructor(from, to) {
-    this.from = from;
-    this.to = to;
-    this.width = 1;
-  }
+  from = 0;
+  to = 1;
+  width = GUTTER + 1;
 
-  /** @param {number} at */
   x(at) {
     return GUTTER + ((at - this.from) / (this.to - this.from)) * (this.width - GUTTER);
   }
 
-  /** @param {number} x */
   at(x) {
     return this.from + ((x - GUTTER) / (this.width - GUTTER)) * (this.to - this.from);
   }
 
-  /** @param {number} factor @param {number} at stays where it is */
-  zoom(factor, at) {
-    const span = Math.min(MOST_SPAN_S, Math.max(LEAST_SPAN_S, (this.to - this.from) * factor));
-    const share = (at - this.from) / (this.to - this.from);
-    this.from = at - share * span;
-    this.to = this.from + span;
+  show(from, to) {
+    this.from = from;
+    this.to = from + Math.min(MOST_SPAN_S, Math.max(LEAST_SPAN_S, to - from));
   }
 
-  /** @param {number} seconds */
-  move(seconds) {
-    this.from += seconds;
-    this.to += seconds;
+  zoom(factor, at) {
+    const from = at - (at - this.from) * factor;
+    const span = (this.to - this.from) * factor;
+    if (span >= LEAST_SPAN_S && span <= MOST_SPAN_S) this.show(from, from + span);
   }
 
   /** Instants of the axis's lines, at round local times. */
   ticks() {
-    const least = ((this.to - this.from) / Math.max(1, this.width - GUTTER)) * 90;
+    const least = ((this.to - this.from) / (this.width - GUTTER)) * 90;
     const step = STEPS.find((seconds) => seconds >= least) ?? 604_800;
     const zone = new Date(this.from * 1000).getTimezoneOffset() * 60;
     const made = [];
@@ -55,45 +47,75 @@ export class Axis {
   }
 }
 
-/** A canvas in the pixels of the screen. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
-export function prepare(canvas, width, height) {
+/** The pen of the canvas in a box. @returns {CanvasRenderingContext2D} */
+export const penIn = (box) => box.querySelector("canvas").getContext("2d", { alpha: false });
+
+/** Clear a canvas, in the pixels of the screen. */
+export function clear(pen, width, height) {
   const scale = devicePixelRatio || 1;
   const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
-  if (canvas.width !== wide || canvas.height !== high) [canvas.width, canvas.height] = [wide, high];
-  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
+  if (pen.canvas.width !== wide || pen.canvas.height !== high) [pen.canvas.width, pen.canvas.height] = [wide, high];
   pen.setTransform(scale, 0, 0, scale, 0, 0);
-  return pen;
+  pen.fillStyle = colours().paper;
+  pen.fillRect(0, 0, width, height);
+  pen.font = "11px system-ui, sans-serif";
+  pen.textBaseline = "middle";
 }
 
-/** The colours of the style sheet, light or dark. */
+const NAMES = ["paper", "ink", "dim", "line", "soft", "w1", "w2", "w4", "w8", "w16", "good", "bad", "lent", "now"];
+/** @type {Record<string, string> | null} */
+let known = null;
+
+/** The colours of the style sheet, light or dark. @returns {Record<string, string>} */
 export function colours() {
   const style = getComputedStyle(document.documentElement);
-  return new Proxy(/** @type {Record<string, string>} */ ({}), {
-    get: (known, /** @type {string} */ name) => (known[name] ??= style.getPropertyValue(`--${name}`).trim()),
-  });
+  known ??= Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  return known;
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (known = null));
+export function line(pen, x1, y1, x2, y2, colour, width = 1.5) {
+  [pen.strokeStyle, pen.lineWidth] = [colour, width];
+  pen.beginPath();
+  pen.moveTo(x1, y1);
+  pen.lineTo(x2, y2);
+  pen.stroke();
+}
+
+/** A text, or its beginning that fits into the room. @param {CanvasRenderingContext2D} pen */
+function write(pen, text, x, y, colour, room = Infinity) {
+  let fits = text.slice(0, room / 3);
+  while (fits && room < Infinity && pen.measureText(fits).width > room) fits = fits.slice(0, -1);
+  pen.fillStyle = colour;
+  pen.fillText(fits === text ? text : `${fits.slice(0, -1)}…`, x, y);
+}
+
+/** Draw in a part of the canvas. */
+export function within(pen, [x, y, width, height], paint) {
+  const part = new Path2D();
+  part.rect(x, y, width, height);
+  pen.save();
+  pen.clip(part);
+  paint();
+  pen.restore();
 }
 
 export class Lanes {
-  /** @param {HTMLElement} box @param {Axis} axis */
+  /** @type {Job[]} */
+  jobs = [];
+  chosen = "";
+
   constructor(box, axis) {
     this.box = box;
     this.axis = axis;
-    this.canvas = /** @type {HTMLCanvasElement} */ (box.querySelector("canvas"));
-    this.spacer = /** @type {HTMLElement} */ (box.querySelector(".spacer"));
-    /** @type {Job[]} */
-    this.jobs = [];
-    this.chosen = "";
-    this.colour = colours();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (this.colour = colours()));
+    this.pen = penIn(box);
   }
 
-  /** @param {Job[]} jobs */
   show(jobs) {
     this.jobs = jobs;
-    this.spacer.style.height = `${Math.max(0, AXIS + jobs.length * ROW - this.box.clientHeight)}px`;
+    this.box.querySelector(".spacer").style.height = `${Math.max(0, AXIS + jobs.length * ROW - this.box.clientHeight)}px`;
   }
 
-  /** The job at a point of the canvas. @param {number} y @returns {Job | undefined} */
+  /** The job at a height of the canvas. @returns {Job | undefined} */
   jobAt(y) {
     return y < AXIS ? undefined : this.jobs[Math.floor((y - AXIS + this.box.scrollTop) / ROW)];
   }
@@ -105,181 +127,115 @@ export class Lanes {
     if (top >= 0) this.box.scrollTop = Math.max(top - room, Math.min(this.box.scrollTop, top));
   }
 
-  /** @param {number} now */
   draw(now) {
     const began = performance.now();
-    const [width, height] = [this.box.clientWidth, this.box.clientHeight];
+    const [width, height, { pen }] = [this.box.clientWidth, this.box.clientHeight, this];
     if (!width) return;
-    this.axis.width = width;
-    this.canvas.style.height = `${height}px`;
-    const pen = (this.pen = prepare(this.canvas, width, height));
-    this.hatch = hatching(pen, this.colour.dim);
-    pen.fillStyle = this.colour.paper;
-    pen.fillRect(0, 0, width, height);
+    this.axis.width = Math.max(GUTTER + 1, width);
+    pen.canvas.style.height = `${height}px`;
+    clear(pen, width, height);
+    this.hatch = hatching(pen);
+    this.drawGrid(height, now);
     const first = Math.floor(this.box.scrollTop / ROW);
-    const last = Math.min(this.jobs.length, first + Math.ceil((height - AXIS) / ROW) + 1);
-    const top = (/** @type {number} */ i) => AXIS + i * ROW - this.box.scrollTop;
-    this.drawGrid(width, height, now);
-    pen.save();
-    clip(pen, GUTTER, AXIS, width - GUTTER, height - AXIS);
-    for (let i = first; i < last; i++) this.drawJob(this.jobs[i], top(i), now);
-    pen.restore();
-    pen.save();
-    clip(pen, 0, AXIS, GUTTER, height - AXIS);
-    for (let i = first; i < last; i++) this.drawName(this.jobs[i], top(i));
-    pen.restore();
-    this.canvas.dataset.frameMs = (performance.now() - began).toFixed(2);
+    const seen = this.jobs.slice(first, first + Math.ceil(height / ROW) + 1);
+    const top = AXIS + first * ROW - this.box.scrollTop;
+    within(pen, [GUTTER, AXIS, width, height], () => seen.forEach((job, i) => this.drawJob(job, top + i * ROW, now)));
+    within(pen, [0, AXIS, GUTTER, height], () => seen.forEach((job, i) => this.drawName(job, top + i * ROW)));
+    pen.canvas.dataset.frameMs = (performance.now() - began).toFixed(2);
   }
 
-  /** @param {number} width @param {number} height @param {number} now */
-  drawGrid(width, height, now) {
-    const { pen, axis, colour } = this;
-    pen.font = "11px system-ui, sans-serif";
-    pen.textBaseline = "middle";
+  drawGrid(height, now) {
+    const { pen, axis } = this;
     pen.textAlign = "center";
     for (const at of axis.ticks()) {
-      line(pen, axis.x(at), AXIS - 4, axis.x(at), height, colour.line);
-      pen.fillStyle = colour.dim;
-      pen.fillText(clock(at, now), axis.x(at), AXIS / 2 - 2);
+      line(pen, axis.x(at), AXIS - 4, axis.x(at), height, colours().line, 1);
+      if (Math.abs(axis.x(at) - axis.x(now)) > 50) write(pen, clock(at, now), axis.x(at), AXIS / 2 - 2, colours().dim);
+    }
+    const x = axis.x(now);
+    if (x >= GUTTER) {
+      line(pen, x, AXIS - 8, x, height, colours().now);
+      pen.fillStyle = colours().paper;
+      pen.fillRect(x - 16, 2, 32, AXIS - 9);
+      write(pen, "now", x, AXIS / 2 - 2, colours().now);
     }
     pen.textAlign = "left";
-    if (axis.x(now) < GUTTER) return;
-    line(pen, axis.x(now), AXIS - 8, axis.x(now), height, colour.now, 1.5);
-    pen.fillStyle = colour.paper;
-    pen.fillRect(axis.x(now) - 14, 2, 28, AXIS - 8);
-    pen.fillStyle = colour.now;
-    pen.fillText("now", axis.x(now) - 11, AXIS / 2 - 2);
   }
 
-  /** @param {Job} job @param {number} top */
   drawName(job, top) {
-    const { pen, colour } = this;
-    pen.fillStyle = job.id === this.chosen ? colour.soft : colour.paper;
+    const { pen } = this;
+    pen.fillStyle = job.id === this.chosen ? colours().soft : colours().paper;
     pen.fillRect(0, top, GUTTER, ROW);
-    pen.fillStyle = tone(job, colour);
-    pen.fillText(fitting(pen, job.words, GUTTER * 0.55), GUTTER * 0.44, top + ROW / 2);
-    pen.fillStyle = colour.paper === "" ? colour.ink : colour.ink;
-    pen.fillText(fitting(pen, job.id.replace(/^default\//, ""), GUTTER * 0.42), 4, top + ROW / 2);
+    write(pen, short(job.id), 4, top + ROW / 2, colours().ink, GUTTER * 0.42);
+    write(pen, job.words, GUTTER * 0.45, top + ROW / 2, tone(job), GUTTER * 0.53);
   }
 
-  /** @param {Job} job @param {number} top @param {number} now */
   drawJob(job, top, now) {
-    const { pen, axis, colour } = this;
+    const { pen, axis } = this;
     const middle = top + ROW / 2;
-    if (job.id === this.chosen) {
-      pen.fillStyle = colour.soft;
-      pen.fillRect(GUTTER, top, axis.width - GUTTER, ROW);
-    }
+    pen.fillStyle = colours().soft;
+    if (job.id === this.chosen) pen.fillRect(GUTTER, top, axis.width, ROW);
     for (const segment of job.segments) {
       const to = segment.to === Infinity ? now : segment.to;
-      if (to >= axis.from && segment.from <= axis.to) this.drawSegment(job, segment, to, middle);
+      if (to >= axis.from && segment.from <= axis.to) this.drawSegment(job, segment, to, middle, now);
     }
-    const isOpen = job.end === null;
-    if (isOpen && job.p50 !== null && job.p90 !== null && job.state !== "refused") {
-      line(pen, axis.x(job.p50), middle, axis.x(job.p90), middle, colour.ink, 1.2);
-      line(pen, axis.x(job.p90), middle - 4, axis.x(job.p90), middle + 4, colour.ink, 1.2);
-      pen.fillStyle = colour.ink;
+    if (job.finished_at !== null) {
+      if (job.given_p90_at !== null) line(pen, axis.x(job.given_p90_at), top + 2, axis.x(job.given_p90_at), top + ROW - 2, colours().ink);
+      write(pen, ENDS[job.standing] ?? "■", axis.x(job.finished_at) + 2, middle + 1, tone(job));
+    } else if (job.p50_at !== null && job.p90_at !== null && job.state !== "refused") {
+      const [x50, x90] = [axis.x(job.p50_at), axis.x(job.p90_at)];
+      line(pen, x50, middle, x90, middle, colours().ink);
+      line(pen, x90, middle - 4, x90, middle + 4, colours().ink);
+      pen.fillStyle = colours().ink;
       pen.beginPath();
-      pen.arc(axis.x(job.p50), middle, 3, 0, 7);
+      pen.arc(x50, middle, 3, 0, 7);
       pen.fill();
     }
-    if (!isOpen && job.given !== null) line(pen, axis.x(job.given), middle - 9, axis.x(job.given), middle + 9, colour.ink, 1.5);
-    if (!isOpen) this.drawEnd(job, middle);
-    if (job.deadline !== null) this.drawFlag(job, axis.x(job.deadline), top);
+    if (job.deadline_at !== null) this.drawFlag(job, axis.x(job.deadline_at), top);
   }
 
-  /** @param {Job} job @param {Segment} segment @param {number} to @param {number} middle */
-  drawSegment(job, segment, to, middle) {
-    const { pen, axis, colour } = this;
-    const left = Math.max(GUTTER - 2, axis.x(segment.from));
+  drawSegment(job, { from, width, kind, to: end }, to, middle, now) {
+    const { pen, axis } = this;
+    const left = Math.max(GUTTER - 2, axis.x(kind === "will" || kind === "guess" ? Math.max(from, now) : from));
     const wide = Math.max(1, Math.min(axis.width + 2, axis.x(to)) - left);
-    if (segment.kind === "stop") return void line(pen, left, middle, left + wide, middle, colour.dim, 3);
-    if (segment.kind === "wait") {
-      pen.fillStyle = this.hatch;
-      return void pen.fillRect(left, middle - 4, wide, 8);
+    if (kind === "stop") {
+      line(pen, left, middle, left + wide, middle, colours().dim, 3);
+    } else if (kind === "wait") {
+      pen.fillStyle = this.hatch ?? "";
+      pen.fillRect(left, middle - 4, wide, 8);
+    } else {
+      const level = Math.min(16, 2 ** Math.floor(Math.log2(width)));
+      pen.globalAlpha = { run: 1, will: 0.4, guess: 0.22 }[kind];
+      pen.fillStyle = colours()[`w${level}`];
+      pen.fillRect(left, middle - 6, wide, 12);
+      pen.globalAlpha = 1;
+      if (job.lent && end === Infinity) line(pen, left, middle + 6, left + wide, middle + 6, colours().lent, 3);
+      const ink = kind === "run" && level >= 4 ? colours().paper : colours().ink;
+      if (wide > 18) write(pen, String(width), left + 4, middle + 1, ink);
     }
-    const level = segment.width >= 16 ? 16 : 2 ** Math.floor(Math.log2(segment.width));
-    pen.globalAlpha = segment.kind === "run" ? 1 : segment.kind === "will" ? 0.4 : 0.22;
-    pen.fillStyle = colour[`w${level}`];
-    pen.fillRect(left, middle - 6, wide, 12);
-    pen.globalAlpha = 1;
-    if (segment.kind === "will") {
-      pen.strokeStyle = colour[`w${level}`];
-      pen.lineWidth = 1;
-      pen.strokeRect(left, middle - 6, wide, 12);
-    }
-    if (job.lent && segment.kind === "run" && segment.to === Infinity) line(pen, left, middle + 6, left + wide, middle + 6, colour.lent, 3);
-    if (wide < 18) return;
-    pen.fillStyle = segment.kind === "run" && level >= 4 ? colour.paper : colour.ink;
-    pen.fillText(String(segment.width), left + 4, middle + 1);
   }
 
-  /** How it ended, as a shape. @param {Job} job @param {number} middle */
-  drawEnd(job, middle) {
-    const shape = { kept: "✓", broken: "✗", late: "✗", failed: "!", cancelled: "∅" }[job.standing] ?? "■";
-    this.pen.fillStyle = tone(job, this.colour);
-    this.pen.fillText(shape, this.axis.x(job.end ?? 0) + 2, middle + 1);
-  }
-
-  /** @param {Job} job @param {number} x @param {number} top */
+  /** Full for a promise. */
   drawFlag(job, x, top) {
-    const { pen, colour } = this;
-    const inDanger = ["endangered", "broken", "late"].includes(job.standing);
-    const shade = inDanger ? colour.bad : job.verdict === "promised" ? colour.good : colour.dim;
-    line(pen, x, top + 2, x, top + ROW - 2, shade, 1.5);
-    pen.beginPath();
-    pen.moveTo(x, top + 2);
-    pen.lineTo(x + 8, top + 5.5);
-    pen.lineTo(x, top + 9);
-    pen.fillStyle = pen.strokeStyle = shade;
-    if (job.verdict === "promised") pen.fill();
-    else pen.stroke();
-    if (inDanger) pen.fillText("!", x + 9, top + 7);
+    const { pen } = this;
+    const inDanger = BAD.includes(job.standing);
+    const shade = inDanger ? colours().bad : job.verdict === "promised" ? colours().good : colours().dim;
+    const flag = new Path2D(`M${x} ${top + 2}l8 3.5l-8 3.5`);
+    line(pen, x, top + 2, x, top + ROW - 2, shade);
+    pen.fillStyle = shade;
+    if (job.verdict === "promised") pen.fill(flag);
+    else pen.stroke(flag);
+    if (inDanger && job.finished_at === null) write(pen, "!", x + 10, top + 7, shade);
   }
 }
 
-/** @param {Job} job @param {Record<string, string>} colour */
-function tone(job, colour) {
-  if (["endangered", "broken", "late", "refused", "failed"].includes(job.standing)) return colour.bad;
-  return job.standing === "kept" ? colour.good : colour.dim;
-}
+/** The colour of a job's words. */
+const tone = (job) => BAD.includes(job.standing) ? colours().bad : job.standing === "kept" ? colours().good : colours().dim;
 
-/** @param {CanvasRenderingContext2D} pen @param {number} x1 @param {number} y1 @param {number} x2 @param {number} y2
- * @param {string} colour @param {number} width */
-export function line(pen, x1, y1, x2, y2, colour, width = 1) {
-  pen.strokeStyle = colour;
-  pen.lineWidth = width;
-  pen.beginPath();
-  pen.moveTo(x1, y1);
-  pen.lineTo(x2, y2);
-  pen.stroke();
-}
-
-/** @param {CanvasRenderingContext2D} pen @param {number} x @param {number} y @param {number} w @param {number} h */
-function clip(pen, x, y, w, h) {
-  pen.beginPath();
-  pen.rect(x, y, w, h);
-  pen.clip();
-}
-
-/** The text, or its beginning that fits. @param {CanvasRenderingContext2D} pen @param {string} text @param {number} room */
-function fitting(pen, text, room) {
-  const most = Math.floor(room / 5);
-  let shown = text.length > most ? `${text.slice(0, most)}…` : text;
-  while (shown.length > 2 && pen.measureText(shown).width > room) shown = `${shown.slice(0, -2)}…`;
-  return shown;
-}
-
-/** @param {CanvasRenderingContext2D} pen @param {string} colour */
-function hatching(pen, colour) {
-  const tile = new OffscreenCanvas(6, 6);
-  const ink = /** @type {OffscreenCanvasRenderingContext2D} */ (tile.getContext("2d"));
-  ink.strokeStyle = colour;
-  ink.beginPath();
-  for (const x of [-6, 0, 6]) {
-    ink.moveTo(x, 6);
-    ink.lineTo(x + 6, 0);
-  }
-  ink.stroke();
-  return /** @type {CanvasPattern} */ (pen.createPattern(tile, "repeat"));
+/** @returns {CanvasPattern | null} */
+function hatching(pen) {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 6;
+  const ink = tile.getContext("2d");
+  for (const x of [-6, 0, 6]) line(ink, x, 6, x + 6, 0, colours().dim, 1);
+  return pen.createPattern(tile, "repeat");
 }

@@ -15,7 +15,7 @@ from laxity_scheduler.service_clock import CLOCK
 from tests.support.builders import SECRET, TOKEN, bearer
 from tests.support.memory_world import MemoryWorld
 from tests.support.page_server import store_past_jobs
-from tests.support.services import Stage, staged
+from tests.support.services import Stage, manifest, staged
 
 ONE_TEAM = "token-of-team-a-only"
 
@@ -36,8 +36,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def manifest_in(namespace: str) -> dict[str, object]:
-    from tests.support.services import manifest
-
     return manifest(
         f"job-of-{namespace}", namespace=namespace, deadline="1h", epochs=100, widths="1"
     )
@@ -180,3 +178,38 @@ def test_timeline_of_2000_jobs_is_about_150_kilobytes(tmp_path: Path) -> None:
 
     assert len(whole.json()["jobs"]["id"]) == 2_000
     assert len(packed) < 150_000
+
+
+def test_timeline_shows_past_widths_and_reserved_ones(stage: Stage) -> None:
+    answer = signed_in(stage, TOKEN).get("/v1/timeline?from=0").json()
+    jobs = answer["jobs"]
+    (number,) = [n for n, job in enumerate(jobs["id"]) if job == "team-a/job-of-team-a"]
+
+    assert (jobs["standing"][number], jobs["words"][number]) == ("promised", "running, promised")
+    assert jobs["ran"][number][1::2] == [1]
+    assert jobs["will"][number][-1] == 1
+    assert jobs["will"][number][-2] > answer["now"] - answer["base_at"]
+    assert jobs["gpus_per_worker"][number] == 1
+    assert (answer["capacity"]["gpus"], answer["capacity"]["lent"]) == ([4], [0])
+
+
+def test_story_of_a_refused_job_names_its_offers_and_commands(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as opened:
+        opened.submit("hotfix", deadline="5s", epochs=100, widths="1")
+        opened.until("default/hotfix", lambda view: bool(view["offers"]), "refused")
+        story = opened.http.get("/v1/jobs/default/hotfix/story").json()
+
+    assert story["standing"] == "refused"
+    assert story["offers"][0].startswith("deadline ")
+    assert story["commands"][0] == "laxity accept hotfix 1"
+    assert story["chain"][-1]["decision"] == "refuse"
+
+
+def test_capacity_over_time_survives_a_restart(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as opened:
+        before = opened.http.get("/v1/timeline?from=0").json()["capacity"]
+    with staged(tmp_path, MemoryWorld(4, 2)) as opened:
+        after = opened.http.get("/v1/timeline?from=0").json()["capacity"]
+
+    assert after["gpus"] == [4, 6]
+    assert after["at"][0] == before["at"][0]

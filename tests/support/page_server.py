@@ -17,7 +17,7 @@ from laxity_scheduler.service.promise_outcome import outcome_of
 from laxity_scheduler.service.view_record import INTERNAL_FIELDS, row_of_view
 from laxity_scheduler.store.store import Store
 from tests.support.browser import Page
-from tests.support.builders import SECRET, TOKEN
+from tests.support.builders import SECRET, TOKEN, Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import PATIENCE_S, Stage, staged, wait_until
 
@@ -27,9 +27,11 @@ TOKENS: Final = Tokens.for_token(TOKEN, SECRET)
 
 
 @contextmanager
-def page_server(home: Path, world: MemoryWorld, *, port: int = 0) -> Iterator[tuple[Stage, str]]:
+def page_server(
+    home: Path, world: MemoryWorld, *, port: int = 0, spread: float = 0.2
+) -> Iterator[tuple[Stage, str]]:
     """A service and the address of its page; another one on the same home goes on from its store."""
-    with staged(home, world, tokens=TOKENS) as stage:
+    with staged(home, world, tokens=TOKENS, predictor=Curve(epoch_s=1.0, spread=spread)) as stage:
         stage.http.headers["Authorization"] = f"Bearer {TOKEN}"
         listening = socket.socket()
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -25,7 +25,10 @@ from laxity_scheduler.store.capacity_history import Capacity
 INSTANTS: Final = (
     "submitted_at", "deadline_at", "p50_at", "p90_at", "given_p90_at", "expected_start_at", "finished_at",
 )  # fmt: skip
-PLAIN: Final = ("id", "class", "model", "state", "verdict", "workers", "epochs", "epochs_done")
+PLAIN: Final = (
+    "id", "class", "model", "state", "verdict", "workers", "epochs", "epochs_done", "borrowed_gpus",
+)  # fmt: skip
+MADE: Final = ("standing", "words", "offers", "gpus_per_worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +66,11 @@ class TimelineRows:
         if len(self._rows) > 2 * len(every):
             self._rows = {}
         rows = [self._row(view) for view in shown]
-        columns = {
-            name: [row[name] for row in rows]
-            for name in (*PLAIN, "standing", "words", "gpus", "offers")
-        }
+        columns = {name: [row[name] for row in rows] for name in (*PLAIN, *MADE)}
         for name in INSTANTS:
-            columns[name] = [_shift(view[name], base_at) for view in shown]
+            columns[name] = [_shift(view.get(name), base_at) for view in shown]
         columns["ran"] = [_shift_pairs(view["width_history"], base_at) for view in shown]
         columns["will"] = [_reserved(view, state, base_at) for view in shown]
-        columns["lent"] = [view.get("borrowed_gpus") or 0 for view in shown]
         answer: Json = {
             "base_at": base_at,
             "jobs": columns,
@@ -89,10 +88,10 @@ class TimelineRows:
         last = self._rows.get(view["uid"])
         if last is None or last[0] is not view:
             job = job_view(view)
-            row = {name: view[name] for name in PLAIN}
+            row = {name: view.get(name) for name in PLAIN}  # older stores lack some
             row |= {"standing": deadline_status(job), "words": state_words(job)}
-            row |= {"gpus": view.get("gpus_per_worker") or 1}
             row |= {"offers": len(view["offers"]) if view["state"] == "refused" else 0}
+            row |= {"gpus_per_worker": view.get("gpus_per_worker") or 1}
             last = self._rows[view["uid"]] = (view, row)
         return last[1]
 

@@ -1,7 +1,7 @@
 """How many GPUs there were, and how many of them inference had lent, over time.
 
-They are read from the journal's full snapshots, each once. A change shows from the first full snapshot
-after it, at most a hundred cycles later; what is there now is known exactly.
+They are read from the journal's full snapshots, each once, and from the snapshots that are asked about.
+After a restart a change stands at the first full snapshot after it, at most a hundred cycles late.
 """
 
 from threading import Lock
@@ -38,9 +38,9 @@ class CapacityHistory:
                     pairs = [(node["gpus"], node.get("pool", "training")) for node in nodes]
                     _add(self._changes, _capacity(row.at, pairs))
                     self._last_cycle = row.cycle
-            changes = list(self._changes)
-        _add(changes, _capacity(state.now, [(node.gpus, node.pool) for node in state.nodes]))
-        return changes
+            pairs = [(node.gpus, node.pool) for node in state.nodes]
+            _add(self._changes, _capacity(state.now, pairs))
+            return list(self._changes)
 
 
 def _capacity(at: float, nodes: list[tuple[int, Any]]) -> Capacity:

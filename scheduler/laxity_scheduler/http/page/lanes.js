@@ -149,7 +149,8 @@ export class Lanes {
     pen.textAlign = "center";
     for (const at of axis.ticks()) {
       line(pen, axis.x(at), AXIS - 4, axis.x(at), height, colours().line, 1);
-      if (Math.abs(axis.x(at) - axis.x(now)) > 50) write(pen, clock(at, now), axis.x(at), AXIS / 2 - 2, colours().dim);
+      const label = clock(at, now).replace(/(\d\d:\d\d):00$/, "$1");
+      if (Math.abs(axis.x(at) - axis.x(now)) > 45) write(pen, label, axis.x(at), AXIS / 2 - 2, colours().dim);
     }
     const x = axis.x(now);
     if (x >= GUTTER) {
@@ -208,7 +209,7 @@ export class Lanes {
       pen.fillStyle = colours()[`w${level}`];
       pen.fillRect(left, middle - 6, wide, 12);
       pen.globalAlpha = 1;
-      if (job.lent && end === Infinity) line(pen, left, middle + 6, left + wide, middle + 6, colours().lent, 3);
+      if (job.borrowed_gpus && end === Infinity) line(pen, left, middle + 6, left + wide, middle + 6, colours().lent, 3);
       const ink = kind === "run" && level >= 4 ? colours().paper : colours().ink;
       if (wide > 18) write(pen, String(width), left + 4, middle + 1, ink);
     }

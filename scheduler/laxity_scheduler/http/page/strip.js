@@ -6,7 +6,7 @@ import { clear, colours, GUTTER, line, penIn, within } from "./lanes.js";
 function sums(changes) {
   changes.sort((a, b) => a[0] - b[0]);
   let sum = 0;
-  return { at: changes.map(([at]) => at), value: changes.map(([, change]) => (sum += change)) };
+  return { at: changes.map(([at]) => Math.round(at)), value: changes.map(([, change]) => (sum += change)) };
 }
 
 export class Strip {
@@ -20,7 +20,7 @@ export class Strip {
     const [used, promised] = /** @type {number[][][]} */ ([[], []]);
     for (const job of jobs) {
       for (const { from, to, width, kind } of job.segments) {
-        const gpus = width * job.gpus;
+        const gpus = width * job.gpus_per_worker;
         if (kind === "run") used.push([from, gpus], [to, -gpus]);
         if (job.verdict === "promised" && ["run", "will"].includes(kind)) promised.push([from, gpus], [to === Infinity ? now : to, -gpus]);
       }
@@ -37,6 +37,7 @@ export class Strip {
   draw(now) {
     const [width, height, { pen, axis }, colour] = [this.box.clientWidth, this.box.clientHeight, this, colours()];
     if (!width) return;
+    const isLending = this.lent.value.some(Boolean);
     clear(pen, width, height);
     within(pen, [GUTTER, 0, width, height], () => {
       this.trace(this.used, height, now);
@@ -44,12 +45,12 @@ export class Strip {
       pen.fillStyle = colour.w2;
       pen.fill();
       this.stroke(this.promised, height, Infinity, colour.good, [4, 3]);
-      this.stroke(this.lent, height, now, colour.lent, [1, 3]);
+      if (isLending) this.stroke(this.lent, height, now, colour.lent, [1, 3]);
       this.stroke(this.there, height, Infinity, colour.ink, []);
       line(pen, axis.x(now), 0, axis.x(now), height, colour.now);
     });
     const legend = [["─", this.noun, colour.ink], ["■", "used", colour.w4], ["┄", "promised", colour.good]];
-    if (this.lent.value.some(Boolean)) legend.push(["┈", "lent by inference", colour.lent]);
+    if (isLending) legend.push(["┈", "lent by inference", colour.lent]);
     legend.forEach(([mark, text, shade], i) => {
       pen.fillStyle = shade;
       pen.fillText(`${mark} ${text}`, 8, 14 + 18 * i);
@@ -70,12 +71,11 @@ export class Strip {
     const y = (value) => height - 2 - (value / this.most) * (height - 12);
     let level = 0;
     pen.beginPath();
-    pen.moveTo(GUTTER - 2, height);
+    pen.moveTo(GUTTER - 2, y(0));
     const end = Math.min(axis.to, until);
     for (let i = 0; i < steps.at.length && steps.at[i] <= end; i++) {
-      if (steps.at[i] === steps.at[i + 1]) continue;
-      const x = Math.max(GUTTER - 2, axis.x(steps.at[i]));
-      if (axis.x(steps.at[i + 1]) < GUTTER - 2) continue;
+      const [x, next] = [axis.x(steps.at[i]), axis.x(steps.at[i + 1])].map((at) => Math.max(GUTTER - 2, Math.round(at)));
+      if (x === next) continue; // of several on one pixel, the last
       pen.lineTo(x, y(level));
       pen.lineTo(x, y((level = steps.value[i])));
     }

@@ -10,7 +10,7 @@ from laxity.api.log_text import read_log
 from laxity.safe_text import without_secrets
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.http.responses import Problem
-from laxity_scheduler.http.timeline import TimelineRows, Window
+from laxity_scheduler.http.timeline import TimelineRows, TimelineSpan
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
@@ -38,7 +38,7 @@ class JobViews:
         self._timeline_rows = TimelineRows()
         self._capacity_history = CapacityHistory(service.store)
 
-    def timeline(self, window: Window) -> Json:
+    def timeline(self, window: TimelineSpan) -> Json:
         """The jobs in this window and the GPUs that there are, as columns."""
         state, _ = self._service.last_snapshot
         answer = self._timeline_rows.timeline(

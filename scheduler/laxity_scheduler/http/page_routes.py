@@ -14,7 +14,7 @@ from laxity_scheduler.http.long_poll import MAX_POLL_S, loop_time, wait_for_chan
 from laxity_scheduler.http.page_files import HEADERS, INDEX, read_page_file
 from laxity_scheduler.http.responses import ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.sessions import SESSION_S, Sessions
-from laxity_scheduler.http.timeline import Window
+from laxity_scheduler.http.timeline import TimelineSpan
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 
@@ -99,7 +99,7 @@ async def timeline(
 ) -> Response:
     """Jobs and GPUs over time, as columns; with `wait_s`, once the revision is not `seen`."""
     since = CLOCK.now() // HOUR_S * HOUR_S - DAY_S if from_at is None else from_at
-    window = Window(since, float("inf") if to_at is None else to_at, caller.may)
+    window = TimelineSpan(since, float("inf") if to_at is None else to_at, caller.may)
     end_at = loop_time() + min(wait_s, MAX_POLL_S)
     with service.notifier.subscribe("cycle") as changed:
         answer = await run_in_threadpool(job_service.views.timeline, window)

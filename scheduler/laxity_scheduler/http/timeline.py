@@ -32,7 +32,7 @@ MADE: Final = ("standing", "words", "offers", "gpus_per_worker")
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimelineSpan:
     """The span that is looked at, and which namespaces are seen in it."""
 
     from_at: float
@@ -56,7 +56,7 @@ class TimelineRows:
         self,
         views: Iterable[Json],
         state: ClusterState,
-        window: Window,
+        window: TimelineSpan,
         capacity: Sequence[Capacity],
     ) -> Json:
         """Columns of all jobs in the window, the GPUs that there are, and a revision of both."""
@@ -113,7 +113,7 @@ def _reserved(view: Json, state: ClusterState, base_at: float) -> list[float | N
     return _shift_pairs([run for run in row.promise if run[0] > state.now], base_at)
 
 
-def _cluster_columns(state: ClusterState, window: Window) -> Json:
+def _cluster_columns(state: ClusterState, window: TimelineSpan) -> Json:
     """Nodes with their GPUs and the jobs on them; jobs of other namespaces are not named."""
     nodes = state.nodes
     held: dict[str, set[str]] = {node.id: set() for node in nodes}

@@ -12,6 +12,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY flows/laxity flows/laxity
 COPY profiler/laxity_profiler profiler/laxity_profiler
 COPY scheduler/laxity_scheduler scheduler/laxity_scheduler
+COPY scheduler/laxity_lab scheduler/laxity_lab
 COPY k8s/laxity_k8s k8s/laxity_k8s
 RUN python -m venv /opt/laxity
 RUN /opt/laxity/bin/pip install --no-cache-dir --constraint constraints.txt .[${EXTRAS}]
@@ -21,7 +22,7 @@ RUN cd /opt/laxity/lib/python*/site-packages && \
     find laxity_scheduler -name '*.py' -exec touch -d 2026-01-01T00:00:00Z {} + && \
     /opt/laxity/bin/python -m compileall -q laxity_scheduler && \
     NUMBA_CACHE_DIR=/opt/laxity/numba NUMBA_CPU_NAME=generic \
-    /opt/laxity/bin/python -m laxity_scheduler.simulate.warm
+    /opt/laxity/bin/python -m laxity_lab.bench.warm
 
 FROM python:${PYTHON}
 COPY --from=build /opt/laxity /opt/laxity

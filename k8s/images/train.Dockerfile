@@ -16,6 +16,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY flows/laxity flows/laxity
 COPY profiler/laxity_profiler profiler/laxity_profiler
 COPY scheduler/laxity_scheduler scheduler/laxity_scheduler
+COPY scheduler/laxity_lab scheduler/laxity_lab
 COPY k8s/laxity_k8s k8s/laxity_k8s
 RUN python -m venv /opt/laxity
 RUN /opt/laxity/bin/pip install --no-cache-dir --constraint constraints.txt .${EXTRAS}

@@ -6,14 +6,10 @@ For a schedule (cron, a CronJob): laxity refit, or python -m laxity_profiler ref
 import typer
 
 from laxity.cli.exit_codes import run_app
-from laxity_profiler.cli.commands import benches, register
+from laxity_profiler.cli.commands import register
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 register(app)
-bench = typer.Typer(no_args_is_help=True)
-bench.callback()(lambda: None)
-benches(bench)
-app.add_typer(bench, name="bench", help="Errors of prediction on measured tables.")
 
 if __name__ == "__main__":
     run_app(app)

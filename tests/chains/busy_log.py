@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
+from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
 
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from laxity_scheduler.chains.queue_log import BatchJob
+from laxity_lab.batch_queue.queue_log import BatchJob
 
 
 @dataclass

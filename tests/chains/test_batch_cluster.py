@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from laxity_scheduler.chains.batch_cluster import BatchCluster, open_cluster
-from laxity_scheduler.chains.cluster_loop import FREE, PENDING
-from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
+from laxity_lab.batch_queue.batch_cluster import BatchCluster, open_cluster
+from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
+from laxity_scheduler.chains.queue_plan import FREE, PENDING
 from tests.chains.minute_by_minute import PlainCluster, Row
 
 HOUR_S = 3_600.0

@@ -6,16 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity_scheduler.bootstrap import bootstrap_interval, draw_blocks
+from laxity_lab.batch_queue.baselines import METHODS
+from laxity_lab.batch_queue.batch_cluster import open_cluster
+from laxity_lab.batch_queue.commands import number_text
+from laxity_lab.batch_queue.log_formats import READERS
+from laxity_lab.batch_queue.pair_bench import ChainsResult, method_figures, run_figures
+from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
+from laxity_lab.batch_queue.waits import compare_waits
+from laxity_lab.bench_commands import benches
+from laxity_lab.bootstrap import bootstrap_interval, draw_blocks
 from laxity_scheduler.chains import model_kinds
-from laxity_scheduler.chains.baselines import METHODS
-from laxity_scheduler.chains.batch_cluster import open_cluster
 from laxity_scheduler.chains.choices import LOG_FORMATS, METHODS_WITHOUT_MODEL, MODELS
-from laxity_scheduler.chains.commands import benches, number_text
-from laxity_scheduler.chains.log_formats import READERS
-from laxity_scheduler.chains.pair_bench import ChainsResult, method_figures, run_figures
-from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
-from laxity_scheduler.chains.waits import compare_waits
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf, busy_log
 from tests.support.command_line import invoke
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity_scheduler.chains.episodes import Episodes, as_episodes
+from laxity_lab.provisioner_training.episodes import Episodes, as_episodes
+from laxity_lab.provisioner_training.samples import Samples
 from laxity_scheduler.chains.features import Windows
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
 from laxity_scheduler.chains.network_models import Experts, NetworkModel, PolicyModel
 from laxity_scheduler.chains.networks import scale_of
 from laxity_scheduler.chains.prices import Prices
 from laxity_scheduler.chains.provisioning import decide
-from laxity_scheduler.chains.samples import Samples
 from tests.chains.busy_log import DAY_S, as_swf
 from tests.chains.test_provisioner import run_laxity, waves
 
@@ -27,7 +27,7 @@ STEPS = 13
 
 
 def tiny() -> Any:
-    from laxity_scheduler.chains.torch_modules import Size
+    from laxity_lab.provisioner_training.torch_modules import Size
 
     return Size(width=8, hidden=4, layers=1, heads=2, experts=2, gate=4)
 
@@ -54,7 +54,7 @@ def shaken(make: Any) -> Any:
     """A network whose biases and norms are no longer zero and one."""
     import torch
 
-    from laxity_scheduler.chains.torch_loop import fresh
+    from laxity_lab.provisioner_training.torch_loop import fresh
 
     network = fresh(make, 3)
     with torch.no_grad():
@@ -66,8 +66,8 @@ def shaken(make: Any) -> Any:
 def test_a_decision_in_numpy_is_what_pytorch_would_decide() -> None:
     import torch
 
-    from laxity_scheduler.chains.torch_loop import predict
-    from laxity_scheduler.chains.torch_modules import (
+    from laxity_lab.provisioner_training.torch_loop import predict
+    from laxity_lab.provisioner_training.torch_modules import (
         EncoderNetwork,
         MixtureNetwork,
         encoder_of,
@@ -101,8 +101,8 @@ def test_what_a_network_sees_is_standardised_and_a_constant_column_is_zero() -> 
 
 @cache
 def fitted(kind: str) -> NetworkModel:
-    from laxity_scheduler.chains import torch_fitting
-    from laxity_scheduler.chains.torch_loop import Recipe
+    from laxity_lab.provisioner_training import torch_fitting
+    from laxity_lab.provisioner_training.torch_loop import Recipe
 
     lesson = torch_fitting.Lesson(lives(), lives(10, 1))
     recipe = Recipe(passes=8, batch=16, rate=1e-2)
@@ -123,8 +123,8 @@ def test_a_network_learns_the_hours_of_difference(kind: str) -> None:
 
 
 def test_the_same_seed_trains_the_same_network() -> None:
-    from laxity_scheduler.chains import torch_fitting
-    from laxity_scheduler.chains.torch_loop import Recipe
+    from laxity_lab.provisioner_training import torch_fitting
+    from laxity_lab.provisioner_training.torch_loop import Recipe
 
     lesson = torch_fitting.Lesson(lives(10), lives(10, 1))
     recipe = Recipe(passes=1, batch=32, rate=1e-3)
@@ -139,7 +139,7 @@ def test_the_same_seed_trains_the_same_network() -> None:
 def test_training_keeps_the_best_pass_and_ends_without_gain() -> None:
     import torch
 
-    from laxity_scheduler.chains.torch_loop import Recipe, fresh, train
+    from laxity_lab.provisioner_training.torch_loop import Recipe, fresh, train
 
     network = fresh(lambda: torch.nn.Linear(1, 1), 1)
     losses, weights = iter([3.0, 1.0, 2.0, 2.0, 2.0, 0.0]), []
@@ -162,8 +162,8 @@ def test_training_keeps_the_best_pass_and_ends_without_gain() -> None:
 
 
 def policy(kind: str) -> PolicyModel:
-    from laxity_scheduler.chains import torch_policies
-    from laxity_scheduler.chains.torch_loop import Recipe
+    from laxity_lab.provisioner_training import torch_policies
+    from laxity_lab.provisioner_training.torch_loop import Recipe
 
     if kind == "dqn":
         recipe = Recipe(passes=24, batch=16, rate=1e-2, patience=24)
@@ -205,8 +205,8 @@ def test_an_episode_ends_where_everybody_submits_and_none_is_half() -> None:
 
 
 def test_a_higher_price_of_interruption_lets_a_policy_submit_earlier() -> None:
-    from laxity_scheduler.chains import torch_policies
-    from laxity_scheduler.chains.torch_loop import Recipe
+    from laxity_lab.provisioner_training import torch_policies
+    from laxity_lab.provisioner_training.torch_loop import Recipe
 
     def mean_step(price: float) -> float:
         training, held = (
@@ -225,7 +225,7 @@ def test_a_higher_price_of_interruption_lets_a_policy_submit_earlier() -> None:
 
 def test_plain_arrays_predict_what_xgboost_predicts() -> None:
     xgboost = pytest.importorskip("xgboost")
-    from laxity_scheduler.chains.xgboost_fitting import fit_xgboost
+    from laxity_lab.provisioner_training.xgboost_fitting import fit_xgboost
 
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(400, 6)).astype(np.float32)

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from laxity_scheduler.chains import choices, commands, train_command
-from laxity_scheduler.chains.features import WINDOW, watch_queue
-from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
-from laxity_scheduler.chains.model_kinds import Model
-from laxity_scheduler.chains.prices import Prices
-from laxity_scheduler.chains.provisioner_training import train_model
-from laxity_scheduler.chains.provisioning import LearnedMethod, should_submit
-from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
-from laxity_scheduler.chains.samples import (
+from laxity_lab.batch_queue.learned_method import LearnedMethod
+from laxity_lab.batch_queue.queue_history import watch_queue
+from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
+from laxity_lab.batch_queue.successor import Pair, PairSettings
+from laxity_lab.bench_commands import benches
+from laxity_lab.provisioner_training import train_command
+from laxity_lab.provisioner_training.samples import (
     Samples,
     collect_samples,
     hourly_probes,
@@ -25,7 +23,13 @@ from laxity_scheduler.chains.samples import (
     save_samples,
     week_folds,
 )
-from laxity_scheduler.chains.successor import Pair, PairSettings
+from laxity_lab.provisioner_training.train_model import train_model
+from laxity_scheduler.chains import choices
+from laxity_scheduler.chains.features import WINDOW
+from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
+from laxity_scheduler.chains.model_kinds import Model
+from laxity_scheduler.chains.prices import Prices
+from laxity_scheduler.chains.provisioning import should_submit
 from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
 from laxity_scheduler.chains.value_models import CalibratedModel, PointModel
 from laxity_scheduler.chains.wait_distribution import (
@@ -164,7 +168,7 @@ def test_a_week_is_in_one_fold() -> None:
 def test_plain_arrays_predict_what_scikit_learn_predicts() -> None:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    from laxity_scheduler.chains.tree_fitting import (
+    from laxity_lab.provisioner_training.tree_fitting import (
         BINS,
         fit_boosting,
         fit_forest,
@@ -265,7 +269,7 @@ def test_calibrated_may_submit_while_the_predecessor_waits_and_others_may_not() 
 
 
 def test_without_a_day_of_history_the_average_baseline_decides() -> None:
-    from laxity_scheduler.chains.baselines import average
+    from laxity_lab.batch_queue.baselines import average
 
     settings = replace(SETTINGS, warm_up_s=0.0, limit_s=12 * HOUR_S)
     pair = Pair(waves(), 6 * DAY_S, settings)
@@ -304,7 +308,7 @@ def test_a_file_that_is_no_provisioner_is_refused(tmp_path: Path) -> None:
 
 
 def run_laxity(*words: str) -> tuple[int, str, str]:
-    result = invoke(words, train_command.register, commands.benches)
+    result = invoke(words, train_command.register, benches)
     text = str(result.exception) if result.exception else ""
     return getattr(result.exception, "code", result.exit_code), result.stdout, text or result.stderr
 

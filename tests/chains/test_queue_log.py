@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from laxity_lab.batch_queue.log_formats import load_queue_log, read_time_limit
+from laxity_lab.batch_queue.queue_log import BatchJob
+from laxity_lab.traces.traces import TraceError
 from laxity_scheduler.chains.choices import LogFormat
-from laxity_scheduler.chains.log_formats import load_queue_log, read_time_limit
-from laxity_scheduler.chains.queue_log import BatchJob
-from laxity_scheduler.simulate.traces import TraceError
 
 HOUR_S = 3_600.0
 MIRAGE = """3

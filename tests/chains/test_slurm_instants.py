@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from laxity_scheduler.chains.log_formats import load_queue_log
+from laxity_lab.batch_queue.log_formats import load_queue_log
 from laxity_scheduler.following.chain_folder import open_chain
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_queue import QueueRefusalError

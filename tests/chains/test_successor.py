@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity_scheduler.chains.baselines import (
+from laxity_lab.batch_queue.baselines import (
     METHODS,
     average,
     average_now,
     reactive,
-    recent_mean_s,
     slurm_estimate,
 )
-from laxity_scheduler.chains.log_formats import load_queue_log
-from laxity_scheduler.chains.queue_log import QueueLog
-from laxity_scheduler.chains.successor import Pair, PairSettings
+from laxity_lab.batch_queue.log_formats import load_queue_log
+from laxity_lab.batch_queue.queue_log import QueueLog
+from laxity_lab.batch_queue.successor import Pair, PairSettings
+from laxity_scheduler.chains.snapshot_loop import recent_mean_s
 from tests.chains.busy_log import DAY_S, HOUR_S, busy_log
 
 TRACES = os.environ.get("LAXITY_TRACES")

@@ -16,7 +16,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FLOORS = {
     "flows/laxity": ("flow", "torch"),
     "profiler/laxity_profiler": ("service", "report"),
-    "scheduler/laxity_scheduler": ("service", "report", "compiled", "torch", "xgboost", "gym"),
+    "scheduler/laxity_scheduler": ("service", "report", "compiled"),
+    "scheduler/laxity_lab": (
+        "service",
+        "report",
+        "compiled",
+        "torch",
+        "xgboost",
+        "gym",
+        "kubernetes",
+    ),
     "k8s/laxity_k8s": ("service", "kubernetes"),
 }
 # Declared, and imported by no line of ours.
@@ -26,7 +35,7 @@ UNSEEN = {
     "mlflow-skinny": "the part of mlflow that a training image has",
 }
 INSTALLED = packages_distributions()
-OWN = {"examples", "laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s"}
+OWN = {"examples", "laxity", "laxity_profiler", "laxity_scheduler", "laxity_lab", "laxity_k8s"}
 
 
 def plain(distribution: str) -> str:

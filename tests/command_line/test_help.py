@@ -28,7 +28,7 @@ HEAVY = (
     "yaml",
     "rich",
 )
-FLOORS = ("laxity_profiler", "laxity_scheduler", "laxity_k8s")
+FLOORS = ("laxity_profiler", "laxity_scheduler", "laxity_lab", "laxity_k8s")
 
 
 def laxity(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -87,7 +87,7 @@ def test_help_imports_no_other_floor_and_nothing_heavy() -> None:
 def test_who_asks_what_can_be_measured_or_simulated_waits_for_no_database(command: str) -> None:
     loaded = loaded_by(command, "--help")
 
-    assert "laxity_scheduler" in loaded
+    assert "laxity_lab" in loaded
     assert not loaded & {"pandas", "scipy", "sklearn", "sqlalchemy", "sqlmodel"}
 
 

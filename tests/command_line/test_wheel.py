@@ -15,23 +15,16 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-FOUR = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s"}
+FIVE = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_lab", "laxity_k8s"}
 DATA = {
     "*/py.typed",
     "laxity_scheduler/http/page/*",
     "laxity_scheduler/learned/shipped_weights.npz",
-    "laxity_scheduler/simulate/samples/*",
+    "laxity_lab/traces/samples/*",
 }
-# Folders for those who judge laxity, and the entry point of an installed command that needs each.
-JUDGING = {
-    "laxity_k8s/bench": "laxity.benches acting",
-    "laxity_profiler/bench": "laxity.benches prediction",
-    "laxity_scheduler/policy_training": "laxity.benches learned",
-    "laxity_scheduler/simulate": "laxity.commands simulate",
-    "laxity_scheduler/studies": "laxity.commands study",
-}
+# Packages for those who judge laxity, and installed commands that need them.
 JUDGING_NAMES = {"bench", "benchmarks", "demo", "examples", "laxity_lab", "notebooks", "tests"}
-JUDGING_NAMES |= {folder.rpartition("/")[2] for folder in JUDGING}
+LAB_COMMANDS = ("bench", "simulate", "study", "train")
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +46,11 @@ def metadata(files: dict[str, str]) -> Message:
     return message_from_string(information(files, "METADATA"))
 
 
-def test_a_wheel_holds_four_packages_and_their_data(files: dict[str, str]) -> None:
+def test_a_wheel_holds_five_packages_and_their_data(files: dict[str, str]) -> None:
     shipped = [path for path in files if ".dist-info/" not in path]
     data = [path for path in shipped if not path.endswith(".py")]
 
-    assert {path.split("/")[0] for path in shipped} == FOUR
+    assert {path.split("/")[0] for path in shipped} == FIVE
     assert [path for path in data if not any(fnmatchcase(path, kind) for kind in DATA)] == []
     assert [kind for kind in DATA if not any(fnmatchcase(path, kind) for path in data)] == []
 
@@ -65,11 +58,13 @@ def test_a_wheel_holds_four_packages_and_their_data(files: dict[str, str]) -> No
 def test_what_judges_laxity_is_shipped_only_for_its_command(files: dict[str, str]) -> None:
     entries = ConfigParser()
     entries.read_string(information(files, "entry_points.txt"))
-    folders = {str(parent) for path in files for parent in Path(path).parents}
+    folders = {Path(path).parts[0] for path in files} | {
+        parent.name for path in files for parent in Path(path).parents if "laxity_lab" not in path
+    }
 
-    assert {f for f in folders if Path(f).name in JUDGING_NAMES} == set(JUDGING)
-    for entry in JUDGING.values():
-        assert entries.has_option(*entry.split()), entry
+    assert folders & JUDGING_NAMES == {"laxity_lab"}
+    for command in LAB_COMMANDS:
+        assert entries["laxity.commands"][command].startswith("laxity_lab."), command
 
 
 def test_a_wheel_imports_nothing_that_is_left_out_of_it(files: dict[str, str]) -> None:

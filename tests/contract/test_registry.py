@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from laxity.cli.main import app
+from laxity_lab.simulate import run
 from laxity_scheduler import policies
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
@@ -14,7 +15,6 @@ from laxity_scheduler.model.decision import Promised
 from laxity_scheduler.policies.registry import REGISTRY, UnknownPolicyError, find
 from laxity_scheduler.process.open_policies import find_policy
 from laxity_scheduler.process.policy_table import POLICY_TEXTS
-from laxity_scheduler.simulate import run
 from laxity_scheduler.store import codec
 from tests.support.random_states import cases
 

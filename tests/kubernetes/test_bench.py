@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from laxity_k8s.bench.acting import build_metrics, ratio_interval
-from laxity_k8s.bench.lanes import Lap
+from laxity_lab.bench.acting import build_metrics, ratio_interval
+from laxity_lab.bench.lanes import Lap
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.service import LAXITY, Json, training_job

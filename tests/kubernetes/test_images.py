@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "k8s" / "images"
 NAMES = ("service", "train")
 AN_INSTANT = 1_767_225_600
-FOUR = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s"}
+FIVE = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_lab", "laxity_k8s"}
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ def test_the_deployment_runs_the_image_as_the_dockerfile_means_it() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.slow
-def test_what_is_copied_is_enough_to_build_all_four_packages(name: str, tmp_path: Path) -> None:
+def test_what_is_copied_is_enough_to_build_all_five_packages(name: str, tmp_path: Path) -> None:
     made = context(name, tmp_path / "context")
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
         "--wheel-dir", str(tmp_path), str(made))  # fmt: skip
     (wheel,) = tmp_path.glob("laxity-*.whl")
     inside = {path.split("/")[0] for path in zipfile.ZipFile(wheel).namelist()}
-    assert inside >= FOUR
+    assert inside >= FIVE
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,11 +147,12 @@ def test_machine_code_that_the_image_keeps_is_used_though_layers_keep_whole_seco
 ) -> None:
     """As the image's step makes it, and as a layer of an image keeps it."""
     built, layer = tmp_path / "built", tmp_path / "layer"
-    shutil.copytree(ROOT / "scheduler" / "laxity_scheduler", built / "laxity_scheduler")
+    for package in ("laxity_scheduler", "laxity_lab"):
+        shutil.copytree(ROOT / "scheduler" / package, built / package)
     for page in built.rglob("*.py"):
         os.utime(page, (AN_INSTANT, AN_INSTANT))
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "NUMBA_CPU_NAME": "generic"}
-    warm = (sys.executable, "-m", "laxity_scheduler.simulate.warm")
+    warm = (sys.executable, "-m", "laxity_lab.bench.warm")
     run(*warm, cwd=built, **cache)
     shutil.copytree(built, layer)
     for page in layer.rglob("*.py"):

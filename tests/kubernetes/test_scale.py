@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from laxity import json_tree, names
-from laxity_k8s.bench.ground import Ground
-from laxity_k8s.bench.lanes import run_service
 from laxity_k8s.http.cluster import KubernetesApi
+from laxity_lab.bench.ground import Ground
+from laxity_lab.bench.lanes import run_service
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import WHY_NOT
 from tests.support.kubernetes.scale import Timed, changes, first_look, peak_mb, told

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from laxity_scheduler.learned.job_features import FEATURES
-from laxity_scheduler.learned.scoring_net import ScoringNet
-from laxity_scheduler.policy_training import evolution, training_worlds
-from laxity_scheduler.policy_training.training_worlds import (
+from laxity_lab.policy_training import evolution, training_worlds
+from laxity_lab.policy_training.training_worlds import (
     WorldKinds,
     draw_world,
     validate,
     vary_curve,
 )
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_scheduler.learned.job_features import FEATURES
+from laxity_scheduler.learned.scoring_net import ScoringNet
 
 TABLE = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))
 

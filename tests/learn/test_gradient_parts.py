@@ -5,24 +5,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity_profiler.estimate import Floats
-from laxity_scheduler.learned.job_features import FEATURES
-from laxity_scheduler.policy_training.reinforcement import (
+from laxity_lab.policy_training.reinforcement import (
     DL2,
     GradientLearner,
     GradientParts,
     run_episode,
 )
-from laxity_scheduler.policy_training.slot_credit import (
+from laxity_lab.policy_training.slot_credit import (
     SlotRecord,
     credit_steps,
     expect_best,
     expect_nothing,
 )
-from laxity_scheduler.policy_training.slot_environment import SlotCluster
-from laxity_scheduler.policy_training.step_sampler import DrawnStep, StepSampler
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import TraceJob
+from laxity_lab.policy_training.slot_environment import SlotCluster
+from laxity_lab.policy_training.step_sampler import DrawnStep, StepSampler
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import TraceJob
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.learned.job_features import FEATURES
 from tests.learn.test_reinforcement import scored, small, training
 
 WIDE = ThroughputTable((8, 9, 10), (1.0, 1.1, 1.2))
@@ -101,7 +101,7 @@ def count_silent(records: list[SlotRecord]) -> int:
 
 
 def test_a_critic_learns_what_jobs_train() -> None:
-    torch_net = pytest.importorskip("laxity_scheduler.policy_training.torch_net")
+    torch_net = pytest.importorskip("laxity_lab.policy_training.torch_net")
     critic = torch_net.Critic(seed=1)
     rows: Floats = np.random.default_rng(0).uniform(size=(64, len(FEATURES)))
     for _ in range(300):
@@ -111,7 +111,7 @@ def test_a_critic_learns_what_jobs_train() -> None:
 
 def watch_updates(parts: GradientParts, episodes: int = 2) -> tuple[list[list[int]], int]:
     """Of which episode each step was that was learned from, by batch; and the steps of the first one."""
-    torch_net = pytest.importorskip("laxity_scheduler.policy_training.torch_net")
+    torch_net = pytest.importorskip("laxity_lab.policy_training.torch_net")
     net = torch_net.read_net(torch_net.make_net(1))
     learner, draw = GradientLearner(net, parts, seed=1), np.random.default_rng(1)
     episode_of: dict[SlotRecord, int] = {}

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from laxity_lab.policy_training.slot_environment import SLOT_S, SlotCluster
+from laxity_lab.policy_training.training_worlds import World, WorldKinds
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import TraceJob
 from laxity_scheduler.learned.job_features import FEATURES, STOP
-from laxity_scheduler.policy_training.slot_environment import SLOT_S, SlotCluster
-from laxity_scheduler.policy_training.training_worlds import World, WorldKinds
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import TraceJob
 
 pytest.importorskip("gymnasium")
 
 if TYPE_CHECKING:
-    from laxity_scheduler.policy_training.gym_environment import AllocationEnv
+    from laxity_lab.policy_training.gym_environment import AllocationEnv
 
 TABLE = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))
 TABLES = {("m", 1): TABLE}
@@ -26,7 +26,7 @@ def two_jobs(gpus: int = 5) -> World:
 
 
 def make_env(jobs: int = 3, world: World | None = None) -> "AllocationEnv":
-    from laxity_scheduler.policy_training.gym_environment import AllocationEnv
+    from laxity_lab.policy_training.gym_environment import AllocationEnv
 
     env = AllocationEnv(lambda _: world or two_jobs(), jobs=jobs)
     env.reset(seed=1)
@@ -36,7 +36,7 @@ def make_env(jobs: int = 3, world: World | None = None) -> "AllocationEnv":
 def test_gymnasiums_checker_passes() -> None:
     from gymnasium.utils.env_checker import check_env
 
-    from laxity_scheduler.policy_training.gym_environment import AllocationEnv
+    from laxity_lab.policy_training.gym_environment import AllocationEnv
 
     check_env(AllocationEnv.from_tables(TABLES, jobs=4), skip_render_check=True)
 
@@ -90,7 +90,7 @@ def test_jobs_beyond_the_fixed_number_train_at_their_least_width() -> None:
 
 
 def test_the_same_seed_draws_the_same_world() -> None:
-    from laxity_scheduler.policy_training.gym_environment import AllocationEnv
+    from laxity_lab.policy_training.gym_environment import AllocationEnv
 
     env = AllocationEnv.from_tables(TABLES)
     first, _ = env.reset(seed=3)
@@ -106,7 +106,7 @@ def test_maskable_ppo_trains_on_it_and_is_measured_on_the_validation_worlds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("sb3_contrib")
-    from laxity_scheduler.policy_training import ppo_reference, training_worlds
+    from laxity_lab.policy_training import ppo_reference, training_worlds
 
     monkeypatch.setattr(ppo_reference, "STEPS_PER_UPDATE", 64)
     monkeypatch.setattr(training_worlds, "VALIDATION_SEEDS", range(1))

@@ -8,22 +8,22 @@ import pytest
 
 from laxity.cli.exit_codes import FAILED, USAGE, CommandError
 from laxity.instants import format_rfc3339
-from laxity_scheduler.model.decision import Resize
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.policies.registry import find
-from laxity_scheduler.policy_models import LearnedModels
-from laxity_scheduler.policy_training.journal_choices import (
+from laxity_lab.policy_training.journal_choices import (
     JournalError,
     JournalSource,
     collect_journal,
     measure_net,
     read_curves,
 )
-from laxity_scheduler.policy_training.journal_command import open_journal, read_journal_tables
-from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.slot_environment import choose_slot_s
-from laxity_scheduler.policy_training.teacher_samples import Choice
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
+from laxity_lab.policy_training.journal_command import open_journal, read_journal_tables
+from laxity_lab.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_lab.policy_training.slot_environment import choose_slot_s
+from laxity_lab.policy_training.teacher_samples import Choice
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_scheduler.model.decision import Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.policies.registry import find
+from laxity_scheduler.policy_models import LearnedModels
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import FallbackRow
@@ -114,7 +114,7 @@ def test_a_net_that_decided_itself_is_right_and_gains_nothing_on_cycles_held_out
 @pytest.mark.slow
 def test_a_net_learns_from_a_journal_to_decide_as_what_decided_in_it(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from laxity_scheduler.policy_training.journal_imitation import learn_from_journal
+    from laxity_lab.policy_training.journal_imitation import learn_from_journal
 
     source = decided_by("optimus", tmp_path)
     start = source.models.load(f"learned:{save(tmp_path / 'lazy.npz', lazy=True)}").net

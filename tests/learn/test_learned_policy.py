@@ -7,6 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from laxity_lab.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_lab.simulate.replay import literal
+from laxity_lab.simulate.report import report
+from laxity_lab.simulate.run import Setting, nodes_of, simulate
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.world.change_costs import costs
+from laxity_lab.world.ground_truth import ground_truths
+from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.learned.job_features import FEATURES
 from laxity_scheduler.learned.scoring_net import ScoringNet
@@ -23,16 +32,7 @@ from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.learned import find_late_promises
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
-from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_scheduler.shares.admission import with_admission
-from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.ground_truth import ground_truths
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.replay import literal
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.world import SimWorld
 from laxity_scheduler.store import codec
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.command_line import run_simulate

@@ -8,33 +8,26 @@ from pathlib import Path
 
 import pytest
 import typer
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import inspect
-from sqlmodel import Session
 from typer.testing import CliRunner
 
 from laxity.cli.exit_codes import AWAY, NOT_FOUND, CommandError
 from laxity.cli.render.top import policy_lines
-from laxity_profiler.history.history_database import open_engine
+from laxity_lab.policy_training.journal_command import read_start
+from laxity_lab.policy_training.registry_texts import describe_version
+from laxity_lab.policy_training.train_policy_command import register_policy
+from laxity_lab.provisioner_training.train_command import register
 from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import move_alias
-from laxity_scheduler.chains.train_command import register
 from laxity_scheduler.kept_models import origin_of
 from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
-from laxity_scheduler.policy_training.journal_command import read_start
-from laxity_scheduler.policy_training.registry_texts import describe_version
-from laxity_scheduler.policy_training.train_policy_command import register_policy
 from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import SettingsError
-from laxity_scheduler.store.database import MIGRATIONS
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels
-from laxity_scheduler.store.tables import FallbackRow
 from laxity_scheduler.width_comparison import DecidedCycle
 from tests.learn.test_policy_in_force import save
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
@@ -360,26 +353,13 @@ def test_other_policies_are_no_models(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_postgresql_store_of_an_older_laxity_keeps_its_rows_and_gets_place_for_versions(
+def test_a_new_pod_without_mlflow_has_the_version_that_decided_before(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    """Written before there were versions; then a version decides, and a new pod without MLflow has it."""
-    old = open_engine(postgres_url)
-    with old.begin() as connection:
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0005")
-    assert "policy_models" not in inspect(old).get_table_names()
-    with Session(old) as session:
-        session.add(FallbackRow(digest="ab", policy="learned:old.npz", at=1.0, reason="slow"))
-        session.commit()
-    old.dispose()
     add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
     here = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(postgres_url)
     open_policy(here, store)
-    assert store.load_fallback_policies() == {"learned:old.npz"}
     store.close()
     pod = replace(here, home=tmp_path / "pod")
     again = Store.open(postgres_url)

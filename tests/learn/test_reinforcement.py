@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 
-from laxity_scheduler.learned.job_features import FEATURES
-from laxity_scheduler.learned.scoring_net import ScoringNet
-from laxity_scheduler.policy_training import reinforcement, training_worlds
-from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.reinforcement import run_episode
-from laxity_scheduler.policy_training.slot_environment import (
+from laxity_lab.policy_training import reinforcement, training_worlds
+from laxity_lab.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_lab.policy_training.reinforcement import run_episode
+from laxity_lab.policy_training.slot_environment import (
     SLOT_S,
     SlotCluster,
     run_in_slots,
 )
-from laxity_scheduler.policy_training.step_sampler import StepSampler
-from laxity_scheduler.policy_training.training_worlds import WorldKinds, validate
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import TraceJob
+from laxity_lab.policy_training.step_sampler import StepSampler
+from laxity_lab.policy_training.training_worlds import WorldKinds, validate
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import TraceJob
+from laxity_scheduler.learned.job_features import FEATURES
+from laxity_scheduler.learned.scoring_net import ScoringNet
 
 TABLE = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))
 START_S = 24.0  # on one GPU; 24 s more each time the width doubles
@@ -113,7 +113,7 @@ def test_policy_gradients_unlearn_to_stop_while_gpus_are_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """From a net that mostly stops at once, on jobs that scale perfectly."""
-    torch_net = pytest.importorskip("laxity_scheduler.policy_training.torch_net")
+    torch_net = pytest.importorskip("laxity_lab.policy_training.torch_net")
     tables = {("m", 1): TABLE}
     monkeypatch.setattr(training_worlds, "ROUNDS_BETWEEN_TRIALS", 15)
     kinds = WorldKinds(jobs=15, exponents=(1.0,))

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.slot_environment import (
+from laxity_lab.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_lab.policy_training.slot_environment import (
     SLOT_S,
     SlotCluster,
     WorldOutcome,
     run_in_slots,
 )
-from laxity_scheduler.policy_training.training_worlds import compute_gain, draw_world, mean_cost
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import TraceJob
+from laxity_lab.policy_training.training_worlds import compute_gain, draw_world, mean_cost
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import TraceJob
 from tests.learn.test_reinforcement import scored
 
 TABLE = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))

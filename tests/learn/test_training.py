@@ -11,28 +11,28 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_scheduler.chains import train_command
-from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
-from laxity_scheduler.learned.scoring_net import ScoringNet
-from laxity_scheduler.learned.weights_file import load_policy
-from laxity_scheduler.policy_training import (
-    bench_command,
+from laxity_lab import bench_commands
+from laxity_lab.policy_training import (
     evolution,
     imitation,
     policy_bench,
     reinforcement,
 )
-from laxity_scheduler.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_scheduler.policy_training.teacher_samples import (
+from laxity_lab.policy_training.made_jobs import ArrivalMix, make_trace
+from laxity_lab.policy_training.teacher_samples import (
     Choice,
     collect_choices,
     share_right,
     walk_to,
 )
-from laxity_scheduler.policy_training.train_policy_command import TEACHER_NAMES
-from laxity_scheduler.policy_training.training_worlds import WorldKinds
-from laxity_scheduler.simulate.generate import compute_load
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
+from laxity_lab.policy_training.train_policy_command import TEACHER_NAMES
+from laxity_lab.policy_training.training_worlds import WorldKinds
+from laxity_lab.provisioner_training import train_command
+from laxity_lab.traces.generate import compute_load
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.learned.weights_file import load_policy
 
 TABLES = {
     ("scales", 64): ThroughputTable((1, 2, 4, 8), (1.0, 1.9, 3.6, 6.5)),
@@ -58,11 +58,9 @@ def write_tables(tmp_path: Path) -> Path:
 
 
 def run_command(*words: str) -> tuple[int, str, str]:
-    app, bench = typer.Typer(), typer.Typer()
+    app = typer.Typer()
     train_command.register(app)
-    bench.callback()(lambda: None)
-    bench_command.benches(bench)
-    app.add_typer(bench, name="bench")
+    bench_commands.register(app)
     result = CliRunner().invoke(app, words)
     code = getattr(result.exception, "code", result.exit_code)
     return code, result.stdout, str(result.exception or "") or result.stderr
@@ -121,7 +119,7 @@ def test_optimus_prefers_long_jobs_more_than_drf_does() -> None:
 @pytest.mark.slow
 def test_a_net_learns_to_decide_as_its_teacher() -> None:
     pytest.importorskip("torch")
-    from laxity_scheduler.policy_training import torch_net
+    from laxity_lab.policy_training import torch_net
 
     held_out, net = choices("optimus", seed=2), torch_net.make_net(1)
     before = share_right(torch_net.read_net(net), held_out)
@@ -220,7 +218,7 @@ def test_policy_gradients_start_from_random_weights_unless_a_teacher_is_named(
 
 def test_a_net_of_other_layers_is_trained_on_with_its_layers() -> None:
     pytest.importorskip("torch")
-    from laxity_scheduler.policy_training import torch_net
+    from laxity_lab.policy_training import torch_net
 
     draw, sizes = np.random.default_rng(1), (len(FEATURES), 7, 1)
     start = ScoringNet(
@@ -239,7 +237,7 @@ def test_what_needs_torch_says_so_before_anything_is_read(
     tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "laxity_scheduler.policy_training.torch_net", raising=False)
+    monkeypatch.delitem(sys.modules, "laxity_lab.policy_training.torch_net", raising=False)
     for source in (("--journal", str(tmp_path / "nowhere")), ("--tables", str(tables))):
         _, _, error = run_command("train", "policy", *source, "--out", str(tmp_path / "a.npz"))
         assert "torch" in error

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.policy_training.reinforcement import DL2
-from laxity_scheduler.studies import learned_front, learned_training
-from laxity_scheduler.studies.datasets import open_datasets
-from laxity_scheduler.studies.learned_training import FULL, VARIANTS, name_checkpoints
+from laxity_lab.policy_training.reinforcement import DL2
+from laxity_lab.studies import learned_front, learned_training
+from laxity_lab.studies.datasets import open_datasets
+from laxity_lab.studies.learned_training import FULL, VARIANTS, name_checkpoints
 
 SAMPLES = open_datasets(samples=True)
 
@@ -55,7 +55,7 @@ def test_checkpoints_are_named_by_the_share_of_the_training() -> None:
 
 @pytest.mark.slow
 def test_a_row_of_training_is_that_of_its_seed() -> None:
-    pytest.importorskip("laxity_scheduler.policy_training.torch_net")
+    pytest.importorskip("laxity_lab.policy_training.torch_net")
     trials = [
         trial
         for trial in learned_training.trials(SAMPLES, range(2))

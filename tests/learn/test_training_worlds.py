@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from laxity_scheduler.policy_training import training_worlds
-from laxity_scheduler.policy_training.training_worlds import (
+from laxity_lab.policy_training import training_worlds
+from laxity_lab.policy_training.training_worlds import (
     WorldKinds,
     draw_world,
     make_validation_worlds,
 )
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import Trace, TraceJob
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import Trace, TraceJob
 
 TABLES = {("m", 1): ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))}
 REAL = Trace("real", tuple(TraceJob(f"{n}", 60.0 * n, 777.0, 1) for n in range(9)))

@@ -7,8 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_scheduler.simulate.bench_commands import benches
-from laxity_scheduler.simulate.bench_loans import (
+from laxity_lab.bench.bench_loans import (
     TRAINING,
     LoanBench,
     busiest_jobs,
@@ -17,8 +16,9 @@ from laxity_scheduler.simulate.bench_loans import (
     measure_loans,
     run_world,
 )
-from laxity_scheduler.simulate.trace_lookup import SAMPLES
-from laxity_scheduler.simulate.traces import Trace, load
+from laxity_lab.bench_commands import register
+from laxity_lab.traces.trace_lookup import SAMPLES
+from laxity_lab.traces.traces import Trace, load
 
 
 def sample() -> Trace:
@@ -27,7 +27,7 @@ def sample() -> Trace:
 
 def called(*words: str) -> tuple[int, str]:
     app = typer.Typer()
-    app.add_typer(benches(), name="bench")
+    register(app)
     result = CliRunner().invoke(app, ["bench", "loans", *words])
     return result.exit_code, result.stdout
 
@@ -67,7 +67,7 @@ def test_a_trace_with_fewer_jobs_than_asked_for_says_so(monkeypatch: pytest.Monk
     def stop(*_: object, **__: object) -> None:
         raise SimulatedError
 
-    monkeypatch.setattr("laxity_scheduler.simulate.bench_loans.run_world", stop)
+    monkeypatch.setattr("laxity_lab.bench.bench_loans.run_world", stop)
     told: list[str] = []
     for jobs in (10, 5_000):
         with pytest.raises(SimulatedError):
@@ -95,7 +95,7 @@ def test_a_trace_that_is_nowhere_is_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LAXITY_TRACES", str(tmp_path))
-    monkeypatch.setattr("laxity_scheduler.simulate.trace_lookup.SAMPLES", tmp_path)
+    monkeypatch.setattr("laxity_lab.traces.trace_lookup.SAMPLES", tmp_path)
     code, text = called("--json")
     assert code != 0
     assert not text

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.simulate.trace_lookup import SAMPLES
+from laxity_lab.traces.trace_lookup import SAMPLES
 from tests.support.command_line import run_simulate
 
 ITP = str(SAMPLES / "itp" / "195job.csv")

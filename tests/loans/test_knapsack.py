@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from laxity_lab.simulate.loan_instances import draw_groups
 from laxity_scheduler.loans.knapsack import (
     NOTHING,
     Groups,
@@ -15,7 +16,6 @@ from laxity_scheduler.loans.knapsack import (
     find_hull,
     solve_knapsack,
 )
-from laxity_scheduler.simulate.loan_instances import draw_groups
 
 SAME = 1e-9
 

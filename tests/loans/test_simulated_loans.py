@@ -6,14 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.loans.demand_forecast import SeasonalForecast
-from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
-from laxity_scheduler.simulate.inference_fleet import RECLAIM_S, InferenceFleet
-from laxity_scheduler.simulate.inference_load import (
+from laxity_lab.simulate.replay import literal
+from laxity_lab.simulate.report import report
+from laxity_lab.traces.inference_load import (
     MEAN,
     PEAK,
     TROUGH,
@@ -21,13 +16,18 @@ from laxity_scheduler.simulate.inference_load import (
     read_load,
     scale_to_shares,
 )
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.outcome import Run
-from laxity_scheduler.simulate.replay import literal
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.trace_lookup import SAMPLES, trace_at
-from laxity_scheduler.simulate.traces import Trace, TraceError, TraceJob, load
-from laxity_scheduler.simulate.world import SimWorld
+from laxity_lab.traces.trace_lookup import SAMPLES, trace_at
+from laxity_lab.traces.traces import Trace, TraceError, TraceJob, load
+from laxity_lab.world.change_costs import costs
+from laxity_lab.world.ground_truth import GroundTruth, ground_truths
+from laxity_lab.world.inference_fleet import RECLAIM_S, InferenceFleet
+from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_lab.world.outcome import Run
+from laxity_lab.world.world import SimWorld
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.loans.demand_forecast import SeasonalForecast
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.policies.registry import find
 
 HOUR_S = 3_600.0
 NODES, GPUS = 4, 8

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.simulate.cases import Made
-from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.traces import TraceError
-from laxity_scheduler.studies import qos_study
-from laxity_scheduler.studies.command import register
-from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets, open_datasets
-from laxity_scheduler.studies.notebook_tables import (
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.studies import qos_study
+from laxity_lab.studies.command import register
+from laxity_lab.studies.datasets import TRACE_FILES, Datasets, open_datasets
+from laxity_lab.studies.notebook_tables import (
     change,
     gain,
     having,
@@ -20,9 +18,11 @@ from laxity_scheduler.studies.notebook_tables import (
     values,
     with_interval,
 )
-from laxity_scheduler.studies.results import mean_rows, read_rows, write_rows
-from laxity_scheduler.studies.study import STUDIES, Study, run_study
-from laxity_scheduler.studies.trial import LABELS, Cell, Row, Trial, cell_text, row_key
+from laxity_lab.studies.results import mean_rows, read_rows, write_rows
+from laxity_lab.studies.study import STUDIES, Study, run_study
+from laxity_lab.studies.trial import LABELS, Cell, Row, Trial, cell_text, row_key
+from laxity_lab.traces.cases import Made
+from laxity_lab.traces.traces import TraceError
 from tests.support.command_line import invoke
 
 KEPT = Path(__file__).parents[2] / "notebooks/figures"

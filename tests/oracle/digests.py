@@ -13,18 +13,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from laxity_lab.bench.bench_decisions import crowd, later, underway
+from laxity_lab.simulate.report import report
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.cases import Source
+from laxity_lab.traces.generate import Mix, generate
+from laxity_lab.traces.trace_lookup import SAMPLES
+from laxity_lab.traces.traces import Format, Trace
+from laxity_lab.world.change_costs import costs
+from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_lab.world.outcome import Run
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import REGISTRY, find
-from laxity_scheduler.simulate.bench_decisions import crowd, later, underway
-from laxity_scheduler.simulate.cases import Source
-from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.generate import Mix, generate
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.outcome import Run
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.trace_lookup import SAMPLES
-from laxity_scheduler.simulate.traces import Format, Trace
 from laxity_scheduler.store import codec
 from tests.support.random_states import drawn
 

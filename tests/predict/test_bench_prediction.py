@@ -9,16 +9,16 @@ import pytest
 from typer.testing import Result
 
 from laxity.cli.exit_codes import CommandError
-from laxity_profiler.bench.held_out import beyond_a_node, judge_tables, node_gpus
-from laxity_profiler.bench.report_tables import table_cells
-from laxity_profiler.bench.throughput_tables import ThroughputTableError, read_table
-from laxity_profiler.bench.tuning_split import (
+from laxity_lab.bench.held_out import beyond_a_node, judge_tables, node_gpus
+from laxity_lab.bench.held_out_tables import ThroughputTableError, read_table
+from laxity_lab.bench.report_tables import table_cells
+from laxity_lab.bench.tuning_split import (
     group_by_folder,
     group_by_model,
     judge_by_pull,
     judge_left_out,
 )
-from laxity_profiler.cli.commands import benches
+from laxity_lab.bench_commands import benches
 from tests.support.command_line import invoke
 from tests.support.throughput import step_s, write_table
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_profiler.cli.commands import benches
+from laxity_lab.bench_commands import benches
 from tests.support.command_line import invoke
 
 ROOT = Path(__file__).parents[2]

@@ -1,8 +1,6 @@
 """On how many nodes workers lie: known of runs, kept in the history, and learned from."""
 
-import sqlite3
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -15,10 +13,8 @@ from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import (
     LATER_AT,
     START_AT,
-    OpenHistory,
     World,
     epoch_line,
-    trained,
     workload,
 )
 
@@ -153,23 +149,6 @@ def test_reported_epochs_are_kept_with_the_nodes_of_their_workers(
 
     (run,) = history.epochs("mlp")
     assert {epoch.width: epoch.nodes for epoch in run.epochs} == kept
-
-
-def test_a_store_of_before_is_read_and_goes_on(
-    tmp_path: Path, history: History, open_history: OpenHistory
-) -> None:
-    trained(history, "old", epoch_s=[2.0] * 4)
-    history.engine.dispose()
-    with sqlite3.connect(tmp_path / "laxity.db") as database:
-        database.execute("ALTER TABLE observed_epochs DROP COLUMN nodes")
-        database.execute("ALTER TABLE observed_runs DROP COLUMN epochs_trained")
-    database.close()
-
-    again = open_history(tmp_path)
-    again.add_epochs("new", "d/new", workload(), [Epoch(1, 2, 9.0, nodes=2)])
-
-    nodes = {run.uid: {epoch.nodes for epoch in run.epochs} for run in again.epochs("mlp")}
-    assert nodes == {"old": {None}, "new": {2}}
 
 
 def test_the_curve_learns_what_leaving_a_node_costs() -> None:

@@ -6,6 +6,17 @@ from random import Random
 import numpy as np
 import pytest
 
+from laxity_lab.simulate.replay import literal
+from laxity_lab.simulate.report import report
+from laxity_lab.traces.inference_load import InferenceLoad
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import Trace, TraceJob
+from laxity_lab.world.change_costs import costs
+from laxity_lab.world.ground_truth import ground_truths
+from laxity_lab.world.inference_fleet import InferenceFleet
+from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_lab.world.outcome import Run
+from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
@@ -15,17 +26,6 @@ from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.ground_truth import ground_truths
-from laxity_scheduler.simulate.inference_fleet import InferenceFleet
-from laxity_scheduler.simulate.inference_load import InferenceLoad
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.outcome import Run
-from laxity_scheduler.simulate.replay import literal
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import Trace, TraceJob
-from laxity_scheduler.simulate.world import SimWorld
 from tests.support.builders import MINUTE_EPOCHS, job, node, promised
 
 HORIZON_AT = 1_800.0

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.generate import Mix, generate
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
@@ -18,8 +20,6 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
 from laxity_scheduler.shares.rows import ShareRows
 from laxity_scheduler.shares.rule import policy_of
-from laxity_scheduler.simulate.generate import Mix, generate
-from laxity_scheduler.simulate.run import Setting, simulate
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promise, promised
 
 GREEDY = policy_of(replace(laxity.RULE, admission="greedy"))

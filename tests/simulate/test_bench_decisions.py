@@ -6,10 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity.bench_results import figure
-from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate import bench_scaling
-from laxity_scheduler.simulate.bench_decisions import (
+from laxity_lab.bench import bench_scaling
+from laxity_lab.bench.bench_decisions import (
     EPOCHS_S,
     crowd,
     decision_figures,
@@ -17,8 +15,10 @@ from laxity_scheduler.simulate.bench_decisions import (
     later,
     underway,
 )
-from laxity_scheduler.simulate.change_costs import costs
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
+from laxity_lab.bench_results import figure
+from laxity_lab.world.change_costs import costs
+from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_scheduler.policies.registry import find
 
 
 def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_common_ones(
@@ -29,7 +29,7 @@ def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_commo
     ) -> tuple[float, list[float]]:
         return (2.0, [5.0]) if name == "qos" else (3.0, [4.0])
 
-    monkeypatch.setattr("laxity_scheduler.simulate.bench_decisions.decisions", counted)
+    monkeypatch.setattr("laxity_lab.bench.bench_decisions.decisions", counted)
     figures = decision_figures(quick=True)
     kinds = ("cold_ms", "warm_p50_ms", "warm_p99_ms")
     names = [

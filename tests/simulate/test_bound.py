@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity_scheduler.simulate import bound
-from laxity_scheduler.simulate.bound import (
+from laxity_lab.simulate import bound
+from laxity_lab.simulate.bound import (
     compute_bound,
     deadline_bound,
     hull,
@@ -18,8 +18,8 @@ from laxity_scheduler.simulate.bound import (
     lowest,
     work_bound,
 )
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import TraceJob
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import TraceJob
 from tests.support.simulated import job, trace
 
 SLOT_S = 600.0

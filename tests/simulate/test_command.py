@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from laxity_lab.simulate.report import report
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.limits import instant
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import srtf
-from laxity_scheduler.simulate.limits import instant
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, simulate
 from tests.support.command_line import run_simulate
 from tests.support.simulated import SAMPLES, random_trace
 

@@ -5,10 +5,10 @@ from multiprocessing import active_children
 
 import pytest
 
-from laxity_scheduler.simulate.cases import Source
-from laxity_scheduler.simulate.progress_bar import CLEAR, ProgressBar
-from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.simulate.sweep import sweep
+from laxity_lab.simulate.progress_bar import CLEAR, ProgressBar
+from laxity_lab.simulate.run import Setting
+from laxity_lab.simulate.sweep import sweep
+from laxity_lab.traces.cases import Source
 from tests.support.simulated import SAMPLES
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.studies.command import register as register_study
+from laxity_lab.studies.command import register as register_study
 from tests.support.command_line import invoke
 
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from laxity_lab.simulate.report import report
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.generate import Mix, generate
+from laxity_lab.traces.traces import Trace
 from laxity_scheduler.allocation.makespan import remaining_makespan_s
 from laxity_scheduler.model.decision import Admit, Preempt
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import pickyman
-from laxity_scheduler.simulate.generate import Mix, generate
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.traces import Trace
 from tests.support.builders import Curve, cluster, job
 from tests.support.victims import NOW, runs
 

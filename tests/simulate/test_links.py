@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.simulate.run import Setting, in_links, simulate
-from laxity_scheduler.simulate.traces import Trace, TraceJob
+from laxity_lab.simulate.run import Setting, in_links, simulate
+from laxity_lab.traces.traces import Trace, TraceJob
 
 HOUR_S = 3_600.0
 RESTART_S = 30.0

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from laxity_lab.simulate.report import report
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.traces import TraceJob, load
 from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.policies.registry import REGISTRY
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.traces import TraceJob, load
 from tests.support.simulated import SAMPLES, TRACES, job, random_trace, trace
 
 ORDERS = [name for name, policy in REGISTRY.items() if policy.kind == "order"]

@@ -2,10 +2,10 @@
 
 import pytest
 
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.generate import Mix, generate
+from laxity_lab.world.change_costs import CostName
 from laxity_scheduler.policies.registry import REGISTRY
-from laxity_scheduler.simulate.change_costs import CostName
-from laxity_scheduler.simulate.generate import Mix, generate
-from laxity_scheduler.simulate.run import Setting, simulate
 
 
 @pytest.mark.parametrize("policy", sorted(set(REGISTRY) - {"qos"}))

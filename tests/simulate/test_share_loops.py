@@ -12,21 +12,23 @@ from types import FunctionType, ModuleType
 import numpy as np
 import pytest
 
+from laxity_lab.batch_queue import cluster_loop
+from laxity_lab.simulate import elastic_loop
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import Trace
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity import growing, placement
 from laxity_scheduler.frame import compiled, loops
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.promising import planning
 from laxity_scheduler.shares.plans import slot_lengths
-from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import Trace
 from tests.support.simulated import job, trace
 
 PAGES = [
     import_module("laxity_scheduler." + page.removesuffix(".py").replace("/", "."))
     for page in compiled.PAGES
-]
+] + [elastic_loop, cluster_loop]
 Columns = Mapping[str, Floats]
 RULES = ("elasticflow", "laxity", "edf_elastic")
 
@@ -85,7 +87,9 @@ def test_machine_code_is_made_anew_when_any_page_has_changed() -> None:
     for page in PAGES:
         for name in functions(page):
             index = getattr(page, name)._cache._cache_file
+            own = Path(getattr(page, name).py_func.__code__.co_filename).stat()
             assert str(compiled.stamp()) in index._version, name
+            assert index._version.endswith(str((own.st_mtime, own.st_size))), name
 
 
 def test_machine_code_of_other_pages_is_passed_over_though_it_cannot_be_read(

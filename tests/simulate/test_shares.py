@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laxity_scheduler.simulate.report import report
-from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.throughput_tables import load_tables
-from laxity_scheduler.simulate.traces import Format, Trace, load
+from laxity_lab.simulate.report import report
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.throughput_tables import load_tables
+from laxity_lab.traces.traces import Format, Trace, load
 from tests.support.simulated import LINEAR, SAMPLES, TRACES, job, trace
 
 PUBLISHED = {  # the higher of published and re-run: (GPUs, ratio)

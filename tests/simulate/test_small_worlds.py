@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.simulate.change_costs import CostName
-from laxity_scheduler.simulate.report import Figures, report
-from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.throughput_tables import load_tables
-from laxity_scheduler.simulate.traces import load
+from laxity_lab.simulate.report import Figures, report
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.traces.throughput_tables import load_tables
+from laxity_lab.traces.traces import load
+from laxity_lab.world.change_costs import CostName
 from tests.support.simulated import SAMPLES
 
 WORLDS = Path(__file__).parent / "worlds"

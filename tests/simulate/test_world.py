@@ -5,6 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from laxity_lab.simulate.run import Setting, nodes_of, simulate
+from laxity_lab.world.change_costs import CostName, costs
+from laxity_lab.world.execution import JobExecution
+from laxity_lab.world.failures import Failures
+from laxity_lab.world.ground_truth import error_factors, ground_truths
+from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_lab.world.simulated_job import SimJob
+from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import run_cycle
 from laxity_scheduler.inflight import follow_ups, with_follow_ups
@@ -14,14 +22,6 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate.change_costs import CostName, costs
-from laxity_scheduler.simulate.execution import JobExecution
-from laxity_scheduler.simulate.failures import Failures
-from laxity_scheduler.simulate.ground_truth import error_factors, ground_truths
-from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
-from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
-from laxity_scheduler.simulate.simulated_job import SimJob
-from laxity_scheduler.simulate.world import SimWorld
 from tests.support.simulated import LINEAR, job, random_trace, trace, world
 
 WHY = reason("order", policy="test")

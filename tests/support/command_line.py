@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from laxity.cli.main import main
-from laxity_scheduler.simulate.commands import register
+from laxity_lab.simulate.commands import register
 
 
 @dataclass(frozen=True)

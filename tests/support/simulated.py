@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from laxity_scheduler.simulate.change_costs import CostName, costs
-from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
-from laxity_scheduler.simulate.run import nodes_of
-from laxity_scheduler.simulate.throughput_tables import ThroughputTable
-from laxity_scheduler.simulate.traces import Trace, TraceJob
-from laxity_scheduler.simulate.world import SimWorld
+from laxity_lab.simulate.run import nodes_of
+from laxity_lab.traces.throughput_tables import ThroughputTable
+from laxity_lab.traces.traces import Trace, TraceJob
+from laxity_lab.world.change_costs import CostName, costs
+from laxity_lab.world.ground_truth import GroundTruth, ground_truths
+from laxity_lab.world.world import SimWorld
 
-SAMPLES = Path(__file__).parents[2] / "scheduler/laxity_scheduler/simulate/samples"
+SAMPLES = Path(__file__).parents[2] / "scheduler/laxity_lab/traces/samples"
 TRACES = Path(os.environ["LAXITY_TRACES"]) if os.environ.get("LAXITY_TRACES") else None
 LINEAR = ThroughputTable((1, 2, 4), (1.0, 2.0, 4.0))
 

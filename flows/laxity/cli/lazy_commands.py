@@ -50,7 +50,7 @@ FLOOR_COMMANDS: Final = (
     FloorCommand(
         "chain", "chain", JOBS, "Run a training as a chain of batch jobs, on Slurm or as Jobs."
     ),
-    FloorCommand("bench", "simulate", STUDY, "Measure this machine, a cluster, or predictions."),
+    FloorCommand("bench", "bench", STUDY, "Measure this machine, a cluster, or predictions."),
 )
 BY_NAME: Final = {command.name: command for command in FLOOR_COMMANDS}
 CALLED: Final = {

@@ -30,17 +30,6 @@ def register(app: typer.Typer) -> None:
     app.command("refit")(refit)
 
 
-def benches(app: typer.Typer) -> None:
-    """Kinds of `laxity bench` of this floor."""
-    from laxity_profiler.bench.answers import answers
-    from laxity_profiler.bench.ingest import ingest
-    from laxity_profiler.bench.prediction import prediction
-
-    app.command("answers")(answers)
-    app.command("ingest")(ingest)
-    app.command("prediction")(prediction)
-
-
 def predict(
     model: Annotated[
         str,

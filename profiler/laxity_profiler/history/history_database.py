@@ -23,7 +23,6 @@ from sqlalchemy import (
     delete,
     event,
     func,
-    inspect,
     make_url,
     or_,
     select,
@@ -212,7 +211,7 @@ def cause_of(error: Exception, url: URL) -> str:
 
 
 def create_tables(engine: Engine) -> None:
-    """Make the tables and columns that are missing; what is there stays.
+    """Make the tables that are missing; what is there stays.
 
     One replica at a time: PostgreSQL fails the second of two that make the same table.
     """
@@ -220,25 +219,6 @@ def create_tables(engine: Engine) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"select pg_advisory_xact_lock({TABLES_LOCK})"))
         HistoryTable.metadata.create_all(connection)
-    for table, column in (("observed_epochs", "nodes"), ("observed_runs", "epochs_trained")):
-        if _is_missing(engine, table, column):
-            _add_column(engine, table, f"{column} INTEGER")
-
-
-def _is_missing(engine: Engine, table: str, column: str) -> bool:
-    """Whether a store of an earlier laxity has the table without this column."""
-    with open_transaction(engine) as connection:
-        return column not in {info["name"] for info in inspect(connection).get_columns(table)}
-
-
-def _add_column(engine: Engine, table: str, column: str) -> None:
-    """Null in all rows that are there. Another process may do the same at this moment."""
-    try:
-        with open_transaction(engine) as connection:
-            connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
-    except HistoryError:
-        if _is_missing(engine, table, column.partition(" ")[0]):
-            raise
 
 
 @contextmanager

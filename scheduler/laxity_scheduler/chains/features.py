@@ -1,7 +1,6 @@
 """What a provisioner knows at a decision: a day of snapshots, and how far the predecessor is.
 
-A snapshot is taken every ten minutes; a window is the last 144. The simulated cluster is looked at
-once per snapshot, and all windows are views of the same rows.
+A snapshot is taken every ten minutes; a window is the last 144.
 
 Of Mirage's 13 features that are not in `snapshot_loop` the pair's limits and sizes and the
 successor's wait and elapsed run are constant within an experiment, and left out. The predecessor's
@@ -12,17 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.snapshot_loop import COLUMNS, MIRAGE_COLUMNS
-from laxity_scheduler.chains.successor import HISTORY_S, Pair
+from laxity_scheduler.chains.snapshot_loop import MIRAGE_COLUMNS
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.model.job import HOUR_S
+from laxity_scheduler.model.job import DAY_S
 
 DECIDE_EVERY_S: Final = 600.0  # one decision by each snapshot
-WINDOW: Final = round(HISTORY_S / DECIDE_EVERY_S)
+WINDOW: Final = round(DAY_S / DECIDE_EVERY_S)
 SIX_HOURS: Final = 36
 Singles = NDArray[np.float32]
 
@@ -71,35 +68,3 @@ class Windows:
 
     def _pair(self) -> Singles:
         return np.stack((self.wait_h, self.elapsed_h), axis=1).astype(np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class QueueHistory:
-    """Snapshots of one start up to its predecessor's end, none of the successor's doing."""
-
-    pair: Pair
-    taken_at: Floats
-    snapshots: Singles
-
-    def row_at(self, instant: float) -> int:
-        """The last snapshot up to an instant."""
-        return int(np.searchsorted(self.taken_at, instant, side="right")) - 1
-
-    def windows(self, rows: Ints) -> Windows:
-        """What is known at these snapshots. ValueError if one has less than a day before it."""
-        if rows.min(initial=WINDOW) < WINDOW - 1:
-            raise ValueError(f"snapshot {rows.min()} has no {WINDOW} rows up to it")
-        queue = sliding_window_view(self.snapshots, WINDOW, axis=0)[rows - WINDOW + 1]
-        pair, taken_at = self.pair, self.taken_at[rows]
-        elapsed_h = np.maximum(0.0, taken_at - pair.started_at) / HOUR_S
-        wait_h = (np.minimum(taken_at, pair.started_at) - pair.submitted_at) / HOUR_S
-        left_h = pair.settings.limit_s / HOUR_S - elapsed_h
-        return Windows(queue.swapaxes(1, 2), wait_h, elapsed_h, left_h)
-
-
-def watch_queue(pair: Pair) -> QueueHistory:
-    """Take the snapshots of a start, from a day before the predecessor's submission on."""
-    looks = list(pair.looks(DECIDE_EVERY_S))
-    taken_at = np.array([taken for taken, _ in looks], dtype=np.float64)
-    snapshots = np.array([snapshot for _, snapshot in looks], dtype=np.float32)
-    return QueueHistory(pair, taken_at, snapshots.reshape(-1, COLUMNS))

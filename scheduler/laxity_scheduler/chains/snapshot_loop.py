@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.cluster_loop import (
+from laxity_scheduler.chains.queue_plan import (
     NEVER,
     NOW,
     PENDING,
@@ -20,6 +20,7 @@ from laxity_scheduler.chains.cluster_loop import (
     SLOT_TICKS,
     SLOTS,
     STARTED,
+    TICK_S,
     BatchState,
     Jobs,
     plan_start,
@@ -70,3 +71,10 @@ def take_snapshot(jobs: Jobs, state: BatchState, nodes: int, limit: int) -> Floa
     left = np.maximum(0, state.start[running] + jobs.limit[running] - now)
     out[32] = (jobs.nodes[running] * left).sum()
     return out
+
+
+def recent_mean_s(started_at: Floats, wait_s: Floats, now_at: float) -> float:
+    """Mean wait of the last jobs that started up to now, in whole minutes; 0 without any."""
+    count = int(np.searchsorted(started_at, now_at, side="right"))
+    recent = wait_s[max(0, count - RECENT_JOBS) : count]
+    return float(recent.mean() // TICK_S * TICK_S) if len(recent) else 0.0

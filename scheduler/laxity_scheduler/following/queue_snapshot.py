@@ -12,16 +12,17 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.batch_cluster import TICK_S, ticks_of
-from laxity_scheduler.chains.cluster_loop import (
+from laxity_scheduler.chains.queue_plan import (
     FREE,
     NEVER,
     NOW,
     PENDING,
     RUNNING,
     STARTED,
+    TICK_S,
     BatchState,
     Jobs,
+    ticks_of,
 )
 from laxity_scheduler.chains.snapshot_loop import take_snapshot
 from laxity_scheduler.following.link_queue import QueueRow

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from laxity.durable_files import append_to_file
-from laxity_scheduler.chains.baselines import recent_mean_s
 from laxity_scheduler.chains.features import WINDOW
-from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS
+from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS, recent_mean_s
 from laxity_scheduler.following.link_queue import LinkQueue, QueueRow
 from laxity_scheduler.following.queue_clock import QueueClock
 from laxity_scheduler.following.queue_snapshot import SuccessorShape, snapshot_queue

@@ -4,7 +4,8 @@ Modules that use `jit` are imported on first use, since importing numba takes mo
 without `jit` is a plain function, which `run` compiles with all that it calls where there is much to do.
 
 Machine code is kept on disk. numba looks at the page of a loop only to see whether it has changed,
-but a loop holds the code of the loops that it calls, from other pages. So all pages count. They
+but a loop holds the code of the loops that it calls, from other pages. So all pages count, and a
+loop's own page wherever it is. They
 count as numba's own version does, which is read first: what follows names types of these pages, and
 cannot be read where one of them is gone.
 
@@ -45,8 +46,7 @@ PAGES: Final = (
     "promising/seating.py",
     "frame/fields.py",
     "shares/share_loop.py",
-    "simulate/elastic_loop.py",
-    "chains/cluster_loop.py",
+    "chains/queue_plan.py",
     "chains/snapshot_loop.py",
 )
 
@@ -63,7 +63,8 @@ def jit(loop: Loop) -> Loop:
     compiled = numba.njit(**options)(loop)
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if index is not None:
-        index._version = f"{numba.__version__} {stamp()}"  # noqa: SLF001 - there is no other way
+        own = _time_and_size(Path(loop.__code__.co_filename))
+        index._version = f"{numba.__version__} {stamp()} {own}"  # noqa: SLF001 - there is no other way
     return cast("Loop", compiled)
 
 
@@ -159,5 +160,9 @@ def compile_loop(loop: Loop) -> Loop:
 def stamp() -> tuple[Any, ...]:
     """Changes when one of the pages does."""
     pages = [Path(__file__), *(Path(__file__).parents[1] / page for page in PAGES)]
-    stats = [page.stat() for page in pages]
-    return tuple([(page.st_mtime, page.st_size) for page in stats])
+    return tuple(map(_time_and_size, pages))
+
+
+def _time_and_size(page: Path) -> tuple[float, int]:
+    stat = page.stat()
+    return stat.st_mtime, stat.st_size

@@ -18,7 +18,7 @@ from laxity.cli.exit_codes import (
 )
 from laxity.cli.job_names import completing
 from laxity_scheduler.chains.choices import METHODS_WITHOUT_MODEL, check_choice
-from laxity_scheduler.chains.commands import PricesOption, duration_s
+from laxity_scheduler.chains.options import PricesOption, duration_s
 
 if TYPE_CHECKING:
     from laxity_scheduler.following.chain_loop import ChainOptions

@@ -32,7 +32,7 @@ CODE: Final = (
     "alembic.command", "kubernetes.aio.client", "kubernetes.aio.config", "psycopg",
     "uvicorn.protocols.http.auto", "uvicorn.protocols.websockets.auto", "laxity.cli.main",
     "laxity_k8s.http.cluster", "laxity_profiler.learning.learner", "laxity_scheduler.commands",
-    "laxity_scheduler.policies.qos", "laxity_scheduler.process.serve", "laxity_scheduler.simulate.commands",
+    "laxity_scheduler.policies.qos", "laxity_scheduler.process.serve", "laxity_lab.simulate.commands",
 )  # fmt: skip
 STEPS: Final = tuple(
     f"{when} {what}"

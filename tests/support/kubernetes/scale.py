@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from laxity import json_tree
-from laxity_k8s.bench.ground import Ground
-from laxity_k8s.bench.lanes import Narrowed, open_service
 from laxity_k8s.cluster_api import Patch
 from laxity_k8s.http.cluster import KubernetesApi
+from laxity_lab.bench.ground import Ground
+from laxity_lab.bench.lanes import Narrowed, open_service
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState

@@ -1,1 +1,0 @@
-"""How fast decisions become running pods."""

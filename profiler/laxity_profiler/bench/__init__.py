@@ -1,1 +1,0 @@
-"""Benches of this floor: `laxity bench answers`, `ingest` and `prediction`."""

@@ -1,0 +1,4 @@
+"""Judge and train: simulations, studies, benches, and the training of policies and provisioners.
+
+What a cluster runs imports nothing from here.
+"""

@@ -1,0 +1,1 @@
+"""Kinds of `laxity bench`: this machine, a cluster, and predictions."""

@@ -1,0 +1,1 @@
+"""Traces of jobs: read, found, cut and generated."""

@@ -1,0 +1,89 @@
+"""What policies are told of simulated jobs: how long they take, with an error of a stated size."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from laxity_lab.world.change_costs import Costs
+from laxity_lab.world.ground_truth import GroundTruth, error_factors, sigma_of
+from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
+from laxity_scheduler.model.job import FOREVER
+
+Z90: Final = 1.2815515594457831  # the 90 % quantile of the standard normal distribution
+
+
+class NoisyPredictor:
+    """A Predictor with a stated error.
+
+    A job's epochs are believed to take exp(sigma z) times what they take, z drawn per job. Once k
+    of its epochs have been observed, the logarithm of the error has shrunk to 1 / (1 + k) of it.
+    The quantiles are those of this distribution. Costs of starts and stops are known.
+    """
+
+    def __init__(
+        self, jobs: Iterable[GroundTruth], costs: Costs, *, error: float = 0.0, seed: int = 0
+    ) -> None:
+        """`error` is the mean absolute error as a share: 0.2 for 20 %."""
+        self.costs = costs
+        self.error = error
+        self.seed = seed
+        self.sigma = sigma_of(error)
+        self._truth = {job.workload.model: job for job in jobs}
+        factors = error_factors(self._truth, error=error, seed=seed)
+        self._factor = dict(zip(self._truth, factors, strict=True))
+
+    @property
+    def version(self) -> str:
+        return f"simulated error={self.error:g} seed={self.seed} costs={self.costs.name}"
+
+    def epoch_time(self, workload: Workload, workers: int) -> Estimate:
+        return self._estimate(workload, workers, 1, 0)
+
+    def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
+        left = max(0, workload.epochs - progress.epochs_done)
+        return self._estimate(workload, workers, left, len(progress.epoch_s))
+
+    def table(self, asks: Sequence[Ask]) -> Estimates:
+        return Estimates.of(
+            [self.remaining(ask.workload, ask.progress, ask.workers) for ask in asks]
+        )
+
+    def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
+        return certain(self.costs.stop_s(self._gpus(workload, workers)))
+
+    def resume_cost(self, workload: Workload, workers: int) -> Estimate:
+        return certain(self.costs.start_s(self._gpus(workload, workers)))
+
+    def finishing_time(self, workload: Workload, workers: int) -> Estimate:
+        return certain(0.0)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "kind": "simulated",
+            "error": self.error,
+            "seed": self.seed,
+            "costs": self.costs.name,
+        }
+
+    def _gpus(self, workload: Workload, workers: int) -> int:
+        truth = self._truth.get(workload.model)
+        return workers * (truth.gpus_per_worker if truth else 1)
+
+    def _estimate(self, workload: Workload, workers: int, epochs: int, seen: int) -> Estimate:
+        truth = self._truth.get(workload.model)
+        epoch_s = None if truth is None else truth.epoch_s.get(workers)
+        if epoch_s is None:
+            return Estimate(0.0, FOREVER, FOREVER, FOREVER, "prior", 0)
+        total_s = epochs * epoch_s
+        if self.sigma == 0.0:
+            return Estimate(total_s, total_s, total_s, total_s, "truth", seen)
+        shrunk = 1.0 / (1 + seen)
+        spread = self.sigma * shrunk
+        middle_s = total_s * self._factor[workload.model] ** shrunk
+        wide = math.exp(Z90 * spread)
+        mean_s = middle_s * math.exp(spread * spread / 2.0)
+        return Estimate(middle_s / wide, middle_s, mean_s, middle_s * wide, "history", seen)
+
+
+def certain(seconds: float) -> Estimate:
+    return Estimate(seconds, seconds, seconds, seconds, "truth")

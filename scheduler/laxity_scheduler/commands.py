@@ -252,12 +252,12 @@ def up(
     arguments += [text for value in budget or [] for text in ("--budget", value)]
     try:
         running = daemon.start_service(place, arguments, addresses)
-    except daemon.DaemonError as error:
-        raise CommandError(str(error), code=USAGE if error.code == USAGE else FAILED) from error
-    except InstanceDirError as error:
-        raise CommandError(str(error), code=FAILED) from error
+    except (daemon.DaemonError, InstanceDirError) as error:
+        code = USAGE if getattr(error, "code", FAILED) == USAGE else FAILED
+        raise CommandError(str(error), code=code) from error
     url = without_secrets(running.url)
     typer.echo(f"up: {url} (process {running.pid}, log {place.log_file})")
+    typer.echo(f"page: {url}/ (laxity ui opens it signed in)")
     for line in tracking_lines(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):
         typer.echo(line, err=line.startswith("warning"))
 

@@ -227,13 +227,17 @@ class Store:
             message = f"term {self._term} is over: {row.holder} leads in term {row.term}"
             raise StaleServiceError(message)
 
-    def iter_cycles(self, first: int, last: int | None = None) -> Iterator[CycleRow]:
-        """Journalled cycles from the full snapshot at or before `first`, in order."""
+    def iter_cycles(
+        self, first: int, last: int | None = None, *, full: bool = False
+    ) -> Iterator[CycleRow]:
+        """Journalled cycles from the full snapshot at or before `first`, in order; or `full` ones only."""
         with self._open_session() as session:
             start = self._full_at_or_before(session, first)
             query = select(CycleRow).where(CycleRow.cycle >= start).order_by(col(CycleRow.cycle))
             if last is not None:
                 query = query.where(CycleRow.cycle <= last)
+            if full:
+                query = query.where(CycleRow.full)
             yield from session.exec(query.execution_options(yield_per=100))
 
     def predictor_body(self, version: str) -> bytes | None:

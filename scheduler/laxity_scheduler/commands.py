@@ -239,9 +239,8 @@ def up(
             typer.echo("its options stay as they are; others count after: laxity down", err=True)
         return
     options = {
-        "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port,
-        "--policy": policy, "--shadow": shadow, "--tokens": tokens and tokens.absolute(),
-        "--kept-cycles": kept_cycles, "--kept-mb": kept_mb,
+        "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port, "--policy": policy,
+        "--shadow": shadow, "--tokens": tokens and tokens.absolute(), "--kept-cycles": kept_cycles, "--kept-mb": kept_mb,
     }  # fmt: skip
     # Addresses may hold passwords, and everybody on this machine can read a command line.
     addresses = {

@@ -21,13 +21,10 @@ from typing import Any, Final, Self, TypeVar
 from sqlalchemy import (
     Connection,
     Engine,
-    Label,
     Update,
     func,
     insert,
-    literal,
     text,
-    union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -42,6 +39,7 @@ from laxity_profiler.history.history_database import (
     shown_address,
 )
 from laxity_scheduler.store.database import migrate_schema, set_checkpoint
+from laxity_scheduler.store.retention import delete_old, oldest_cycle_within
 from laxity_scheduler.store.tables import (
     CycleRow,
     DecisionRow,
@@ -58,8 +56,6 @@ from laxity_scheduler.store.tables import (
     PredictorRow,
     SavedView,
     ServiceTable,
-    ShadowRow,
-    VerdictRow,
     WaitingPointsRow,
 )
 
@@ -341,36 +337,13 @@ class Store:
     def delete_old(self, *, cycles_before: int, ended_before: float) -> None:
         """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
         with self._open_session() as session:
-            start = self._full_at_or_before(session, cycles_before)
-            session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
-            session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
-            session.exec(delete(ShadowRow).where(col(ShadowRow.cycle) < start))
-            used = select(CycleRow.predictor)
-            session.exec(delete(PredictorRow).where(col(PredictorRow.version).not_in(used)))
-            gone = select(JobRow.uid).where(col(JobRow.finished_at) < ended_before)
-            for table in (VerdictRow, WaitingPointsRow):
-                session.exec(delete(table).where(col(table.uid).in_(gone)))
-            session.exec(delete(JobRow).where(col(JobRow.finished_at) < ended_before))
+            delete_old(session, cycles_before=cycles_before, ended_before=ended_before)
             session.commit()
 
     def oldest_cycle_within(self, kept_bytes: int) -> int:
         """The oldest of the latest cycles that take up to so many bytes with their decisions; 0 for none."""
-        cycles = select(CycleRow.cycle, _stored_bytes(CycleRow.state, CycleRow.plan))
-        decisions = select(DecisionRow.cycle, _stored_bytes(DecisionRow.body, DecisionRow.reason))
-        rows = union_all(cycles, decisions).subquery()
-        latest_first = rows.c.cycle.desc()
-        sums = select(
-            rows.c.cycle, func.sum(rows.c.bytes).over(order_by=latest_first).label("bytes")
-        ).subquery()
-        query = select(func.min(sums.c.cycle)).where(sums.c.bytes <= kept_bytes)
         with self._open_session() as session:
-            return session.exec(query).one() or 0
-
-    @staticmethod
-    def _full_at_or_before(session: Session, cycle: int) -> int:
-        full = select(func.max(CycleRow.cycle)).where(CycleRow.full, CycleRow.cycle <= cycle)
-        first = select(func.min(CycleRow.cycle))
-        return session.exec(full).one() or session.exec(first).one() or 0
+            return oldest_cycle_within(session, kept_bytes)
 
     @contextmanager
     def _open_session(self) -> Iterator[Session]:
@@ -380,10 +353,6 @@ class Store:
         except DATABASE_ERRORS as error:
             cause = cause_of(error, self.engine.url)
             raise StoreError(f"the store did not do it: {cause}") from error
-
-
-def _stored_bytes(*columns: Any) -> Label[int]:
-    return sum((func.length(column) for column in columns), literal(0)).label("bytes")
 
 
 def _insert_rows(connection: Connection, rows: Iterable[NewRow]) -> None:

@@ -92,7 +92,6 @@ def deadline_flow(
     options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)
     options["tags"] = tuple(tags)
     options["pass_env"] = pass_env if isinstance(pass_env, str) else tuple(pass_env)
-
     return lambda function: _make_flow(function, name, options, flow_options)
 
 

@@ -18,7 +18,7 @@ from laxity_scheduler.store.tables import (
 
 def delete_old(session: Session, *, cycles_before: int, ended_before: float) -> None:
     """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
-    start = _full_at_or_before(session, cycles_before)
+    start = full_at_or_before(session, cycles_before)
     session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
     session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
     session.exec(delete(ShadowRow).where(col(ShadowRow.cycle) < start))
@@ -43,7 +43,8 @@ def oldest_cycle_within(session: Session, kept_bytes: int) -> int:
     return session.exec(query).one() or 0
 
 
-def _full_at_or_before(session: Session, cycle: int) -> int:
+def full_at_or_before(session: Session, cycle: int) -> int:
+    """The latest cycle up to this one whose snapshot is stored whole."""
     full = select(func.max(CycleRow.cycle)).where(CycleRow.full, CycleRow.cycle <= cycle)
     first = select(func.min(CycleRow.cycle))
     return session.exec(full).one() or session.exec(first).one() or 0

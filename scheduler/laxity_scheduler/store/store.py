@@ -39,7 +39,7 @@ from laxity_profiler.history.history_database import (
     shown_address,
 )
 from laxity_scheduler.store.database import migrate_schema, set_checkpoint
-from laxity_scheduler.store.retention import delete_old, oldest_cycle_within
+from laxity_scheduler.store.retention import delete_old, full_at_or_before, oldest_cycle_within
 from laxity_scheduler.store.tables import (
     CycleRow,
     DecisionRow,
@@ -228,7 +228,7 @@ class Store:
     ) -> Iterator[CycleRow]:
         """Journalled cycles from the full snapshot at or before `first`, in order; or `full` ones only."""
         with self._open_session() as session:
-            start = self._full_at_or_before(session, first)
+            start = full_at_or_before(session, first)
             query = select(CycleRow).where(CycleRow.cycle >= start).order_by(col(CycleRow.cycle))
             if last is not None:
                 query = query.where(CycleRow.cycle <= last)

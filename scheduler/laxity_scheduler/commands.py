@@ -111,6 +111,7 @@ PublicUrl = Annotated[
     str, typer.Option(envvar="LAXITY_PUBLIC_URL", help="Address that workers are given.")
 ]
 KeptCycles = Annotated[int, typer.Option(min=100, help="Cycles that the journal keeps.")]
+KeptMb = Annotated[int, typer.Option(min=10, help="MB that these cycles may take; the oldest go.")]
 LeaseS = Annotated[
     float,
     typer.Option(
@@ -123,6 +124,14 @@ PodsWithinS = Annotated[
         min=1.0,
         envvar="LAXITY_PODS_WITHIN_S",
         help="Time for all pods of a job to run, images pulled, before it is made narrower or stopped.",
+    ),
+]
+Pools = Annotated[
+    str,
+    typer.Option(
+        envvar="LAXITY_POOLS",
+        metavar="YAML",
+        help="Pools of nodes that an autoscaler adds, as YAML: see docs/kubernetes/autoscaler.md.",
     ),
 ]
 
@@ -161,8 +170,10 @@ def serve(
     budget: Budgets = None,
     public_url: PublicUrl = "",
     kept_cycles: KeptCycles = 20_000,
+    kept_mb: KeptMb = 500,
     lease_s: LeaseS = 15.0,
     pods_within_s: PodsWithinS = 60.0,
+    pools: Pools = "",
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
 ) -> None:
@@ -173,26 +184,12 @@ def serve(
 
     try:
         settings = Settings(
-            **_home_setting(home),
-            world=world,
-            slots=slots,
-            inference_slots=inference_slots,
-            host=host,
-            port=port,
-            store=store,
-            policy=policy,
-            shadow=shadow,
-            tracking_uri=tracking_uri,
-            webhook=webhook,
-            prefect_api=prefect_api,
-            budgets=parse_budgets(budget or []),
-            public_url=public_url,
-            kept_cycles=kept_cycles,
-            lease_s=lease_s,
-            pods_within_s=pods_within_s,
-            log_format=log_format,
-            log_level=log_level,
-        )
+            **_home_setting(home), world=world, slots=slots, inference_slots=inference_slots, host=host,
+            port=port, store=store, policy=policy, shadow=shadow, tracking_uri=tracking_uri,
+            webhook=webhook, prefect_api=prefect_api, budgets=parse_budgets(budget or []),
+            public_url=public_url, kept_cycles=kept_cycles, kept_mb=kept_mb,
+            lease_s=lease_s, pods_within_s=pods_within_s, pools=pools, log_format=log_format, log_level=log_level,
+        )  # fmt: skip
         serve_forever(settings, tokens)
     except (SettingsError, TokensError) as error:
         raise CommandError(str(error), code=USAGE) from error
@@ -220,6 +217,7 @@ def up(
     budget: Budgets = None,
     public_url: PublicUrl = "",
     kept_cycles: KeptCycles = 20_000,
+    kept_mb: KeptMb = 500,
 ) -> None:
     """Start the service in the background, and wait until it is ready."""
     from laxity_scheduler.process import daemon
@@ -241,9 +239,8 @@ def up(
             typer.echo("its options stay as they are; others count after: laxity down", err=True)
         return
     options = {
-        "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port,
-        "--policy": policy, "--shadow": shadow, "--tokens": tokens and tokens.absolute(),
-        "--kept-cycles": kept_cycles,
+        "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port, "--policy": policy,
+        "--shadow": shadow, "--tokens": tokens and tokens.absolute(), "--kept-cycles": kept_cycles, "--kept-mb": kept_mb,
     }  # fmt: skip
     # Addresses may hold passwords, and everybody on this machine can read a command line.
     addresses = {
@@ -254,12 +251,12 @@ def up(
     arguments += [text for value in budget or [] for text in ("--budget", value)]
     try:
         running = daemon.start_service(place, arguments, addresses)
-    except daemon.DaemonError as error:
-        raise CommandError(str(error), code=USAGE if error.code == USAGE else FAILED) from error
-    except InstanceDirError as error:
-        raise CommandError(str(error), code=FAILED) from error
+    except (daemon.DaemonError, InstanceDirError) as error:
+        code = USAGE if getattr(error, "code", FAILED) == USAGE else FAILED
+        raise CommandError(str(error), code=code) from error
     url = without_secrets(running.url)
     typer.echo(f"up: {url} (process {running.pid}, log {place.log_file})")
+    typer.echo(f"page: {url}/ (laxity ui opens it signed in)")
     for line in tracking_lines(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):
         typer.echo(line, err=line.startswith("warning"))
 

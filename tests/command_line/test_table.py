@@ -12,6 +12,7 @@ from laxity.cli.render.decisions import chain_lines
 from laxity.cli.render.job_panel import job_panel, verdict_line, whatif_lines
 from laxity.cli.render.job_table import COLUMNS, job_cells, job_table
 from laxity.human_time import instant_text as instant_seen_from
+from laxity.human_time import wall_time
 
 NOW = 1_000.0
 
@@ -263,6 +264,30 @@ def test_an_end_that_a_refused_job_would_have_had_is_not_shown_afterwards() -> N
 
     assert "ago" not in shown(refused)[1]
     assert "P90 finish" not in out.getvalue()
+
+
+def test_a_refused_job_that_still_has_offers_shows_no_forecast() -> None:
+    refused = running(state="refused", verdict="refused", workers=0, formed=0, reason="")
+
+    _, row = shown(refused)
+
+    assert "in 1m" not in row
+
+
+def test_runs_of_one_name_are_told_apart_by_when_they_were_submitted() -> None:
+    runs = [running(submitted_at=NOW - ago_s) for ago_s in (900.0, 60.0)]
+    out = io.StringIO()
+
+    Console(file=out, width=160).print(job_table([*runs, running(id="default/alone")], now=NOW))
+
+    _, first, second, alone = (
+        line.split("hard")[0].split() for line in out.getvalue().splitlines()
+    )
+    assert [first, second, alone] == [
+        ["train", wall_time(NOW - 900.0, NOW)],
+        ["train", wall_time(NOW - 60.0, NOW)],
+        ["alone"],
+    ]
 
 
 def test_a_verdict_whose_code_is_the_same_word_says_it_once() -> None:

@@ -162,6 +162,12 @@ def test_the_learned_policy_can_be_trained_on_a_schedule_by_adding_a_component(
     pod = cron["spec"]["jobTemplate"]["spec"]["template"]
     (service,) = (each for each in objects if each["kind"] == "Service")
     assert not service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    policies = {
+        (*policy["spec"]["policyTypes"], "ingress" in policy["spec"])
+        for policy in (each for each in objects if each["kind"] == "NetworkPolicy")
+        if policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    }
+    assert policies == {("Ingress", "Egress", False)}, "nothing in, and named ports out"
     (container,) = pod["spec"]["containers"]
     said = {row["name"]: row.get("valueFrom") for row in container["env"]}
     assert said["LAXITY_JOURNAL"] == {"secretKeyRef": {"name": "laxity", "key": "LAXITY_STORE"}}

@@ -130,3 +130,21 @@ def test_free_gpus_that_no_promise_needs_are_said_to_be_too_scattered() -> None:
     (wait,) = [d for d in decide(state, MINUTE_EPOCHS).decisions if isinstance(d, Wait)]
     assert wait.reason.code == "no_free_gpus"
     assert "2 free" in wait.reason.text
+
+
+def test_a_promised_job_beside_a_free_gpu_says_whom_that_is_kept_for() -> None:
+    """For one that is due first and waits until a second GPU is free."""
+    jobs = [
+        job("ends", running=1, epochs=2, preemptible=False),
+        promised("first", 1200.0, epochs=5, workers=(2,)),
+        promised("second", 9000.0, epochs=20),
+    ]
+    state = cluster(gpus=2, jobs=jobs)
+
+    plan = decide(state, MINUTE_EPOCHS)
+
+    waits = {d.job: d for d in plan.decisions if isinstance(d, Wait)}
+    assert (
+        waits["team/second"].reason.text
+        == "the free GPUs are reserved for promised jobs: team/first"
+    )

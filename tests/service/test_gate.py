@@ -1,6 +1,7 @@
 """The gate: other names, foreign pages and strangers are turned away, and bodies are bounded."""
 
 import asyncio
+import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from laxity_scheduler.http import gate
@@ -75,10 +77,12 @@ def test_a_page_of_another_origin_may_follow_a_link_here(stage: Stage) -> None:
     assert answer.status_code == 200
 
 
-def test_a_browser_that_opens_the_address_gets_to_the_reference(stage: Stage) -> None:
-    page = stage.http.get("/", headers={"Authorization": ""}, follow_redirects=True)
-    assert (page.status_code, page.url.path) == (200, "/docs")
-    assert "<code>wait_s</code>" in page.text
+def test_a_browser_that_opens_the_address_gets_the_page_with_the_reference(stage: Stage) -> None:
+    page = stage.http.get("/", headers={"Authorization": ""})
+    reference = stage.http.get("/docs", headers={"Authorization": ""})
+    assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert 'href="docs"' in page.text
+    assert "<code>wait_s</code>" in reference.text
 
 
 def test_the_reference_loads_nothing_and_names_every_call(stage: Stage) -> None:
@@ -226,6 +230,25 @@ def test_a_full_disk_is_said_and_may_be_waited_for(
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "no_room"
     assert "disk is full" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [sqlite3.OperationalError("database is locked"), OSError(errno.ENOSPC, "no space")],
+    ids=["database", "disk"],
+)
+def test_a_refusal_that_was_answered_does_not_reach_the_server_as_an_error(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> Json:
+        raise error
+
+    monkeypatch.setattr(stage.world, "submit", fail)
+    raising = TestClient(stage.http.app, "http://127.0.0.1", headers=bearer(TOKEN))
+
+    answer = raising.post("/v1/jobs", json=manifest("late"))
+
+    assert answer.status_code == 503
 
 
 def test_a_database_that_another_process_writes_to_is_no_full_disk(

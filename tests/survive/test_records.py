@@ -85,6 +85,19 @@ def test_a_wait_is_a_row_again_for_another_reason_not_for_another_start() -> Non
     assert rows == [1, 0, 1]
 
 
+def test_a_reason_that_comes_back_is_a_row_again_only_after_a_start() -> None:
+    state, records = cluster(jobs=[job("a")], now=40.0), AuditRows()
+    full, held = Wait("team/a", FITS), Wait("team/a", reason("held_for_promises", holders="team/b"))
+    started = Admit("team/a", 1, ("n0",), FITS)
+
+    rows = []
+    for decision in (full, held, full, held, started, full):
+        rows.append(len(owed(records, state, Plan((decision,)))))
+        records.mark_flushed()
+
+    assert rows == [1, 1, 0, 0, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("finish_at", "rows"), [(240.0, 0), (259.0, 0), (262.0, 2), (218.0, 2), (float("inf"), 2)]
 )

@@ -7,14 +7,17 @@ from typing import Any
 
 import psutil
 import pytest
+from sqlalchemy import text
 from sqlmodel import Session, col, delete, select, update
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
-from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.decision import Admit, Wait
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
+from laxity_scheduler.store.codec import plan_bytes
 from laxity_scheduler.store.journal import Journal, ReplayError, iter_entries, replay_cycles
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import CycleRow, DecisionRow, NewRow
@@ -122,11 +125,50 @@ def test_another_policy_can_be_asked_what_it_would_have_done(store: Store) -> No
 
 def test_the_journal_keeps_as_many_cycles_as_it_is_told_and_stays_replayable(store: Store) -> None:
     cycles = lived(store, snapshot_every=5)
-    Journal(store).drop_old(kept_cycles=8, ended_before=0.0)
+    Journal(store).drop_old(kept_cycles=8, kept_bytes=10**9, ended_before=0.0)
     found = list(replay_cycles(store, named, load))
     assert found[-1].cycle == cycles
     assert 8 <= len(found) <= 8 + 5
     assert all(one.is_same for one in found)
+
+
+def test_the_journal_keeps_the_latest_cycles_within_its_bytes_and_replays_them(
+    store: Store,
+) -> None:
+    cycles = lived(store, snapshot_every=5)
+    kept_bytes = stored_bytes(store, first=cycles - 6)
+
+    Journal(store).drop_old(kept_cycles=10**6, kept_bytes=kept_bytes, ended_before=0.0)
+
+    replayed = list(replay_cycles(store, named, load))
+    assert cycles - 6 - 5 < replayed[0].cycle <= cycles - 6, "up to a full snapshot more"
+    assert replayed[-1].cycle == cycles
+    assert all(cycle.is_same for cycle in replayed)
+
+
+def test_the_database_holds_the_plan_of_a_long_queue_in_a_tenth_of_its_bytes(
+    store: Store,
+) -> None:
+    waits = tuple(
+        Wait(
+            f"team/job-{number}",
+            reason("no_free_gpus", needed_gpus=1, gpus_per_worker=1, free_gpus=0),
+        )
+        for number in range(500)
+    )
+
+    Journal(store).write_cycle(cluster(cycle=1), Plan(waits), TRUTH, policy="qos", decided_s=0.0)
+
+    (entry,) = iter_entries(store)
+    assert entry.plan == plan_bytes(Plan(waits))
+    assert stored_bytes(store, first=1) < len(entry.plan) / 10
+
+
+def stored_bytes(store: Store, *, first: int) -> int:
+    """What the database holds of cycles from `first` on."""
+    query = "select sum(length(state) + length(plan)) from cycles where cycle >= :first"
+    with store.engine.connect() as connection:
+        return int(connection.execute(text(query), {"first": first}).scalar_one())
 
 
 def test_parameters_of_a_predictor_stand_once_and_their_absence_is_said(store: Store) -> None:

@@ -29,6 +29,7 @@ from laxity.cli.job_options import (
     Epochs,
     Estimate,
     Follow,
+    Freeze,
     Fresh,
     JobId,
     Key,
@@ -72,6 +73,7 @@ def submit(
     pass_env: PassEnv = None,
     key: Key = None,
     fresh: Fresh = False,
+    freeze: Freeze = False,
     follow: Follow = False,
     timeout: Timeout = None,
     as_json: AsJson = False,
@@ -87,7 +89,11 @@ def submit(
     timeout_s = read_timeout_s(timeout, follow=follow)
     annotations = option_annotations(
         deadline, service_class, workers, epochs, model, estimate, wall_limit, launcher, restarts
-    ) | {names.IDEMPOTENCY_KEY: key, names.FRESH: "true" if fresh else None}
+    ) | {names.IDEMPOTENCY_KEY: key}
+    annotations |= {
+        names.FRESH: "true" if fresh else None,
+        names.FREEZE: "true" if freeze else None,
+    }
     client = Client(patience_s=5.0)
     manifests = job_manifests(
         source, annotations,

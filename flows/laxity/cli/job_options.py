@@ -70,6 +70,10 @@ Restarts = Annotated[
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="After a failure, begin at the first epoch again.")
 ]
+Freeze = Annotated[
+    bool,
+    typer.Option("--freeze", help="Run from a copy of the code, made now (not with an image)."),
+]
 Follow = Annotated[
     bool,
     typer.Option(

@@ -27,6 +27,7 @@ OPTION: Final = {
     names.RESTARTS: "restarts",
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
+    names.FREEZE: "freeze",
 }
 FLAG: Final = {  # the others have their field's name
     "service_class": "--class",
@@ -209,7 +210,7 @@ def script_manifest(
 def _typed_options(options: Json) -> Json:
     """Options that are not texts, as what they are."""
     numbers = {key: int(options[key]) for key in ("epochs", "restarts") if key in options}
-    return options | numbers | ({"fresh": True} if "fresh" in options else {})
+    return options | numbers | {key: True for key in ("fresh", "freeze") if key in options}
 
 
 def _called_job(

@@ -70,6 +70,7 @@ COMMANDS: Final[tuple[tuple[str, tuple[Callable[..., None], ...]], ...]] = (
             commands_run.run,
             commands_show.ls,
             commands_show.top,
+            commands_show.ui,
             commands_show.show,
             commands_show.logs,
             commands_jobs.accept,

@@ -55,6 +55,7 @@ def deadline_flow(
     idempotency_key: str | None = None,
     fresh: bool = False,
     one_at_a_time: bool = False,
+    freeze: bool = False,
     resumes: bool = False,
     restarts: int = MOST_RESTARTS,
     entry: str | None = None,
@@ -67,31 +68,30 @@ def deadline_flow(
 ) -> "Callable[[Callable[Concatenate[Training, P], R]], DeadlineFlow[P, R]]":
     """A Prefect flow that carries its QoS. `flow_options` are those of `prefect.flow`.
 
-    The function's first parameter is `training`; the flow's signature is without it, and has a
-    `deadline` for one run. `workers` are the allowed widths: 3, (1, 2, 4), "1..4", or "auto"; more than
-    one needs `training.average` or DDP in the function, or `launcher="torch"`: RANK, WORLD_SIZE,
-    MASTER_ADDR as from torchrun. A deadline is a duration from the flow run's scheduled start, which a
-    retry keeps, the next "06:00" or "Fri 18:00 Europe/Berlin" after it, or an instant; else QoSError.
+    The function has a first parameter `training`; the flow has none, and a `deadline` for one run.
+    `workers` are the allowed widths: 3, (1, 2, 4), "1..4", or "auto"; more than one needs
+    `training.average` or DDP, or `launcher="torch"`: RANK, WORLD_SIZE, MASTER_ADDR as from torchrun. A
+    deadline is a duration from the flow run's scheduled start, which a retry keeps, the next "06:00" or
+    "Fri 18:00 Europe/Berlin" after it, or an instant; else QoSError.
 
     The function runs in a worker process, in the context of the flow run: `get_run_logger`,
-    `log_prints` and tasks work there if the worker reaches the Prefect API; `pause_flow_run` and
-    timeouts (`on_miss="stop"`) do not. Workers run in the caller's directory, with its import path;
-    `env` sets variables, `pass_env` names those to pass on. An image is the project itself.
+    `log_prints` and tasks work there if the worker reaches the Prefect API; `pause_flow_run` and timeouts
+    do not. Workers run in the caller's directory, with its import path; `env` sets variables, `pass_env`
+    names those to pass on. With `freeze` workers on this machine import from a copy of the code.
 
     Runs with one idempotency key are one job: a later one attaches to it, after a failure starts its
     next attempt (at the first epoch with `fresh`), after a refusal asks again. The key, `samples`,
     `batch_size` and `size` (of the net) may name parameters in braces ("nightly-{seed}"); the key is else
     LAXITY_IDEMPOTENCY_KEY with flow and parameters, else the run's id. `one_at_a_time` refuses others.
 
-    A start goes on from what the function gave to `training.restore` or `training.checkpoint_with`,
-    else it begins at epoch 1. `resumes`: the function keeps and restores its own state. `restarts` in a
-    row may fail and finish no epoch. Before `wall_limit` ("48h") a start is saved and started again.
+    A start goes on from what the function gave to `training.restore` or `training.checkpoint_with`, else
+    at epoch 1. `resumes`: the function keeps its own state. `restarts` in a row may fail and finish no
+    epoch. Before `wall_limit` ("48h") a start is saved and started again.
     """
     options = {key: value for key, value in locals().items() if key in OPTIONS}
     options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)
     options["tags"] = tuple(tags)
     options["pass_env"] = pass_env if isinstance(pass_env, str) else tuple(pass_env)
-
     return lambda function: _make_flow(function, name, options, flow_options)
 
 

@@ -22,6 +22,7 @@ from laxity.job.worker_exits import EXIT_RAISED
 from laxity.safe_text import without_secrets
 from laxity.stderr import say
 from laxity.worker import failure_file, launcher, prefect_context
+from laxity.worker.code_copy import import_from_copy
 from laxity.worker.early_exit import no_early_success
 from laxity.worker.entrypoint import call_arguments, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
@@ -166,7 +167,7 @@ def _flow_run(training: Training) -> str:
 
 def _run_entry(training: Training, entry: str) -> Any:
     try:
-        function = load_function(entry)
+        function = load_function(import_from_copy(entry))
         prefect_context.print_to_log(os.environ)
         arguments = call_arguments(function, training, os.environ.get(names.ENV_PARAMETERS, ""))
     except Exception as error:

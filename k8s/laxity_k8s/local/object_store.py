@@ -13,6 +13,8 @@ from pathlib import Path
 from threading import Condition, RLock
 from typing import Any
 
+import orjson
+
 from laxity.json_tree import labels_of, object_id
 from laxity.private_files import private_file
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing
@@ -174,5 +176,8 @@ def is_selected(selector: str, found: Mapping[str, str]) -> bool:
 
 
 def _read_body(body: str) -> Json:
-    thing: Json = json.loads(body)
+    try:
+        thing: Json = orjson.loads(body)  # names of fields are shared: objects take half the memory
+    except orjson.JSONDecodeError:  # a number or a text beyond the standard
+        thing = json.loads(body)
     return thing

@@ -323,7 +323,11 @@ class Service:
     def _drop_old(self, state: ClusterState) -> None:
         if state.cycle % CLEANUP_EVERY == 1:
             ended_before = state.now - self.settings.kept_days * DAY_S
-            self._journal.drop_old(kept_cycles=self.settings.kept_cycles, ended_before=ended_before)
+            self._journal.drop_old(
+                kept_cycles=self.settings.kept_cycles,
+                kept_bytes=self.settings.kept_mb * 10**6,
+                ended_before=ended_before,
+            )
             self.view_cache.drop_old(ended_before=ended_before)
 
     def _record_success(self) -> None:

@@ -1,7 +1,8 @@
 """Decisions and verdicts as rows for people, without repeats.
 
 A policy may decide in every cycle that a job waits. The journal has each of these decisions; the
-chain that `explain` shows has one row, until something else is decided about the job.
+chain that `explain` shows has one row for each reason, until something else is done about the job: in
+a long queue each start would otherwise be two rows of each job that waits.
 """
 
 import logging
@@ -76,7 +77,7 @@ class AuditRows:
 
     def __init__(self, faults: JobFaults | None = None) -> None:
         self._faults = faults or JobFaults()
-        self._last: dict[str, dict[Family, object]] = {}
+        self._last: dict[str, dict[Family, Any]] = {}  # of waits: the codes of all reasons
         self._journalled: list[JournalledPlan] = []
         self._pending: list[PendingRow] = []
         self._answers: list[PendingRow] = []  # given between cycles, by any thread
@@ -150,15 +151,20 @@ class AuditRows:
     def _remember_decision(self, decision: Decision) -> None:
         families = self._last.setdefault(subject_of(decision), {})
         families.pop("undone", None)
-        families[_family_of(decision)] = _identity_of(decision)
+        if isinstance(decision, Wait):
+            families["wait"] = {*families.get("wait", ()), decision.reason.code}
+            return
+        families[_family_of(decision)] = decision
         if _family_of(decision) == "act":
             families.pop("wait", None)
 
     def _is_new(self, decision: Decision, now: float) -> bool:
         last = self._last.get(subject_of(decision), {}).get(_family_of(decision))
+        if isinstance(decision, Wait):
+            return last is None or decision.reason.code not in last
         if isinstance(decision, Forecasted) and isinstance(last, Forecasted):
             return _has_moved(last, decision, now)
-        return last != _identity_of(decision)
+        return last != decision
 
 
 def subject_of(decision: Decision) -> str:
@@ -172,11 +178,6 @@ def _family_of(decision: Decision) -> Family:
     if isinstance(decision, Admit | Resize | Preempt | Continue):
         return "act"
     return "wait" if isinstance(decision, Wait) else "nodes"
-
-
-def _identity_of(decision: Decision) -> object:
-    """What makes a decision new. A wait is new for another reason, not for another expected start."""
-    return decision.reason.code if isinstance(decision, Wait) else decision
 
 
 def _has_moved(last: Forecasted, new: Forecasted, now: float) -> bool:

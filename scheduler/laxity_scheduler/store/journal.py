@@ -123,11 +123,10 @@ class Journal:
             return None
         return next(iter_entries(store, last), None)
 
-    def drop_old(self, *, kept_cycles: int, ended_before: float) -> None:
-        """Drop what is older than `kept_cycles` cycles, and jobs that ended before an instant."""
-        self._store.delete_old(
-            cycles_before=self.last_cycle - kept_cycles, ended_before=ended_before
-        )
+    def drop_old(self, *, kept_cycles: int, kept_bytes: int, ended_before: float) -> None:
+        """Drop cycles beyond the latest `kept_cycles` and `kept_bytes`, and jobs that ended before an instant."""
+        first = max(self.last_cycle - kept_cycles, self._store.oldest_cycle_within(kept_bytes))
+        self._store.delete_old(cycles_before=first, ended_before=ended_before)
         self._versions = set(self._store.predictor_versions())
 
     def resync(self) -> None:

@@ -18,7 +18,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, Update, func, insert, text, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Update,
+    func,
+    insert,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, col, delete, select
@@ -31,6 +39,7 @@ from laxity_profiler.history.history_database import (
     shown_address,
 )
 from laxity_scheduler.store.database import migrate_schema, set_checkpoint
+from laxity_scheduler.store.retention import delete_old, full_at_or_before, oldest_cycle_within
 from laxity_scheduler.store.tables import (
     CycleRow,
     DecisionRow,
@@ -47,8 +56,6 @@ from laxity_scheduler.store.tables import (
     PredictorRow,
     SavedView,
     ServiceTable,
-    ShadowRow,
-    VerdictRow,
     WaitingPointsRow,
 )
 
@@ -216,13 +223,17 @@ class Store:
             message = f"term {self._term} is over: {row.holder} leads in term {row.term}"
             raise StaleServiceError(message)
 
-    def iter_cycles(self, first: int, last: int | None = None) -> Iterator[CycleRow]:
-        """Journalled cycles from the full snapshot at or before `first`, in order."""
+    def iter_cycles(
+        self, first: int, last: int | None = None, *, full: bool = False
+    ) -> Iterator[CycleRow]:
+        """Journalled cycles from the full snapshot at or before `first`, in order; or `full` ones only."""
         with self._open_session() as session:
-            start = self._full_at_or_before(session, first)
+            start = full_at_or_before(session, first)
             query = select(CycleRow).where(CycleRow.cycle >= start).order_by(col(CycleRow.cycle))
             if last is not None:
                 query = query.where(CycleRow.cycle <= last)
+            if full:
+                query = query.where(CycleRow.full)
             yield from session.exec(query.execution_options(yield_per=100))
 
     def predictor_body(self, version: str) -> bytes | None:
@@ -306,16 +317,16 @@ class Store:
         with self._open_session() as session:
             return session.exec(select(LoanOrderRow)).one_or_none()
 
-    def save_waiting_points(self, rows: Iterable[NewRow]) -> None:
-        """Write points that MLflow does not have yet; any replica may."""
+    def save_rows(self, rows: Iterable[NewRow]) -> None:
+        """Write rows that any replica may."""
         with self._open_session() as session:
             _insert_rows(session.connection(), rows)
             session.commit()
 
-    def load_waiting_points(self) -> list[WaitingPointsRow]:
-        """All points that MLflow does not have yet."""
+    def load_rows(self, table: type[Row]) -> list[Row]:
+        """All rows of a table."""
         with self._open_session() as session:
-            return list(session.exec(select(WaitingPointsRow)))
+            return list(session.exec(select(table)))
 
     def drop_waiting_points(self, ids: Sequence[str]) -> None:
         """Drop points that MLflow has; any replica may."""
@@ -326,23 +337,13 @@ class Store:
     def delete_old(self, *, cycles_before: int, ended_before: float) -> None:
         """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
         with self._open_session() as session:
-            start = self._full_at_or_before(session, cycles_before)
-            session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
-            session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
-            session.exec(delete(ShadowRow).where(col(ShadowRow.cycle) < start))
-            used = select(CycleRow.predictor)
-            session.exec(delete(PredictorRow).where(col(PredictorRow.version).not_in(used)))
-            gone = select(JobRow.uid).where(col(JobRow.finished_at) < ended_before)
-            for table in (VerdictRow, WaitingPointsRow):
-                session.exec(delete(table).where(col(table.uid).in_(gone)))
-            session.exec(delete(JobRow).where(col(JobRow.finished_at) < ended_before))
+            delete_old(session, cycles_before=cycles_before, ended_before=ended_before)
             session.commit()
 
-    @staticmethod
-    def _full_at_or_before(session: Session, cycle: int) -> int:
-        full = select(func.max(CycleRow.cycle)).where(CycleRow.full, CycleRow.cycle <= cycle)
-        first = select(func.min(CycleRow.cycle))
-        return session.exec(full).one() or session.exec(first).one() or 0
+    def oldest_cycle_within(self, kept_bytes: int) -> int:
+        """The oldest of the latest cycles that take up to so many bytes with their decisions; 0 for none."""
+        with self._open_session() as session:
+            return oldest_cycle_within(session, kept_bytes)
 
     @contextmanager
     def _open_session(self) -> Iterator[Session]:

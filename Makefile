@@ -68,6 +68,8 @@ check: setup ## format, lint, types, import contracts and the form of GitHub's f
 	@$(BIN)/ruff check --output-format concise .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@! command -v tsc > /dev/null || tsc --checkJs --allowJs --noEmit --target es2022 --module es2022 \
+		--moduleResolution bundler --lib es2024,dom,dom.iterable scheduler/laxity_scheduler/http/page/main.js
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from laxity.api.client import Client
     from laxity.api.status_text import DeadlineRefused, TrainingCancelled, TrainingFailed
     from laxity.flow.decorator import deadline_flow
+    from laxity.flow.script import deadline_script
     from laxity.job.qos import QoS, QoSError
     from laxity.job.spec import TrainingSpec
     from laxity.worker.training import Training
@@ -24,6 +25,7 @@ __all__ = [
     "TrainingFailed",
     "TrainingSpec",
     "deadline_flow",
+    "deadline_script",
 ]
 
 _HOMES: Final = {
@@ -36,6 +38,7 @@ _HOMES: Final = {
     "TrainingFailed": "laxity.api.status_text",
     "TrainingSpec": "laxity.job.spec",
     "deadline_flow": "laxity.flow.decorator",
+    "deadline_script": "laxity.flow.script",
 }
 
 

@@ -20,6 +20,7 @@ from laxity_k8s.act.finishing import Finisher
 from laxity_k8s.act.job_submission import check_manifest, submit_job
 from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.act.node_loans import NodeLoans
+from laxity_k8s.act.node_marks import NodeMarks
 from laxity_k8s.act.patches import Turn
 from laxity_k8s.act.plan_patches import (
     WaitFilter,
@@ -29,7 +30,7 @@ from laxity_k8s.act.plan_patches import (
     plan_patches,
 )
 from laxity_k8s.act.pod_signals import Reminders
-from laxity_k8s.act.release import release_jobs
+from laxity_k8s.act.release import count_released, release_jobs
 from laxity_k8s.act.resealing import reseal_jobs
 from laxity_k8s.act.rights import is_without_right
 from laxity_k8s.act.sender import Sender
@@ -39,6 +40,7 @@ from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import end_instant, is_finished
+from laxity_k8s.objects.scaling_pool import ScalingPool
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror
@@ -77,21 +79,19 @@ class LiveCluster:
         find_pod_refusal: Callable[[Json], str] = lambda _: "",
         quotas: bool = False,
         worker_token: WorkerToken = no_token,
+        pools: Sequence[ScalingPool] = (),
         faults: JobFaults | None = None,
     ) -> None:
         """`worker_token` makes the token that a Job's workers are given, of the Job's uid.
 
         `find_pod_refusal` says why the API server refuses pods of a Job, "" if it does not.
-        `quotas`: the cluster has such, and limit ranges, that bound Jobs.
+        `quotas`: the cluster has such, and limit ranges, that bound Jobs. `pools` may grow.
         """
-        self.api = api
-        self.cycle = 0
+        self.api, self.cycle = api, 0
         self._keep_s = keep_s
         self._worker_token, self._find_pod_refusal = worker_token, find_pod_refusal
-        self._news = threading.Event()
-        self._collected_at = 0.0
-        self._submitting = threading.Lock()
-        self._looking = threading.Lock()
+        self._news, self._collected_at = threading.Event(), 0.0
+        self._submitting, self._looking = threading.Lock(), threading.Lock()
         self._seal, self._limits = seal, limits
         believed = [] if seal is None else [seal.believe_job]
         self._mirror = Mirror(api, self._news.set, *believed, faults=faults)
@@ -102,11 +102,11 @@ class LiveCluster:
         self._quotas = QuotaWatch(api.list, self._news.set, follow=api.watch) if quotas else None
         self._snapshot = Snapshot(
             self._mirror, self._reminders.report_of,
-            fit_within_s=fit_within_s, quotas=self._quotas, faults=faults,
+            fit_within_s=fit_within_s, pools=pools, quotas=self._quotas, faults=faults,
         )  # fmt: skip
         self._guard, self._aside = Guard("patch", faults, self._snapshot.reject), Guard("removal")
-        self._events = EventWriter(api)
-        self._waits = WaitFilter()
+        self._events, self._waits = EventWriter(api), WaitFilter()
+        self._marks = NodeMarks(api, self._mirror, scales=bool(pools))
         self._state: ClusterState | None = None
         self._sender = Sender(
             api, self._mirror, self._events, self._snapshot.shown.get,
@@ -116,6 +116,7 @@ class LiveCluster:
             api, self._mirror, self._events, stop_lending=self._snapshot.inference.stop_lending
         )
         self.demand_history = self._snapshot.inference.history
+        self.pool_arrivals = self._snapshot.pools.arrivals
         self.inference_waits = self._snapshot.inference.waits
         self.sees_inference = not api.is_local  # on this machine it has no pods
         self.stale_reason = ""
@@ -172,6 +173,7 @@ class LiveCluster:
             )
         self._sender.send_all(self._reminders.build_patches(state, CLOCK.now(), guard=self._guard))
         self._loans.move_nodes(plan.decisions)
+        self._marks.update(state)
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
         """Let no earlier decision on these Jobs land (without rights none does); see what has landed."""
@@ -292,13 +294,11 @@ class LiveCluster:
         self._events.add_event(self.job(job_id), notice.code, notice.text, warning=is_warning)
 
     def release(self) -> Released:
-        jobs = [job for job in self.jobs() if not is_finished(job)]
-        released, refused = release_jobs(self.api, jobs)
+        released, refused = release_jobs(self.api, self.jobs())
         for job in released:
             self._mirror.put_object("jobs", job)
-        nodes_refused = self._loans.give_back_all()
-        waiting = [json_tree.object_id(job) for job in released if not objects.current_width(job)]
-        return Released(len(released), tuple(sorted(waiting)), refused, nodes_refused)
+        self._marks.clear()
+        return count_released(released, refused, self._loans.give_back_all())
 
     def collect(self) -> None:
         """Remove what ended long ago by a clock to believe, with what it left on this machine."""

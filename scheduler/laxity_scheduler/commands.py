@@ -126,6 +126,14 @@ PodsWithinS = Annotated[
         help="Time for all pods of a job to run, images pulled, before it is made narrower or stopped.",
     ),
 ]
+Pools = Annotated[
+    str,
+    typer.Option(
+        envvar="LAXITY_POOLS",
+        metavar="YAML",
+        help="Pools of nodes that an autoscaler adds, as YAML: see docs/kubernetes/autoscaler.md.",
+    ),
+]
 
 LogFormat = Annotated[
     Format, typer.Option(envvar="LAXITY_LOG_FORMAT", help="Form of the log on stderr.")
@@ -165,6 +173,7 @@ def serve(
     kept_mb: KeptMb = 500,
     lease_s: LeaseS = 15.0,
     pods_within_s: PodsWithinS = 60.0,
+    pools: Pools = "",
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
 ) -> None:
@@ -175,27 +184,12 @@ def serve(
 
     try:
         settings = Settings(
-            **_home_setting(home),
-            world=world,
-            slots=slots,
-            inference_slots=inference_slots,
-            host=host,
-            port=port,
-            store=store,
-            policy=policy,
-            shadow=shadow,
-            tracking_uri=tracking_uri,
-            webhook=webhook,
-            prefect_api=prefect_api,
-            budgets=parse_budgets(budget or []),
-            public_url=public_url,
-            kept_cycles=kept_cycles,
-            kept_mb=kept_mb,
-            lease_s=lease_s,
-            pods_within_s=pods_within_s,
-            log_format=log_format,
-            log_level=log_level,
-        )
+            **_home_setting(home), world=world, slots=slots, inference_slots=inference_slots, host=host,
+            port=port, store=store, policy=policy, shadow=shadow, tracking_uri=tracking_uri,
+            webhook=webhook, prefect_api=prefect_api, budgets=parse_budgets(budget or []),
+            public_url=public_url, kept_cycles=kept_cycles, kept_mb=kept_mb,
+            lease_s=lease_s, pods_within_s=pods_within_s, pools=pools, log_format=log_format, log_level=log_level,
+        )  # fmt: skip
         serve_forever(settings, tokens)
     except (SettingsError, TokensError) as error:
         raise CommandError(str(error), code=USAGE) from error
@@ -258,12 +252,12 @@ def up(
     arguments += [text for value in budget or [] for text in ("--budget", value)]
     try:
         running = daemon.start_service(place, arguments, addresses)
-    except daemon.DaemonError as error:
-        raise CommandError(str(error), code=USAGE if error.code == USAGE else FAILED) from error
-    except InstanceDirError as error:
-        raise CommandError(str(error), code=FAILED) from error
+    except (daemon.DaemonError, InstanceDirError) as error:
+        code = USAGE if getattr(error, "code", FAILED) == USAGE else FAILED
+        raise CommandError(str(error), code=code) from error
     url = without_secrets(running.url)
     typer.echo(f"up: {url} (process {running.pid}, log {place.log_file})")
+    typer.echo(f"page: {url}/ (laxity ui opens it signed in)")
     for line in tracking_lines(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):
         typer.echo(line, err=line.startswith("warning"))
 

@@ -13,6 +13,7 @@ from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferenceWaits
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.pool_arrivals import PoolArrivals
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
@@ -53,7 +54,7 @@ class WorldModule(Protocol):
     def open_world(
         self, home: Path, reports: Reports, *,
         slots: int | None, inference_slots: int, url: str,
-        worker_token: Callable[[str], str], fit_within_s: float, faults: JobFaults,
+        worker_token: Callable[[str], str], fit_within_s: float, pools: str, faults: JobFaults,
     ) -> "LiveWorld": ...  # fmt: skip
 
     def open_lease(self, world: Any, home: Path, *, store_id: str, lease_s: float) -> Any:
@@ -88,12 +89,13 @@ class LiveWorld(World, Protocol):
     nothing can be decided; "" if they are of one time. `demand_history` is what its inference fleet
     needed: each snapshot adds to it, and the service keeps it across restarts. `sees_inference`: whether
     its snapshots show that need; else nothing is lent until the fleet says how much.
-    `inference_waits` are those of its pods.
+    `inference_waits` are those of its pods. `pool_arrivals` is how long nodes took to come, kept likewise.
     """
 
     cycle: int
     stale_reason: str
     demand_history: DemandHistory
+    pool_arrivals: PoolArrivals
     inference_waits: InferenceWaits
     sees_inference: bool
 

@@ -15,7 +15,7 @@ from operator import attrgetter, le
 from typing import Final, TypeGuard, assert_never
 
 from laxity.human_time import count_noun
-from laxity_scheduler.capacity.ledger import USABLE, Ledger, LedgerError
+from laxity_scheduler.capacity.ledger import STARTABLE, Ledger, LedgerError
 from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.decision import (
     Admit,
@@ -140,7 +140,7 @@ def _nodes_hold(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job
             continue
         for node, workers_on_node in workers.items():
             taken[node] += workers_on_node * size
-    free = {node.id: node.free_gpus for node in state.nodes if node.pool in USABLE}
+    free = {node.id: node.free_gpus for node in state.nodes if node.pool in STARTABLE}
     if not free.keys() >= taken.keys():
         return False
     return all(map(le, taken.values(), map(free.__getitem__, taken)))
@@ -158,7 +158,7 @@ class _Check:
     @cached_property
     def _ledger(self) -> Ledger:
         """Built only when a job starts or grows: its cost grows with the number of nodes."""
-        return Ledger.of(self._state)
+        return Ledger.of(self._state, pools=STARTABLE)
 
     def find_misfits(self, decisions: Sequence[Decision]) -> dict[int, Misfit]:
         misfits: dict[int, Misfit] = {}

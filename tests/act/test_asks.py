@@ -20,6 +20,7 @@ from laxity_k8s.objects.node_constraints import (
 from laxity_k8s.objects.status_annotation import digest_terms
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.eligible import Eligible
+from laxity_k8s.observe.scaling_pools import ScalingPools
 from tests.support.manifests import job, node, pod
 
 RESERVED: Json = {"key": "team", "value": "red", "effect": "NoSchedule"}
@@ -203,7 +204,7 @@ class Looked(Eligible):
     def __init__(self, nodes: dict[str, Json] = CLUSTER) -> None:
         self.machines: dict[str, Json] = {}
         self.accelerators = AcceleratorCounts(self.machines)
-        super().__init__(self.accelerators)
+        super().__init__(self.accelerators, ScalingPools((), {}))
         assert self.update_nodes(nodes)
 
     def update_nodes(self, nodes: Mapping[str, Json]) -> bool:

@@ -73,6 +73,25 @@ def test_only_what_the_present_worker_has_trained_counts(
 
 
 @pytest.mark.parametrize(
+    ("resumes", "holds_state", "preemptible"),
+    [
+        pytest.param("true", False, False, id="a script began at 0 again"),
+        pytest.param("true", True, True, id="it goes on"),
+        pytest.param("false", False, True, id="it never claimed to"),
+    ],
+)
+def test_job_that_does_not_resume_as_it_declares_is_not_stopped_again(
+    resumes: str, *, holds_state: bool, preemptible: bool
+) -> None:
+    made = running()
+    made["metadata"]["annotations"][names.RESUMES] = resumes
+
+    seen = row(made, (created(1.0),), replace(LOST, holds_state=holds_state))
+
+    assert seen.preemptible is preemptible
+
+
+@pytest.mark.parametrize(
     ("report", "holds_state"),
     [
         pytest.param(Report(), False, id="nothing reported: as the Job says"),

@@ -15,6 +15,7 @@ from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
 from laxity_lab.batch_queue.successor import Pair, PairSettings
 from laxity_lab.bench_commands import benches
 from laxity_lab.provisioner_training import train_command
+from laxity_lab.provisioner_training.fitted_trees import TreeNodes, join_trees
 from laxity_lab.provisioner_training.samples import (
     Samples,
     collect_samples,
@@ -24,21 +25,16 @@ from laxity_lab.provisioner_training.samples import (
     week_folds,
 )
 from laxity_lab.provisioner_training.train_model import train_model
+from laxity_lab.provisioner_training.wait_calibration import calibrate_levels, rank_waits
 from laxity_scheduler.chains import choices
 from laxity_scheduler.chains.features import WINDOW
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
 from laxity_scheduler.chains.model_kinds import Model
 from laxity_scheduler.chains.prices import Prices
 from laxity_scheduler.chains.provisioning import should_submit
-from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
+from laxity_scheduler.chains.trees import Trees
 from laxity_scheduler.chains.value_models import CalibratedModel, PointModel
-from laxity_scheduler.chains.wait_distribution import (
-    LEVELS,
-    calibrate_levels,
-    level_weights,
-    rank_waits,
-    read_levels,
-)
+from laxity_scheduler.chains.wait_distribution import LEVELS, level_weights, read_levels
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf
 from tests.support.command_line import invoke
 

@@ -32,7 +32,7 @@ def problem(call: str) -> str:
     """What is wrong with a call; nothing if its command and its options exist."""
     command: Any = get_command(app)
     floors = BY_NAME
-    words = call.split()
+    words = call.partition(" -- ")[0].split()  # what follows is another program's
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         name = words.pop(0)
         command = load_command(floors[name]) if name in floors else command.commands.get(name)

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 FIVE = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_lab", "laxity_k8s"}
 DATA = {
     "*/py.typed",
+    "laxity_scheduler/http/page/*",
     "laxity_scheduler/learned/shipped_weights.npz",
     "laxity_lab/traces/samples/*",
 }

@@ -128,6 +128,7 @@ def test_a_parent_flow_catches_the_refusal_of_a_training_and_goes_on(
     [
         pytest.param("capacity_promised_to_others", 2, id="capacity may come free"),
         pytest.param("quota_promised_to_others", 2, id="quota may come free"),
+        pytest.param("capacity_freed_too_late", 2, id="the other job may end"),
         pytest.param("deadline_before_fastest_finish", 1, id="time only makes it worse"),
     ],
 )

@@ -10,6 +10,7 @@ from laxity.worker.mlflow_tracking import EpochMetrics
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.mlflow_sink import MlflowSink
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.store.tables import WaitingPointsRow
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import staged, wait_until
 
@@ -84,7 +85,9 @@ def test_points_of_workers_that_are_faster_than_the_cycle_of_their_verdict_reach
         world.report = report
         stage.submit("a", deadline="1h", widths="1")
         stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
-        wait_until(lambda: not stage.service.store.load_waiting_points(), "all points delivered")
+        wait_until(
+            lambda: not stage.service.store.load_rows(WaitingPointsRow), "all points delivered"
+        )
         wait_until(lambda: tags(client, made).get("laxity.verdict") == "promised", "the verdict")
 
     assert verdicts == ["none"]

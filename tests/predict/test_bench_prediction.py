@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from laxity.cli.exit_codes import CommandError
 from laxity_lab.bench.held_out import beyond_a_node, judge_tables, node_gpus
 from laxity_lab.bench.held_out_tables import ThroughputTableError, read_table
 from laxity_lab.bench.report_tables import table_cells
+from laxity_lab.bench.spread import coverage_left_out, learn_spread
 from laxity_lab.bench.tuning_split import (
     group_by_folder,
     group_by_model,
@@ -19,6 +21,7 @@ from laxity_lab.bench.tuning_split import (
     judge_left_out,
 )
 from laxity_lab.bench_commands import benches
+from laxity_profiler.model.scaling import SPREAD
 from tests.support.command_line import invoke
 from tests.support.throughput import step_s, write_table
 
@@ -252,3 +255,49 @@ def test_four_points_predict_the_published_tables() -> None:
     assert judged.p90_coverage >= 0.9
     assert sum(held.is_covered for held in beyond) / len(beyond) >= 0.9
     assert judged.worst.table == "throughputs_T4/cifar10"
+
+
+def test_spread_learned_on_erratic_tables_is_wider(tmp_path: Path) -> None:
+    write_table(tmp_path / "calm" / "cnn.csv")
+    write_table(
+        tmp_path / "wild" / "cnn.csv", seconds=lambda b, w: step_s(b, w) * (1.5 + math.sin(b * w))
+    )
+
+    calm, wild = (learn_spread(judge_tables(tmp_path / name).tables) for name in ("calm", "wild"))
+
+    assert all(more > less for more, less in zip(wild[1:3], calm[1:3], strict=True))
+
+
+@pytest.mark.skipif(not TRACES, reason="LAXITY_TRACES is not set")
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(group_by_folder, id="GPUs"),
+        pytest.param(group_by_model, id="tables"),
+        pytest.param(lambda table: table.rpartition("/")[2].lower(), id="models"),
+    ],
+)
+def test_p90_holds_on_families_that_its_spread_never_saw(group: Callable[[str], str]) -> None:
+    tables = judge_tables(Path(TRACES)).tables
+
+    coverage = coverage_left_out(tables, group)
+
+    assert len(tables) == 35
+    assert coverage == pytest.approx(0.9, abs=0.03)
+
+
+@pytest.mark.skipif(not TRACES, reason="LAXITY_TRACES is not set")
+def test_the_shipped_spread_is_the_learned_one() -> None:
+    tables = judge_tables(Path(TRACES)).tables
+
+    learned = learn_spread(tables)
+
+    assert learned == pytest.approx(SPREAD, abs=0.005)
+
+
+@pytest.mark.skipif(not TRACES, reason="LAXITY_TRACES is not set")
+def test_four_points_predict_tables_with_gaps() -> None:
+    judged = judge_tables(Path(TRACES) / "tables")
+
+    assert len(judged.tables) == 22
+    assert judged.median_ape <= 0.12

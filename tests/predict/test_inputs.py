@@ -3,6 +3,8 @@
 import json
 import random
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload, plain_inputs
 from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.history.observations import Epoch
-from laxity_profiler.learning.fit_inputs import fit_inputs
+from laxity_profiler.learning.fit_inputs import fit_inputs, run_lengths
 from laxity_profiler.learning.fit_model import fit_model, split_runs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
@@ -125,7 +127,7 @@ def test_a_parameter_that_samples_follow_scales_the_time_and_widens_little() -> 
     assert guessed[0] == pytest.approx(10.0, rel=0.05)
     assert declared[1] < guessed[1] < 45.0
     assert repeated == times(predictor, workload({"n": 1000}, samples=800))
-    assert predictor.notes(workload({"n": 10_000}, samples=8000)) == ""
+    assert predictor.notes(workload({"n": 10_000}, samples=8000)) == "scaled from 800 samples"
 
 
 def test_own_epochs_outweigh_a_widened_prior() -> None:
@@ -149,3 +151,62 @@ def test_only_plain_values_of_parameters_are_kept() -> None:
     }
 
     assert plain_inputs(given) == (("n", "3"), ("name", '"a"'), ("net.width", "64"))
+
+
+def lengths_of(*epochs: int) -> HistoryPredictor:
+    runs = [
+        replace(run(number, {}, 1.0), workload=replace(workload({}), epochs=declared))
+        for number, declared in enumerate(epochs)
+    ]
+    fit = fit_model("team::m", split_runs(runs), lengths=run_lengths(runs))
+    return HistoryPredictor((HistoryPredictor.from_json(_copied((fit,))).models[0],))
+
+
+@pytest.mark.parametrize(
+    ("declared", "note"),
+    [
+        pytest.param((10, 10, 10), "epochs=40; all 3 runs had 10", id="three alike"),
+        pytest.param((10,), "epochs=40; the one run had 10", id="one run"),
+        pytest.param((20, 10), "epochs=40; both runs had 10 or 20", id="two lengths"),
+        pytest.param((10, 40, 10), "", id="one had as many"),
+    ],
+)
+def test_a_number_of_epochs_that_no_run_had_is_told(declared: tuple[int, ...], note: str) -> None:
+    predictor = lengths_of(*declared)
+
+    assert predictor.notes(replace(workload({}), epochs=40)) == note
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "note"),
+    [
+        pytest.param(
+            {"samples": 1000}, {"samples": 5000}, "scaled from 1000 samples", id="samples"
+        ),
+        pytest.param({"samples": 1000}, {"samples": 1000}, "", id="as many samples"),
+        pytest.param({"samples": 1000}, {}, "", id="samples unknown"),
+        pytest.param(
+            {"dataset_bytes": 64}, {"dataset_bytes": 32}, "scaled from 64 bytes of data", id="bytes"
+        ),
+    ],
+)
+def test_a_time_that_is_scaled_says_from_what(
+    known: dict[str, int], asked: dict[str, int], note: str
+) -> None:
+    predictor = predictor_of(*(run(number, {}, 1.0, **known) for number in range(3)))
+
+    assert predictor.notes(workload({}, **asked)) == note
+
+
+def test_a_time_that_follows_from_steps_says_from_which_batch_size() -> None:
+    runs = []
+    for number, (batch, width) in enumerate(product((32, 64, 128), (1, 2))):
+        alone = run(number, {}, 1000 / batch * (0.1 + batch / width / 1000), samples=1000)
+        epochs = tuple(replace(epoch, width=width) for epoch in alone.epochs)
+        sized = replace(alone.workload, batch_size=batch)
+        runs.append(replace(alone, workload=sized, epochs=epochs))
+    predictor = predictor_of(*runs)
+
+    note = predictor.notes(workload({}, samples=2000, batch_size=256))
+
+    assert note == "scaled from 1000 samples and a batch size of 128"

@@ -81,8 +81,8 @@ def test_a_table_of_shares_says_of_each_what_the_share_says() -> None:
         forecasts = Forecasts(case.state, case.predictor)
         claims = drawn_claims(case, forecasts)
         where = Room(case.state, forecasts, Terms(grow_anywhere=True), claims)
-        for profile in profiles(case, 1 + len(where.regions)):
-            held = hold_nothing(len(claims.jobs), 1 + len(where.regions))
+        for profile in profiles(case, where.parts):
+            held = hold_nothing(len(claims.jobs), where.parts)
             shares, _ = where.planner.plan_all(claims, held, profile, stay=False).keep()
             shares.add_widths(["plain"], np.array([2]), np.array([90.0]))
             shares.add("given", Share(((0.0, 0), (60.0, 1), (120.0, 4)), 300.0))
@@ -104,7 +104,7 @@ def test_newcomers_are_admitted_up_to_the_first_that_is_late_as_each_alone_would
         claims = drawn_claims(case, forecasts)
         claims = claims.at(np.flatnonzero([not job.workers for job in claims.jobs]))
         where = Room(case.state, forecasts, Terms(), claims_of(forecasts.frame, (), ()))
-        for profile in profiles(case, 1 + len(where.regions)):
+        for profile in profiles(case, where.parts):
             alone, together = profile.copy(), profile.copy()
             expected = []
             for claim in one_by_one(claims):
@@ -149,7 +149,7 @@ def answers(case: Case, terms: Terms) -> list[object]:
     horizon_s = where.rows.horizon_s(claims)
     profile = where.empty_profile(horizon_s)
     kept = where.find_best_plan(where.sort_claims(where.claims, AS_PLANNED), horizon_s)
-    busy = next(profiles(case, 1 + len(where.regions)))
+    busy = next(profiles(case, where.parts))
     return [
         where.rows.drain_s,
         profile.parts.tolist(),

@@ -114,6 +114,43 @@ def test_capacity_that_is_promised_to_others_is_not_promised_again() -> None:
     assert 1500.0 <= offered(verdict)["deadline"].deadline_at <= 1620.0
 
 
+def test_a_refusal_by_the_cost_of_making_room_says_so() -> None:
+    costly = Curve(start_s=30.0, stop_s=20.0)
+    others = [job("b1", epochs=1000, running=1)]
+    state = cluster(gpus=1, jobs=others, now=50.0)
+
+    verdict = refusal(state, job("second", due_at=690.0), costly)
+
+    assert verdict.reason.code == "capacity_freed_too_late"
+    assert verdict.reason.fact("making_room_s") == pytest.approx(10.0 + 20.0 + 30.0, abs=3.0)
+    assert verdict.reason.text == ("stopping team/b1 and starting takes 1m02s at P90: 22s too late")
+    free = cluster(gpus=1, now=50.0)
+    assert isinstance(judge(free, job("second", due_at=690.0), costly), Promise)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(job("b1", epochs=1000, running=1, preemptible=False), id="never stopped"),
+        pytest.param(promised("b1", 1000.0, epochs=14, running=1), id="promised"),
+    ],
+)
+def test_a_refusal_for_want_of_gpus_blames_no_stop(other: Job) -> None:
+    verdict = refusal(cluster(gpus=1, jobs=[other]), job("second", due_at=690.0))
+
+    assert verdict.reason.code == "capacity_promised_to_others"
+
+
+def test_jobs_of_other_namespaces_are_not_named_as_stopped() -> None:
+    other = job("theirs/b1", epochs=1000, running=1)
+    state = cluster(gpus=1, jobs=[other], now=30.0)
+
+    verdict = refusal(state, job("second", due_at=640.0))
+
+    assert "a job of another namespace" in verdict.reason.within("team").text
+    assert "theirs" not in verdict.reason.within("team").text
+
+
 def test_a_namespace_cannot_be_promised_more_than_its_budget() -> None:
     held = promised("first", 1000.0, running=1)
     state = cluster(gpus=8, jobs=[held], budgets={"team": 1000.0})

@@ -18,6 +18,7 @@ from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferenceWaits
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.pool_arrivals import PoolArrivals
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
@@ -39,6 +40,7 @@ class MemoryWorld:
         self.cycle = 0
         self.stale_reason = ""
         self.demand_history = DemandHistory()
+        self.pool_arrivals = PoolArrivals()
         self.inference_waits = InferenceWaits()
         self.sees_inference = True
         self.carried_out: list[Plan] = []

@@ -15,6 +15,7 @@ from laxity_profiler.history.history import History, HistoryError
 from laxity_profiler.history.history_database import open_engine
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.service.settings import Settings
+from laxity_scheduler.store.tables import WaitingPointsRow
 from tests.support.memory_world import MemoryWorld
 from tests.support.mlflow_store import copy_store, mlflow_server
 from tests.support.served_project import Served
@@ -105,7 +106,7 @@ def test_a_service_that_is_back_reads_the_reports_of_a_worker_that_has_exited(
         view = ended(stage)
         charts.answers.set()
         wait_until(lambda: bool(charts.losses), "the points in MLflow")
-        wait_until(lambda: not stage.service.store.load_waiting_points(), "nothing waiting")
+        wait_until(lambda: not stage.service.store.load_rows(WaitingPointsRow), "nothing waiting")
         (model,) = stage.history.news(epochs_after=0, stops_after=0).epochs
         (run,) = stage.history.epochs(model)
 

@@ -11,6 +11,7 @@ from examples.demo.processes import stop_marked
 from laxity import names
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.store.store import StoreError
+from laxity_scheduler.store.tables import WaitingPointsRow
 from tests.support.memory_world import MemoryWorld
 from tests.support.mlflow_store import copy_store
 from tests.support.served_project import Served
@@ -74,7 +75,7 @@ def test_points_that_mlflow_did_not_take_are_logged_once_after_a_restart(tmp_pat
         answer = hand_over(stage, view)
     with staged(tmp_path, world, listeners=[back]) as stage:
         wait_until(lambda: len(back.values("loss")) == 2, "both epochs in MLflow")
-        wait_until(lambda: not stage.service.store.load_waiting_points(), "nothing waiting")
+        wait_until(lambda: not stage.service.store.load_rows(WaitingPointsRow), "nothing waiting")
     with staged(tmp_path, world, listeners=[later]) as stage:
         stage.submit("b", deadline="2h", widths="1")
         wait_until(lambda: later.delivered > 0, "another job in MLflow")
@@ -93,7 +94,7 @@ def test_a_worker_gets_no_answer_before_its_points_are_in_the_store(
         stage.submit("a", deadline="1h", widths="1")
         view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
         with monkeypatch.context() as broken:
-            broken.setattr(stage.service.store, "save_waiting_points", raise_store_error)
+            broken.setattr(stage.service.store, "save_rows", raise_store_error)
             first = hand_over(stage, view)
         second = hand_over(stage, view)
         wait_until(lambda: bool(charts.values("loss")), "the epochs in MLflow")
@@ -114,7 +115,7 @@ def test_points_that_cannot_be_read_any_more_cost_no_other_job_its_points(tmp_pa
             view = stage.until(f"default/{name}", lambda view: view["workers"] > 0, "running")
             hand_over(stage, view)
         store = stage.service.store
-        spoiled = [row for row in store.load_waiting_points() if row.uid != view["uid"]]
+        spoiled = [row for row in store.load_rows(WaitingPointsRow) if row.uid != view["uid"]]
         for row in spoiled:
             row.body = b"\xff"
         store.replace_rows(spoiled)

@@ -58,6 +58,20 @@ def test_declared_sizes_join_the_workload_and_bad_ones_are_set_aside() -> None:
     )
 
 
+def test_training_may_count_its_epochs_otherwise_than_its_job() -> None:
+    state = ReportState()
+
+    folded = state.fold(
+        [line(1, "declared", epochs=4), line(2, "declared", epochs=10**9), epoch_line(3, 4)],
+        epochs=2,
+        received_at=LATER_AT,
+    )
+
+    assert "epochs 1000000000" in folded.rejected[0][0]
+    assert [epoch.epoch for epoch in folded.epochs] == [4]
+    assert state.report().refine(Workload("m", 2)) == Workload("m", 4)
+
+
 def test_a_run_is_kept_with_its_declared_sizes(tmp_path: Path) -> None:
     history = history_in(tmp_path)
     asked = workload(inputs=(("n", "1000"),))

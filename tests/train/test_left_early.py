@@ -1,11 +1,12 @@
 """A loop over the epochs that code leaves early: the epoch in flight counts, one that raised not."""
 
 import itertools
+import runpy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -211,3 +212,89 @@ def test_a_loop_with_no_epoch_left_ends_at_once_and_says_so(tmp_path: Path) -> N
     assert next(epochs, None) is None
     with pytest.raises(StopIteration, match=r"no epoch is left of 2: see training\.done"):
         next(epochs)
+
+
+CALLBACK = """
+from contextlib import suppress
+
+class Plain:
+    def begin(self, epochs): self.epochs = epochs; self.take()
+    def take(self): self.got = next(self.epochs)
+
+class Default(Plain):
+    def take(self): self.got = next(self.epochs, None)
+
+class Caught(Plain):
+    def take(self):
+        self.got = "caught"
+        with suppress(StopIteration):
+            self.got = next(self.epochs)
+"""
+LIBRARY = """
+def fit(callback, epochs, resume_at, total):
+    on_begin(callback, epochs)
+    for epoch in range(resume_at, total):
+        callback.take()
+
+def on_begin(callback, epochs):
+    callback.epochs = epochs
+    callback.take()
+"""
+
+
+@pytest.fixture
+def fit(tmp_path: Path) -> Callable[..., None]:
+    """The training loop of an installed library, as it calls back."""
+    file = tmp_path / "site-packages/library.py"
+    file.parent.mkdir()
+    file.write_text(LIBRARY)
+    return cast("Callable[..., None]", runpy.run_path(str(file))["fit"])
+
+
+def callback_of(kind: str) -> Any:
+    made: dict[str, Any] = {}
+    exec(CALLBACK, made)  # noqa: S102 - the user's file
+    return made[kind]()
+
+
+@pytest.mark.parametrize(
+    "resume_at", [pytest.param(0, id="first start"), pytest.param(2, id="over")]
+)
+@pytest.mark.parametrize(("kind", "got"), [("Plain", 2), ("Default", None), ("Caught", "caught")])
+def test_a_callback_that_calls_next_on_a_finished_training_goes_on(
+    tmp_path: Path, fit: Callable[..., None], kind: str, got: object, resume_at: int
+) -> None:
+    if resume_at:
+        earlier = Training(2, folder=tmp_path)
+        earlier.restore([0])
+        list(earlier.epochs())
+    training, callback = Training(2, folder=tmp_path), callback_of(kind)
+    training.restore([0])
+
+    fit(callback, iter(training.epochs()), resume_at, 2)
+
+    assert (training.done, callback.got) == (True, got)
+
+
+def test_a_library_that_trains_beyond_the_last_epoch_is_stopped(
+    tmp_path: Path, fit: Callable[..., None]
+) -> None:
+    training = Training(2, folder=tmp_path)
+    training.restore([0])
+
+    with pytest.raises(StopIteration, match="no epoch is left of 2"):
+        fit(callback_of("Plain"), iter(training.epochs()), 0, 3)
+
+
+def test_next_outside_of_a_callback_ends_a_loop_by_hand(tmp_path: Path) -> None:
+    training, trained = Training(2, folder=tmp_path), []
+    training.restore([0])
+    epochs = iter(training.epochs())
+
+    while True:
+        try:
+            trained.append(next(epochs))
+        except StopIteration:
+            break
+
+    assert trained == [1, 2]

@@ -168,6 +168,11 @@ class Client:
     def cluster(self) -> Json:
         return dict(self._send_request("GET", "/v1/cluster"))
 
+    def page_address(self) -> str:
+        """The address of the service's page, with a code that signs in once and within a minute."""
+        code = self._post_json("/v1/session/code", {}, repeatable=False)["code"]
+        return f"{self.url.rstrip('/')}/#code={code}"
+
     def decisions(self, job_id: str | None = None, *, limit: int | None = None) -> list[Json]:
         """The latest decisions, of one job or of all."""
         job = None if job_id is None else full_id(job_id)

@@ -197,19 +197,7 @@ def result_of(job: JobView) -> Any:
 
 def verdict_markdown(job: JobView) -> str:
     """The verdict as Markdown: what was asked, what was said and why, what would do instead."""
-    rows = [
-        ("deadline", with_clock(instant_text(job.deadline_at), job)),
-        *_finish_rows(job),
-        ("history", "" if job.ended else job.prediction_note),
-        ("class", job.service_class),
-        ("model", job.model),
-        ("widths", ", ".join(map(str, job.widths))),
-        ("preemptions", str(job.preemptions or "")),
-        ("MLflow run", job.run_id),
-        ("not tracked", job.untracked),
-        ("error", job.error),
-    ]
-    table = [f"| {name} | {markdown(value)} |" for name, value in rows if value]
+    table = [f"| {name} | {markdown(value)} |" for name, value in fact_rows(job) if value]
     table += [f"| MLflow page | <{job.run_url}> |"] if job.run_url else []
     lines = [
         f"# {job.id}: {deadline_status(job)}",
@@ -225,6 +213,22 @@ def verdict_markdown(job: JobView) -> str:
         lines += ["", "Instead this would do:", "", *offers, ""]
         lines.append(f"Take one with `laxity accept {job.id} N`.")
     return "\n".join(lines)
+
+
+def fact_rows(job: JobView) -> list[tuple[str, str]]:
+    """Names and values of what is known of a job; "" for what is not."""
+    return [
+        ("deadline", with_clock(instant_text(job.deadline_at), job)),
+        *_finish_rows(job),
+        ("history", "" if job.ended else job.prediction_note),
+        ("class", job.service_class),
+        ("model", job.model),
+        ("widths", ", ".join(map(str, job.widths))),
+        ("preemptions", str(job.preemptions or "")),
+        ("MLflow run", job.run_id),
+        ("not tracked", job.untracked),
+        ("error", job.error),
+    ]
 
 
 def _finish_rows(job: JobView) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from laxity import names
-from laxity.api.job_view import ENDED, TERMINAL_STATES
+from laxity.api.job_view import ENDED, TERMINAL_STATES, Json
 from laxity.cli.exit_codes import (
     BROKEN,
     FAILED,
@@ -29,6 +29,7 @@ from laxity.cli.job_options import (
     Epochs,
     Estimate,
     Follow,
+    Freeze,
     Fresh,
     JobId,
     Key,
@@ -72,6 +73,7 @@ def submit(
     pass_env: PassEnv = None,
     key: Key = None,
     fresh: Fresh = False,
+    freeze: Freeze = False,
     follow: Follow = False,
     timeout: Timeout = None,
     as_json: AsJson = False,
@@ -82,34 +84,48 @@ def submit(
     batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn.
     """
     from laxity.api.client import Client
-    from laxity.cli.github import report_job
     from laxity.cli.job_source import job_manifests, option_annotations
-    from laxity.cli.render.job_panel import print_job
 
-    timeout_s = _timeout_s(timeout, follow=follow)
+    timeout_s = read_timeout_s(timeout, follow=follow)
     annotations = option_annotations(
         deadline, service_class, workers, epochs, model, estimate, wall_limit, launcher, restarts
-    ) | {names.IDEMPOTENCY_KEY: key, names.FRESH: "true" if fresh else None}
+    ) | {names.IDEMPOTENCY_KEY: key}
+    annotations |= {
+        names.FRESH: "true" if fresh else None,
+        names.FREEZE: "true" if freeze else None,
+    }
     client = Client(patience_s=5.0)
     manifests = job_manifests(
         source, annotations,
         name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
     )  # fmt: skip
+    _, code = submit_jobs(client, manifests, timeout_s=timeout_s, follow=follow, as_json=as_json)
+    raise typer.Exit(code)
+
+
+def submit_jobs(
+    client: "Client", manifests: Sequence[Json], *, timeout_s: float, follow: bool, as_json: bool
+) -> tuple[list["JobView"], int]:
+    """Submit these Jobs, show each verdict or follow each to its end; them, and the exit code."""
+    from laxity.cli.github import report_job
+    from laxity.cli.render.job_panel import print_job
+
     answers = [client.submit(manifest) for manifest in manifests]  # all, before one is followed
     for manifest, answer in zip(manifests, answers, strict=True):
         _tell_attachment(manifest, answer)
     verdicts = [_await_verdict(client, answer.id) for answer in answers]
     for manifest, verdict in zip(manifests, verdicts, strict=True):
         _tell_doubt(manifest, verdict)
-    until, code = time.monotonic() + timeout_s, OK
+    jobs, until, code = [], time.monotonic() + timeout_s, OK
     for number, verdict in enumerate(verdicts):
         left_s = max(0.0, until - time.monotonic())
         latest = _latest_view(client, verdict) if follow and number else verdict
         job = follow_until(client, latest, left_s) if follow else verdict
         print_job(job, as_json=as_json)
         report_job(job)
+        jobs.append(job)
         code = max(code, _exit_code(job), OK if _is_settled(job, follow=follow) else UNFINISHED)
-    raise typer.Exit(code)
+    return jobs, code
 
 
 def _latest_view(client: "Client", job: "JobView") -> "JobView":
@@ -304,7 +320,7 @@ def _has_settled(job: "JobView") -> bool:
     return job.ended or (job.state == "running" and job.service_class == "best_effort")
 
 
-def _timeout_s(text: str | None, *, follow: bool) -> float:
+def read_timeout_s(text: str | None, *, follow: bool) -> float:
     """Seconds of --timeout; without it there is no end."""
     from laxity.durations import parse_duration
 

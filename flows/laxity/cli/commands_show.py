@@ -1,4 +1,4 @@
-"""Commands that look: ls, top, show, logs, cluster."""
+"""Commands that look: ls, top, ui, show, logs, cluster."""
 
 import sys
 import time
@@ -72,6 +72,19 @@ def top(
         live.refresh()
         while read_key(every) not in {"q", "Q"}:
             live.update(render_overview(client, namespace), refresh=True)
+
+
+def ui() -> None:
+    """Open the service's page in the browser, signed in for reading."""
+    import webbrowser
+
+    from laxity.api.client import Client
+
+    address = Client(patience_s=0).page_address()
+    if webbrowser.open(address):
+        typer.echo(f"page: {address.partition('#')[0]}")
+    else:
+        typer.echo(f"no browser opens here; within a minute, open {address}")
 
 
 def show(job: JobId, *, as_json: AsJson = False) -> None:

@@ -70,6 +70,10 @@ Restarts = Annotated[
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="After a failure, begin at the first epoch again.")
 ]
+Freeze = Annotated[
+    bool,
+    typer.Option("--freeze", help="Run from a copy of the code, made now (not with an image)."),
+]
 Follow = Annotated[
     bool,
     typer.Option(
@@ -78,4 +82,24 @@ Follow = Annotated[
 ]
 Timeout = Annotated[
     str | None, typer.Option(help="With --follow: stop following after 2h; the job goes on.")
+]
+# --- of a script ---
+Command = Annotated[
+    list[str], typer.Argument(metavar="-- COMMAND", help="The script, with its arguments.")
+]
+RunEstimate = Annotated[
+    str | None, typer.Option("--estimate", help="The whole script takes so long: 2h.")
+]
+Resumes = Annotated[
+    bool, typer.Option("--resumes", help="After a stop the script goes on from its own checkpoint.")
+]
+ResumeArgs = Annotated[
+    str | None, typer.Option(help="Arguments that a start after a stop gets, too; with --resumes.")
+]
+Grace = Annotated[int, typer.Option(help="Seconds that the script has after SIGTERM.", min=1)]
+Image = Annotated[
+    str | None, typer.Option(help="On a cluster: the image that holds the script and laxity.")
+]
+FollowToEnd = Annotated[
+    bool, typer.Option("--follow/--no-follow", help="Follow the job to its end.")
 ]

@@ -1,9 +1,9 @@
 """The Jobs that `submit` and `whatif` speak of: from a file, or from a function and options."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from laxity import names
 from laxity.api.job_view import Json
@@ -11,6 +11,8 @@ from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.stderr import say
 
 if TYPE_CHECKING:
+    from laxity.flow.declaration import Declaration
+    from laxity.flow.script import Script
     from laxity.job.qos import QoSError
 
 OPTION: Final = {
@@ -25,6 +27,7 @@ OPTION: Final = {
     names.RESTARTS: "restarts",
     names.IDEMPOTENCY_KEY: "idempotency_key",
     names.FRESH: "fresh",
+    names.FREEZE: "freeze",
 }
 FLAG: Final = {  # the others have their field's name
     "service_class": "--class",
@@ -167,33 +170,61 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     from laxity.cli.function_source import load_declared
     from laxity.flow.declaration import Declaration
     from laxity.flow.decorator import check_function
-    from laxity.job.parameters import to_json
     from laxity.job.qos import QoSError
 
     check_options(source, options)
     function, declared = load_declared(source)
-    for option in ("epochs", "restarts"):
-        if option in options:
-            options[option] = int(options[option])
-    if "fresh" in options:
-        options["fresh"] = True
     try:
         check_function(function)
+        options = _typed_options(options)
         declared = declared or Declaration.of(function.__name__.replace("_", "-"), PLAIN)
         before, declared = declared, declared.with_changes(name=name, **options)
         if before.qos.deadline is not None and declared.qos.deadline is None:
             say(f"best_effort has no deadline: {before.qos.deadline_text} is left out")
-        arguments = arguments_of(function, params)
-        project, parameters = declared.project(function), to_json(function, arguments)
-        spec = declared.spec(
-            entry=project.entry,
-            parameters=parameters,
-            idempotency_key=declared.idempotency_key(arguments, parameters, ""),
-            env=project.env,
-            workdir=project.workdir,
-        )
-        return (replace(spec, name=name) if name else spec).to_manifest()
+        return _called_job(function, declared, arguments_of(function, params), name=name)
     except QoSError as error:
         raise _usage_error(source, error, options) from error
     except TypeError as error:
         raise CommandError(f"{source}: {error}", code=USAGE) from error
+
+
+def script_manifest(
+    script: "Script", given: Mapping[str, str | None], *, name: str | None, **options: Any
+) -> Json:
+    """The Job that runs this script; `given` are annotations from options, as for `job_manifests`."""
+    from laxity.flow.script import declare_script
+    from laxity.job.qos import QoSError
+    from laxity.worker.script import run_script
+
+    name = name and _job_label(name)
+    options |= {OPTION[key]: value for key, value in given.items()}
+    options = {key: value for key, value in options.items() if value is not None}
+    check_options(script.title, options)
+    try:
+        declared = declare_script(script, name, _typed_options(options))
+        return _called_job(run_script, declared, script.arguments, name=name)
+    except QoSError as error:
+        raise _usage_error(script.title, error, options) from error
+
+
+def _typed_options(options: Json) -> Json:
+    """Options that are not texts, as what they are."""
+    numbers = {key: int(options[key]) for key in ("epochs", "restarts") if key in options}
+    return options | numbers | {key: True for key in ("fresh", "freeze") if key in options}
+
+
+def _called_job(
+    function: Callable[..., Any], declared: "Declaration", arguments: Json, *, name: str | None
+) -> Json:
+    """The Job of one call, by this name if it has one."""
+    from laxity.job.parameters import to_json
+
+    project, parameters = declared.project(function), to_json(function, arguments)
+    spec = declared.spec(
+        entry=project.entry,
+        parameters=parameters,
+        idempotency_key=declared.idempotency_key(arguments, parameters, ""),
+        env=project.env,
+        workdir=project.workdir,
+    )
+    return (replace(spec, name=name) if name else spec).to_manifest()

@@ -57,7 +57,7 @@ CALLED: Final = {
     **dict.fromkeys(("list", "ps", "queue", "squeue"), "ls"),
     **dict.fromkeys(("describe", "get", "info", "status"), "show"),
     **dict.fromkeys(("delete", "kill", "rm", "scancel", "stop"), "cancel"),
-    **dict.fromkeys(("apply", "create", "run", "sbatch"), "submit"),
+    **dict.fromkeys(("apply", "create", "sbatch"), "submit"),
     **dict.fromkeys(("dry-run", "plan", "what-if"), "whatif"),
     "estimate": "predict",
     "log": "logs",

@@ -14,7 +14,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from laxity import names
-from laxity.cli import commands_jobs, commands_pool, commands_show, commands_why
+from laxity.cli import commands_jobs, commands_pool, commands_run, commands_show, commands_why
 from laxity.cli.commands_demo import HAS_DEMO, demo
 from laxity.cli.exit_codes import run_app
 from laxity.cli.lazy_commands import (
@@ -67,8 +67,10 @@ COMMANDS: Final[tuple[tuple[str, tuple[Callable[..., None], ...]], ...]] = (
         JOBS,
         (
             commands_jobs.submit,
+            commands_run.run,
             commands_show.ls,
             commands_show.top,
+            commands_show.ui,
             commands_show.show,
             commands_show.logs,
             commands_jobs.accept,
@@ -81,9 +83,15 @@ COMMANDS: Final[tuple[tuple[str, tuple[Callable[..., None], ...]], ...]] = (
     (ASK, (commands_why.explain, commands_why.whatif, commands_why.decisions)),
     (SERVICE, (demo, commands_show.cluster)),
 )
+# What follows the first word of the script's command is the script's.
+SETTINGS: Final = {commands_run.run: {"allow_interspersed_args": False}}
 for panel, commands in COMMANDS:
     for command in commands:
-        app.command(rich_help_panel=panel, hidden=command is demo and not HAS_DEMO)(command)
+        app.command(
+            rich_help_panel=panel,
+            hidden=command is demo and not HAS_DEMO,
+            context_settings=SETTINGS.get(command),
+        )(command)
 app.command("nodes", hidden=True)(commands_show.cluster)
 for floor in FLOOR_COMMANDS:
     app.command(floor.name, rich_help_panel=floor.panel)(stub_command(floor))

@@ -37,6 +37,7 @@ _SPEC_FIELDS: Final = (
     "launcher",
     "fresh",
     "one_at_a_time",
+    "freeze",
     "resumes",
     "restarts",
     "image",

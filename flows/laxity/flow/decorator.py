@@ -55,6 +55,7 @@ def deadline_flow(
     idempotency_key: str | None = None,
     fresh: bool = False,
     one_at_a_time: bool = False,
+    freeze: bool = False,
     resumes: bool = False,
     restarts: int = MOST_RESTARTS,
     entry: str | None = None,
@@ -76,7 +77,8 @@ def deadline_flow(
     The function runs in a worker process, in the context of the flow run: `get_run_logger`,
     `log_prints` and tasks work there if the worker reaches the Prefect API; `pause_flow_run` and
     timeouts (`on_miss="stop"`) do not. Workers run in the caller's directory, with its import path;
-    `env` sets variables, `pass_env` names those to pass on. An image is the project itself.
+    `env` sets variables, `pass_env` names those to pass on. An image is the project itself. With `freeze`
+    workers on this machine import from a copy of the code, made at submission.
 
     Runs with one idempotency key are one job: a later one attaches to it, after a failure starts its
     next attempt (at the first epoch with `fresh`), after a refusal asks again. The key, `samples`,

@@ -263,6 +263,7 @@ _FIELDS: Final[FieldTable] = {
     names.ATTEMPT: ("attempt", _read_whole),
     names.FRESH: ("fresh", parse_flag),
     names.ONE_AT_A_TIME: ("one_at_a_time", parse_flag),
+    names.FREEZE: ("freeze", parse_flag),
     names.RESUMES: ("resumes", parse_flag),
     names.RESTARTS: ("restarts", _read_whole),
 }

@@ -49,6 +49,7 @@ OVERRIDES: Final = tuple(sorted(CONTAINER_FIELDS | METADATA_FIELDS | POD_FIELDS)
 # Written by laxity into every worker; a user's value would contradict the Job.
 RESERVED_ENV: Final = frozenset(
     {
+        names.ENV_CODE,
         names.ENV_EPOCHS,
         names.ENV_INDEX,
         names.ENV_JOB,

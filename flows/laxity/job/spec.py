@@ -47,7 +47,8 @@ class TrainingSpec:
     `parameters` is a JSON object for the function, `size` the number of parameters of the net. `image`, `env` and `template` say what the pods
     look like beyond that (see laxity.job.pod_template). `submitted_at` stays the first one in later attempts,
     which go on from the last finished epoch unless they are `fresh`. `resumes`: the code keeps its
-    own state beside what it gives to `Training.restore`. `restarts`: so many starts in a row may follow
+    own state beside what it gives to `Training.restore`. `freeze`: on this machine its workers import from a
+    copy of the code, made at submission. `restarts`: so many starts in a row may follow
     failures without finishing an epoch.
     """
 
@@ -68,6 +69,7 @@ class TrainingSpec:
     attempt: int = 1
     fresh: bool = False
     one_at_a_time: bool = False
+    freeze: bool = False
     resumes: bool = False
     restarts: int = MOST_RESTARTS
     image: str | None = None
@@ -153,6 +155,7 @@ class TrainingSpec:
             names.ATTEMPT: self.attempt,
             names.FRESH: "true" if self.fresh else None,
             names.ONE_AT_A_TIME: "true" if self.one_at_a_time else None,
+            names.FREEZE: "true" if self.freeze else None,
             names.RESUMES: "true" if self.resumes else None,
             names.RESTARTS: None if self.restarts == MOST_RESTARTS else self.restarts,
         }
@@ -242,6 +245,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_times(spec),
         lambda: _check_flag("fresh", spec.fresh),
         lambda: _check_flag("one_at_a_time", spec.one_at_a_time),
+        lambda: _check_flag("freeze", spec.freeze),
         lambda: _check_flag("resumes", spec.resumes),
         lambda: check_whole(
             "restarts", spec.restarts, least=0, most=MOST_ATTEMPTS, what="restarts"

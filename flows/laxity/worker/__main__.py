@@ -22,6 +22,7 @@ from laxity.job.worker_exits import EXIT_RAISED
 from laxity.safe_text import without_secrets
 from laxity.stderr import say
 from laxity.worker import failure_file, launcher, prefect_context
+from laxity.worker.code_copy import import_from_copy
 from laxity.worker.early_exit import no_early_success
 from laxity.worker.entrypoint import call_arguments, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
@@ -38,6 +39,7 @@ from laxity.worker.sigterm import (
     TrainingStopped,
 )
 from laxity.worker.training import CheckpointError, Training, TrainingError
+from laxity.worker.training_state import ScriptError
 
 RESULT: Final = "result.json"
 FAILED: Final = 1
@@ -165,7 +167,7 @@ def _flow_run(training: Training) -> str:
 
 def _run_entry(training: Training, entry: str) -> Any:
     try:
-        function = load_function(entry)
+        function = load_function(import_from_copy(entry))
         prefect_context.print_to_log(os.environ)
         arguments = call_arguments(function, training, os.environ.get(names.ENV_PARAMETERS, ""))
     except Exception as error:
@@ -269,7 +271,10 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
     code = FAILED if isinstance(error, FINAL) else EXIT_RAISED
     if isinstance(error, BeforeCallError) and error.__cause__ is not None:
         error = error.__cause__
-    sys.stderr.write(without_secrets("".join(traceback.format_exception(error))))
+    frames = traceback.format_exception(error)
+    sys.stderr.write(
+        without_secrets(frames[-1] if isinstance(error, ScriptError) else "".join(frames))
+    )
     if _others_lost(training):
         say("another worker is gone: this one starts again from the last checkpoint")
         with suppress(TrainingStopped), termination.defer():
@@ -290,6 +295,8 @@ def _describe_error(error: BaseException) -> str:
         code = "" if error.code is None else repr(error.code)
         return f"SystemExit: the function called sys.exit({code})"
     text = str(error)
+    if isinstance(error, ScriptError):
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

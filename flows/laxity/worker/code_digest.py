@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from laxity.durable_files import replace_file
+from laxity.worker.code_copy import in_copy, is_installed
 
 FILE: Final = "code.json"
 LAXITY: Final = Path(__file__).resolve().parents[1]
 MOST_NAMED: Final = 5
-_INSTALLED: Final = ("site-packages", "dist-packages")
 
 
 def note_code(folder: Path) -> None:
@@ -40,7 +40,7 @@ def changed_files(folder: Path) -> str:
 def digest_project() -> dict[str, str]:
     """SHA-256 by file, of the imported files of neither Python, its packages nor laxity."""
     digests = {}
-    here = Path.cwd()
+    here = in_copy(Path.cwd())
     for path in filter(_is_of_project, _imported_files()):
         with suppress(OSError):
             name = str(path.relative_to(here) if path.is_relative_to(here) else path)
@@ -55,5 +55,4 @@ def _imported_files() -> list[Path]:
 
 
 def _is_of_project(path: Path) -> bool:
-    others = (Path(sys.base_prefix), LAXITY)
-    return not (any(map(path.is_relative_to, others)) or set(_INSTALLED) & set(path.parts))
+    return not (path.is_relative_to(LAXITY) or is_installed(path))

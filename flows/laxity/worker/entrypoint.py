@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from laxity.job.parameters import ParameterError, from_json
+from laxity.worker.code_copy import in_copy
 
 PARAMETER: Final = "training"
 
@@ -85,7 +86,7 @@ def import_file(path: Path) -> ModuleType:
             f"{path} is not a file where the worker runs; in an image, name its own path"
         )
     file = path.resolve()
-    folders = [str(file.parent), str(Path.cwd())]
+    folders = [str(file.parent), str(in_copy(Path.cwd()))]
     sys.path[:0] = folders
     is_taken = file.stem in sys.stdlib_module_names or file.stem in sys.modules
     name = f"{file.stem}_training" if is_taken else file.stem

@@ -8,9 +8,13 @@ import dis
 import inspect
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import CodeType, FrameType
-from typing import Final
+from typing import Any, Final
+
+from laxity.stderr import say
+from laxity.worker.code_copy import is_installed
 
 # Instructions that can let go of an iterator and raise nothing, of Python 3.11 to 3.14.
 _DROPS: Final = frozenset(
@@ -23,6 +27,10 @@ _DROPS: Final = frozenset(
 _WAITS: Final = frozenset({"RESUME", "YIELD_VALUE"})  # a generator around the loop, being closed
 LEAST_S: Final = 0.001
 LEAST_SHARE: Final = 0.1  # of the longest epoch: in less time none is trained
+OVER_IN_CALLBACK: Final = (
+    "no epoch is left of {total}: next(epochs) in a callback returns the last one, and what is "
+    "trained from here on is not counted"
+)
 OVER: Final = "no epoch is left of {total}: see training.done, or call next(epochs, None)"
 
 
@@ -68,12 +76,18 @@ class EpochLoop(Iterator[int]):
     ) -> None:
         self._epochs, self._on_left, self._total = epochs, on_left, total
         self._driver: CodeType | None = None  # the code that asked for the latest epoch
+        self._is_over = False
 
     def __next__(self) -> int:
-        self._driver = sys._getframe(1).f_code  # noqa: SLF001 - the only way to the caller
+        caller = sys._getframe(1)  # noqa: SLF001 - the only way to the caller
+        self._driver = caller.f_code
         try:
             return next(self._epochs)
         except StopIteration:
+            was_over, self._is_over = self._is_over, True
+            if not was_over and _is_in_callback(caller):
+                say(OVER_IN_CALLBACK.format(total=self._total))
+                return self._total
             raise StopIteration(OVER.format(total=self._total)) from None
 
     def close(self) -> None:
@@ -88,6 +102,32 @@ class EpochLoop(Iterator[int]):
         on_left, self._on_left = self._on_left, lambda _: None
         on_left(by_exception)
         self._epochs.close()
+
+
+def _is_in_callback(frame: FrameType) -> bool:
+    """Whether a library called this function, which says `next(epochs)` and expects no StopIteration.
+
+    Such a library decides itself when it has trained enough, and the exception would end it.
+    """
+    library, code, place = frame.f_back, dis.Bytecode(frame.f_code), frame.f_lasti
+    if library is None or not is_installed(Path(library.f_code.co_filename)):
+        return False
+    entries: Iterable[Any] = code.exception_entries  # type: ignore[attr-defined]
+    is_caught = any(entry.start <= place < entry.end for entry in entries)
+    return not is_caught and _calls_next(list(code), place)
+
+
+def _calls_next(steps: Sequence[dis.Instruction], place: int) -> bool:
+    """Whether the instruction at this place is `next(iterator)`, without a default."""
+    call = next(step for step in steps if step.offset == place)
+    if (call.opname, call.arg) != ("CALL", 1):
+        return False
+    return any(step.argval == "next" and _begins_at(step) == _begins_at(call) for step in steps)
+
+
+def _begins_at(step: dis.Instruction) -> tuple[int | None, int | None]:
+    """Line and column of the expression that this instruction is of."""
+    return (step.positions.lineno, step.positions.col_offset) if step.positions else (None, None)
 
 
 def _is_raising(frame: FrameType | None, driver: CodeType | None) -> bool:

@@ -20,7 +20,7 @@ from laxity.worker.mlflow_tracking import Tracker, finite_numbers
 from laxity.worker.reports import Line, ReportChannel
 from laxity.worker.saving import Saver
 from laxity.worker.sigterm import BeginAnew, Superseded
-from laxity.worker.training_state import TrainingState
+from laxity.worker.training_state import TrainingState, instant_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 FIRST_ANSWER_S: Final = 10.0
 FIRST_FORM_S: Final = 60.0
 LOOK_S: Final = 3600.0
-NO_STATE: Final = "nothing was given to training.restore()"
 STOP_LOSES_ALL: Final = (
-    f"{NO_STATE}: a stop loses all epochs, and the next start begins at epoch 1. Give it the model "
-    "and the optimizer, or declare resumes=True if your code keeps its own state in training.folder"
+    "{0.no_state}: a stop loses all epochs, and the next start begins at epoch 1. {0.remedy}"
 )
 
 
@@ -95,7 +93,7 @@ class Leader:
             self._saver.append_report(
                 "resumed", epoch=course.done, load_s=load_s, code_changed=self._tell_changed_code()
             )
-        self._park_while_told()
+        self.park_while_told()
         self._watch_reading()
         return True
 
@@ -127,12 +125,16 @@ class Leader:
         if self.void:
             self._fall_back()
         else:
-            self._complete_epoch(others_read, now=time.monotonic())
+            is_dated = self._course.ended_at is not None
+            self._complete_epoch(others_read, now=self._course.ended_at or time.monotonic())
             if self._is_over():
                 return False
-            self._end_link_in_time()
-            self._park_while_told()
-            self._reform_or_go()
+            if is_dated:  # the next epoch may have ended, too
+                self._go()
+            else:
+                self._end_link_in_time()
+                self.park_while_told()
+                self._reform_or_go()
         return True
 
     def _leave_to_another(self) -> None:
@@ -164,7 +166,7 @@ class Leader:
         """SIGTERM: what was trained since the last checkpoint is saved, up to the last boundary."""
         course = self._course
         if course.done and course.checkpoints is not None and not course.holds_state:
-            say(f"{count_noun(course.done, 'epoch')} of this process are lost: {NO_STATE}")
+            say(f"{count_noun(course.done, 'epoch')} of this process are lost: {course.no_state}")
         superseded = self._group is not None and self._group.is_superseded()
         if not superseded:
             self._saver.save_unsaved()
@@ -204,15 +206,15 @@ class Leader:
 
     def _complete_epoch(self, others_read: int, *, now: float) -> None:
         course = self._course
-        began = self._began if course.whole_since is None else course.whole_since
-        epoch_s, self._began = now - began, now
+        course.ended_at = None
+        epoch_s, self._began = now - self._began, now
         if self._outbox is not None:
             self._outbox.epoch_ended = now
         self._longest_s = max(self._longest_s, epoch_s)
         ended = course.epoch_over()
         line = {
             "kind": "epoch",
-            "at": time.time() - (time.monotonic() - now),
+            "at": instant_of(now),
             "epoch": course.done + 1,
             "epoch_s": epoch_s,
             "width": course.width,
@@ -235,7 +237,7 @@ class Leader:
         line["holds_state"] = False
         if not self._warned and course.done < course.total:
             self._warned = True
-            say(STOP_LOSES_ALL)
+            say(STOP_LOSES_ALL.format(course))
 
     # --- the group ---
 
@@ -277,8 +279,9 @@ class Leader:
         if self._group is not None:
             self._group.form(width, epoch=course.done, load=load)
         course.set_width(width, formation=self._group.round if self._group else "")
-        self._saver.append_report("formed", width=width, epoch=course.done)
-        self._began = time.monotonic()
+        self._began, course.began_at = course.began_at or time.monotonic(), None
+        formed_at = instant_of(self._began)
+        self._saver.append_report("formed", width=width, epoch=course.done, at=formed_at)
 
     def _reform_or_go(self) -> None:
         if self._group is None:
@@ -286,11 +289,25 @@ class Leader:
         width = self._reachable_width()
         if width != self._course.width and self._saver.ensure_saved():
             if self._launched:
-                self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
+                self.start_anew()
             self._require_state(f"{count_noun(width, 'worker')} instead of {self._course.width}")
             self._form_group(width, load=False)
         else:
+            self._go()
+
+    def _go(self) -> None:
+        if self._group is not None:
             self._group.go()
+
+    @property
+    def has_other_width(self) -> bool:
+        """Whether other workers of a launcher are here than train, as the service wants it."""
+        return bool(self._launched) and self._reachable_width() != self._course.width
+
+    def start_anew(self) -> None:
+        """With a launcher: begin again as the workers that are here now. Does not return."""
+        width = self._reachable_width()
+        self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
 
     def _fall_back(self) -> None:
         """A worker is gone: all go back to the last checkpoint and do the rest again."""
@@ -309,7 +326,7 @@ class Leader:
         course = self._course
         if not course.holds_state:
             course.termination.asked = True
-            raise BeginAnew(f"{change}, and {NO_STATE}: all workers begin again at epoch 1")
+            raise BeginAnew(f"{change}, and {course.no_state}: all workers begin again at epoch 1")
 
     # --- the end of a link, and being told to stop ---
 
@@ -325,11 +342,11 @@ class Leader:
             course.link_ended = True
             then = "the next one goes on"
             if not course.holds_state:
-                then = f"{NO_STATE}: the next one begins at epoch 1"
+                then = f"{course.no_state}: the next one begins at epoch 1"
             say(f"link {link.number} ends in time after epoch {course.done}; {then}")
             raise LinkEnded(EXIT_UNFINISHED)
 
-    def _park_while_told(self) -> None:
+    def park_while_told(self) -> None:
         """Save, say so and wait: for SIGTERM, which raises, or until the order is withdrawn.
 
         A stop that is told anew (by a service started again, or with the run that there is by now)

@@ -31,6 +31,7 @@ from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker, logged_number
 from laxity.worker.notices import Notices
+from laxity.worker.outer_units import OuterUnits
 from laxity.worker.random_generators import RandomGenerators
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role, take_role
@@ -47,7 +48,7 @@ ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
 RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, or it cannot
 
 
-class Training(DataAccess):
+class Training(DataAccess, OuterUnits):
     """One worker's view of a training. A worker of a job gets it as a parameter."""
 
     def __init__(
@@ -219,7 +220,8 @@ class Training(DataAccess):
                 self._active_run.offer()
             self._unit_time.begin()
             yield self.epoch
-            if not self._unit_time.end(self._course.metrics):
+            is_dated = self._course.ended_at is not None
+            if not (self._unit_time.end(self._course.metrics) or is_dated):
                 self.notices.skipped(self.epoch)
             self._inside = False
             self.notices.lone_models()
@@ -360,7 +362,7 @@ class Training(DataAccess):
     def count_whole(self, since: float) -> None:
         """Count a function that has no loop, since this monotonic time, as the one declared epoch."""
         if self._course.assignment.epochs == 1:
-            self._course.whole_since = since
+            self._course.began_at = since
             for _ in self.epochs():
                 self.notices.combines = True
 

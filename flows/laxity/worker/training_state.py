@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from laxity.worker.chain_link import ChainLink
 from laxity.worker.checkpoint import Checkpoint, CheckpointError, Checkpoints
@@ -13,9 +13,19 @@ from laxity.worker.io_meter import Meter
 from laxity.worker.sigterm import SigtermHandler
 from laxity.worker.state import States
 
+NO_STATE: Final = "nothing was given to training.restore()"
+REMEDY: Final = (
+    "Give it the model and the optimizer, or declare resumes=True if your code keeps its own state "
+    "in training.folder"
+)
+
 
 class TrainingError(RuntimeError):
     """The training code calls something where it has no meaning."""
+
+
+class ScriptError(RuntimeError):
+    """A script that is the training failed; its own output says why."""
 
 
 @dataclass(slots=True)
@@ -36,7 +46,10 @@ class TrainingState:
     has_trained: bool = False  # this process has begun an epoch, also one that did not count
     link: ChainLink | None = None  # where it is one of a chain
     link_ended: bool = False
-    whole_since: float | None = None  # monotonic: the function without a loop is the epoch
+    began_at: float | None = None  # monotonic: of the epoch in flight, if it began before its loop
+    ended_at: float | None = None  # monotonic: of the epoch in flight, if it ended a while ago
+    no_state: str = NO_STATE  # why a later start begins at epoch 1
+    remedy: str = REMEDY
     meter: Meter | None = None  # where an epoch is one pass over the data
     load_s: float | None = None  # what the last loading took
     loaded: int | None = None  # the epoch that the objects are at since then
@@ -117,3 +130,8 @@ class TrainingState:
                 return checkpoint
             time.sleep(0.2)
         return None
+
+
+def instant_of(monotonic_s: float) -> float:
+    """The instant, in seconds since 1970, of a monotonic time of this process."""
+    return time.time() - (time.monotonic() - monotonic_s)

@@ -63,6 +63,7 @@ WARNINGS: Final = frozenset(
         "pinned",
         "quota_promised_to_others",
         "requests_do_not_fit",
+        "capacity_freed_too_late",
         "pods_cannot_end",
         "pods_do_not_fit",
         "pods_may_not_go_there",

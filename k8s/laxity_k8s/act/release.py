@@ -1,18 +1,22 @@
 """Jobs are let go of: label and outputs are taken off them, and what runs goes on."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import filterfalse
 
 from laxity import json_tree, names
 from laxity_k8s.act.rights import refusal_text
 from laxity_k8s.cluster_api import NOT_FOUND, ApiError, ClusterApi, Json, Patch, PatchResult
+from laxity_k8s.objects.conditions import is_finished
+from laxity_k8s.objects.jobs import current_width
+from laxity_scheduler.live import Released
 
 LABELS = (names.MANAGED, names.VERDICT_LABEL, names.CLASS_LABEL)
 
 
 def release_jobs(api: ClusterApi, jobs: Iterable[Json]) -> tuple[list[Json], dict[str, str]]:
-    """The Jobs as they are without laxity, and why the others, by id, could not be patched."""
+    """Live Jobs as they are without laxity, and why the others, by id, could not be patched."""
     released, refused = [], {}
-    for job in jobs:
+    for job in filterfalse(is_finished, jobs):
         patch = _build_patch(job)
         try:
             released.append(api.patch(patch))
@@ -22,6 +26,14 @@ def release_jobs(api: ClusterApi, jobs: Iterable[Json]) -> tuple[list[Json], dic
                     PatchResult(patch, status=error.status, message=str(error))
                 )
     return released, refused
+
+
+def count_released(
+    released: Sequence[Json], refused: Mapping[str, str], nodes_refused: Mapping[str, str]
+) -> Released:
+    """What became of a release; Jobs that wait stay suspended."""
+    waiting = [json_tree.object_id(job) for job in released if not current_width(job)]
+    return Released(len(released), tuple(sorted(waiting)), refused, nodes_refused)
 
 
 def _build_patch(job: Json) -> Patch:

@@ -38,6 +38,7 @@ from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, LeaseTimings, own_namespace
 from laxity_k8s.live_cluster import LiveCluster
+from laxity_k8s.objects.scaling_pool import read_pools
 from laxity_k8s.objects.seal import Seal, open_seal
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Reports
@@ -318,6 +319,7 @@ def open_world(
     url: str = "",
     worker_token: WorkerToken = no_token,
     fit_within_s: float = 60.0,
+    pools: str = "",
     faults: JobFaults | None = None,
 ) -> LiveCluster:
     """The live world on a cluster: by KUBECONFIG, or as a pod of it. `home` and slots are unused.
@@ -327,11 +329,12 @@ def open_world(
     api = KubernetesApi()
     try:
         seal, limits = api.open_seal(own_namespace()), Limits(api.get_namespace, own_namespace())
+        scaling = read_pools(pools)
     except BaseException:
         api.close()
         raise
     return LiveCluster(
-        api, reports, fit_within_s=fit_within_s, seal=seal, limits=limits, quotas=True,
+        api, reports, fit_within_s=fit_within_s, seal=seal, limits=limits, quotas=True, pools=scaling,
         find_pod_refusal=partial(read_pod_refusal, api.run_call), worker_token=worker_token, faults=faults,
     )  # fmt: skip
 

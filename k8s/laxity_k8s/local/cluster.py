@@ -34,6 +34,7 @@ from laxity_k8s.cluster_api import (
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.control_loop import Controller
+from laxity_k8s.local.frozen_code import freeze_code, is_frozen
 from laxity_k8s.local.gpus import find_gpus, gpus_of_nodes
 from laxity_k8s.local.job_admission import admit_job, apply_patch, with_status
 from laxity_k8s.local.kubelet import Kit
@@ -120,6 +121,8 @@ class LocalCluster:
         thing = {**body, "metadata": _new_metadata(kind, json_tree.mapping_at(body, "metadata"))}
         if kind == "jobs":
             thing = admit_job({**thing, "status": {}})
+            if is_frozen(thing) and self.rows.find(kind, json_tree.object_id(thing)) is None:
+                freeze_code(thing, self.kit.code_folder(thing))
         with self.rows.write_together():
             if self.rows.find(kind, json_tree.object_id(thing)) is not None:
                 message = f'{kind} "{json_tree.object_id(thing)}" already exists'
@@ -271,14 +274,16 @@ def open_world(
     nodes: Mapping[str, int] | None = None,
     keep_s: float = 7 * 86_400.0,
     fit_within_s: float = 60.0,
+    pools: str = "",
     faults: JobFaults | None = None,
 ) -> LiveCluster:
-    """The live world on this machine. `slots` are the GPUs of node "local".
+    """The live world on this machine, where no `pools` scale. `slots` are the GPUs of node "local".
 
     By default there is one for each GPU that inference leaves, without GPUs one for each core. Each
     of the `inference_slots` is a node of its own, since whole nodes are lent.
     `url` is handed to the workers; `nodes` (GPUs by name) lays out several nodes.
     """
+    del pools
     gpus = find_gpus(os.environ)
     own = max(1, len(gpus) - inference_slots) if gpus else os.cpu_count() or 1
     layout = dict(nodes) if nodes is not None else {"local": slots or own}

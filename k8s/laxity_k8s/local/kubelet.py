@@ -18,6 +18,7 @@ from laxity.job.complete_manifest import FROM_ANNOTATIONS
 from laxity.private_files import private_folder
 from laxity_k8s.act.event_writer import build_event
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.local.frozen_code import is_frozen
 from laxity_k8s.local.gpus import VISIBLE, choose_gpus
 from laxity_k8s.local.launch import ADDRESS, build_launch
 from laxity_k8s.local.object_store import ObjectStore
@@ -45,6 +46,10 @@ class Kit:
     def log_path(self, job_id: str, index: int) -> Path:
         namespace, _, name = job_id.partition("/")
         return self.home / "logs" / f"{namespace}_{name}_{index}.log"
+
+    def code_folder(self, job: Json) -> Path:
+        """The copy of a frozen Job's code: each attempt has its own, beside its checkpoints."""
+        return self.checkpoint_folder(job) / f"code-{json_tree.uid_of(job)}"
 
     def checkpoint_folder(self, job: Json) -> Path:
         """The folder of a Job's training, the same for all attempts at it."""
@@ -94,6 +99,8 @@ class Kubelet:
             extra[names.ENV_TOKEN] = json_tree.annotations_of(pod).get(names.WORKER_TOKEN, "")
             extra[names.ENV_CHECKPOINTS] = str(folder)
             annotations = json_tree.annotations_of(job)
+            if is_frozen(job):
+                extra[names.ENV_CODE] = str(self.kit.code_folder(job))
             extra |= {
                 name: annotations[key] for name, key in FROM_ANNOTATIONS if key in annotations
             }

@@ -112,6 +112,7 @@ class WorkerGuard:
                 os.read(self.wake, CHUNK)
             self.drain()
         self.signal(signal.SIGKILL)  # what the worker has left behind in its group
+        end_session()
         self.drain()
         _, status = os.waitpid(self.worker, 0)
         code = os.waitstatus_to_exitcode(status)
@@ -127,6 +128,19 @@ class WorkerGuard:
                 self.sources = [self.wake]
                 return
             self.output.write(chunk)
+
+
+def end_session() -> None:
+    """Kill what the worker has left behind in groups of their own, such as a script that it ran."""
+    own = os.getpid()
+    if os.getsid(0) != own:
+        return
+    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib would double the start
+        try:
+            if name.isdigit() and int(name) != own and os.getsid(int(name)) == own:
+                os.kill(int(name), signal.SIGKILL)
+        except ProcessLookupError:  # it has ended meanwhile
+            continue
 
 
 def ignore_signal(*_: object) -> None:

@@ -5,12 +5,24 @@ node by its own name, and what it has of other kinds is a node `MACHINE/RESOURCE
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from laxity import json_tree
 from laxity.job.accelerators import GPU, is_accelerator
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
+
+COMING: Final = "+"  # in the name of a node that may come (`scaling_pool`), and in no other
+
+
+def is_coming(name: str) -> bool:
+    """Whether a node is one that may come."""
+    return COMING in name
+
+
+def names_there(names: Iterable[str]) -> list[str]:
+    """Without nodes that may come: no pod can name them."""
+    return [name for name in names if not is_coming(name)]
 
 
 def site_name(machine: str, resource: str) -> str:

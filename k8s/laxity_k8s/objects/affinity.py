@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.accelerator_nodes import names_there
 from laxity_k8s.objects.pool_label import POOL
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -49,10 +50,11 @@ def affinity_patch(
     """
     spec = json_tree.mapping_at(job, "spec", "template", "spec")
     old = json_tree.list_at(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
-    terms = [_keep_off(term, sorted(kept_off), has_fleet=has_fleet) for term in own_terms(old)]
+    kept_off = sorted(names_there(kept_off))
+    terms = [_keep_off(term, kept_off, has_fleet=has_fleet) for term in own_terms(old)]
     terms = [] if terms == [{}] else terms
     preferred = json_tree.list_at(spec, "affinity", "nodeAffinity", PREFERRED)
-    wished = [*_own_preferences(preferred), *_prefer(nodes, avoided)]
+    wished = [*_own_preferences(preferred), *_prefer(names_there(nodes), names_there(avoided))]
     affinity: Json = {}
     if terms != old:
         affinity[REQUIRED] = {"nodeSelectorTerms": terms} if terms else None

@@ -186,7 +186,7 @@ def build_row(
         progress=_read_progress(job, own, report),
         since=since,
         attained_gpu_s=state.gpu_s_until(since, workers * gpus, submitted_at),
-        preemptible=spec.qos.preemptible,
+        preemptible=spec.qos.preemptible and (_holds_state(job, report) or not spec.resumes),
         preemptions=state.preemptions,
         verdict=told_verdict,
         queued_at=submitted_at if state.queued_at is None else state.queued_at,

@@ -14,6 +14,7 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.accelerator_nodes import site_name
 from laxity_k8s.objects.node_constraints import NOTHING, Asks, adds_tolerations, shut_out
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
+from laxity_k8s.observe.scaling_pools import ScalingPools
 from laxity_scheduler.model.cluster import NodeSet
 
 MOST_REASONS: Final = 5
@@ -29,8 +30,8 @@ class Eligible:
     for it can be taken back, and a refused Job would be wronged.
     """
 
-    def __init__(self, accelerators: AcceleratorCounts) -> None:
-        self._accelerators = accelerators
+    def __init__(self, accelerators: AcceleratorCounts, pools: ScalingPools) -> None:
+        self._accelerators, self._pools = accelerators, pools
         self._nodes: dict[str, Json] = {}  # all that were looked at
         self._seen: dict[str, Seen] = {}
         self._sets: dict[Asks, tuple[str, NodeSet]] = {}
@@ -102,6 +103,11 @@ class Eligible:
         bare = [name for name in sorted(self._nodes) if self._is_bare(asks, name)]
         parts = [f"{list_names(bare)}: it lists 0 {asks.resource}"] if bare else []
         parts += [summarize_reasons(nodes_by_reason)] if nodes_by_reason else []
+        parts += [
+            problem
+            for node, problem in self._pools.describe_late()
+            if not shut_out(asks, node, gpu_taints=self._gpu_taints)
+        ]
         return asks.text if nodes_by_reason else "", NodeSet(mine, "; ".join(parts))
 
     def _shut_out(self, asks: Asks, name: str) -> str:

@@ -15,6 +15,7 @@ from laxity_k8s.objects import held_gpus, jobs, pods, preempted_for
 from laxity_k8s.objects.controller_seen import is_observed
 from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
 from laxity_k8s.objects.node_constraints import Asks, asks_of
+from laxity_k8s.objects.nodes import read_assigned_nodes
 from laxity_k8s.objects.pod_requests import requested_on, requests_of
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
@@ -39,9 +40,11 @@ from laxity_k8s.observe.namespace_bounds import Bounds
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.refused_deadlines import RefusedDeadlines
 from laxity_k8s.observe.rejections import Rejections
+from laxity_k8s.observe.scaling_pools import ScalingPools
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Report, Reports
-from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import format_duration
 
 READ_AGAIN_S: Final = 30.0  # a group that could not be read
 
@@ -58,13 +61,14 @@ class GroupReader:
         nodes: NodeTable,
         eligible: Eligible,
         bounds: Bounds,
+        pools: ScalingPools,
         fit_within_s: float,
     ) -> None:
         self._mirror, self._reports = mirror, reports
         self._guard = Guard("observation", faults)
         self._pods_guard = Guard("observation of pods", faults)  # where the Job cannot be read
         self._nodes, self._eligible, self._bounds = nodes, eligible, bounds
-        self._fit_within_s = fit_within_s
+        self._pools, self._fit_within_s = pools, fit_within_s
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
         self._ran: dict[str, float | None] = {}  # the start after which all workers of a job ran
         self._declared = LastDeclared()
@@ -154,6 +158,8 @@ class GroupReader:
             entry.row = replace(entry.row, terminating_workers=leaving)
         entry.busy = held_gpus.pods_busy(all_pods, gpus_per_worker=entry.row.gpus_per_worker)
         size, placeless = entry.row.gpus_per_worker, find_placeless(job, own, now)
+        if self._nodes_due_at(job, own) > now:
+            placeless = set()
         count_missing(entry, job, entry.row.nodes, size, own, placeless=placeless)
         return entry
 
@@ -198,6 +204,7 @@ class GroupReader:
         if isinstance(row, BadJob):
             entry.bad = row
             return
+        row = self._with_coming_nodes(row, job, own)
         if entry.bad is not None:  # what it asks now makes no sense
             row = replace(row, asked=False)
         row = preempted_for.stopping_for(row, self._mirror.job_ids, self._nodes.is_cordoned)
@@ -216,13 +223,34 @@ class GroupReader:
         ran = group in self._ran and self._ran[group] == read_status(job).resumed_at
         return without_place(job, own, ran=ran)
 
+    def _with_coming_nodes(self, row: Job, job: Json, own: list[Json]) -> Job:
+        """The row of a Job that was sent to nodes which have to come: its start counts from then."""
+        assigned = read_assigned_nodes(job) if row.workers and self._pools else ()
+        coming = self._pools.coming_for(assigned)
+        if coming is None or row.restarted_at is not None:
+            return row
+        if self._pools.coming_for(row.nodes) is None:
+            return replace(row, restarted_at=max(pods.bound_at(pod) or 0.0 for pod in own))
+        if row.pending:
+            late = f"no node of pool {coming.pool} came within {format_duration(coming.within_s)}"
+            row = replace(row, pending=f"{late}; {row.pending}")
+        return replace(row, restarted_at=(row.resumed_at or 0.0) + coming.within_s)
+
+    def _nodes_due_at(self, job: Json, own: list[Json]) -> float:
+        """When nodes are there that its workers wait for; 0 if they wait for none."""
+        if not self._pools or not jobs.current_width(job):
+            return 0.0
+        coming = self._pools.coming_for(jobs.find_places(job, own, jobs.current_width(job)))
+        return 0.0 if coming is None else jobs.start_instant(job) + coming.within_s
+
     def _due_at(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Until when its workers have time to run: less where no node is found for one of them."""
         missing_since = self._missing_since(group, job, own, now)
         due_at = max(jobs.start_instant(job), missing_since) + self._fit_within_s
-        if not missing_since:
-            return due_at
-        return min(due_at, max(missing_since, unschedulable_since(job, own)) + UNSCHEDULABLE_S)
+        if missing_since:
+            placeless_at = max(missing_since, unschedulable_since(job, own)) + UNSCHEDULABLE_S
+            due_at = min(due_at, placeless_at)
+        return max(due_at, self._nodes_due_at(job, own))
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Since when not all its workers run: one that is lost later has its time to come again."""

@@ -14,6 +14,7 @@ from laxity_k8s.objects.nodes import is_cordoned, loss_instant, node_rows
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.entries import GroupEntry, find_unplaced
 from laxity_k8s.observe.node_rooms import NodeRooms
+from laxity_k8s.observe.scaling_pools import ScalingPools
 from laxity_k8s.observe.unplaced import Unplaced, set_aside
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.model.job import FOREVER
@@ -31,8 +32,10 @@ class NodeTable:
         machines: Mapping[str, Json],
         entries: Mapping[str, GroupEntry],
         accelerators: AcceleratorCounts,
+        pools: ScalingPools,
     ) -> None:
         self._machines, self._entries, self._accelerators = machines, entries, accelerators
+        self._pools = pools
         self.rooms = NodeRooms(machines, accelerators)
         self._guard = Guard("observation")
         self._busy: Counter[str] = Counter()
@@ -111,6 +114,7 @@ class NodeTable:
         unplaced: tuple[Unplaced, ...] = ()
         if self._over or self._unseen:
             unplaced = tuple(find_unplaced(self._entries, self._unseen, self._over))
+        unplaced += tuple(self._pools.find_moved(self._sent))
         if self._moved or unplaced != self._unplaced:
             self._moved, self._unplaced = set(), unplaced
             nodes: Mapping[str, Node] = self._nodes
@@ -158,6 +162,8 @@ class NodeTable:
         ]
         counts = {**dict.fromkeys(held, 0), **self._accelerators.counts(name)}
         rows = node_rows(node, self._busy, now=now, counts=counts, others=self._others)
+        if (coming := self._pools.coming(name)) is not None:
+            rows = [replace(row, pool="coming", coming=coming) for row in rows]
         if not self.rooms.matters:
             return rows
         room, free = self.rooms.room(name), self.rooms.free_room(name)

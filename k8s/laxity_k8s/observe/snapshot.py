@@ -16,6 +16,7 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import held_gpus, preempted_for
 from laxity_k8s.objects.jobs import BadJob
 from laxity_k8s.objects.node_constraints import Asks
+from laxity_k8s.objects.scaling_pool import ScalingPool
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.cluster_cache import Mirror
@@ -26,6 +27,7 @@ from laxity_k8s.observe.inference_pods import InferencePods
 from laxity_k8s.observe.namespace_bounds import Bounds, namespace_of
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.quota_watch import QuotaWatch
+from laxity_k8s.observe.scaling_pools import ScalingPools
 from laxity_scheduler.capacity.eligibility import has_nodes_now, lacks_nodes
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Reports
@@ -42,6 +44,7 @@ class Snapshot:
         reports: Reports,
         *,
         fit_within_s: float,
+        pools: Sequence[ScalingPool] = (),
         quotas: QuotaWatch | None = None,
         faults: JobFaults | None = None,
     ) -> None:
@@ -52,9 +55,11 @@ class Snapshot:
         self._lacking: set[str] = set()  # groups whose Job was refused for want of nodes
         self._stale: set[str] = set()  # groups whose entry has to be made anew
         self._guard = Guard("observation", faults)
-        self._accelerators = AcceleratorCounts(mirror.nodes)
-        self._nodes = NodeTable(mirror.nodes, self._entries, self._accelerators)
-        self._eligible = Eligible(self._accelerators)
+        self.pools = ScalingPools(pools, mirror.nodes)
+        self._machines = self.pools.machines
+        self._accelerators = AcceleratorCounts(self._machines)
+        self._nodes = NodeTable(self._machines, self._entries, self._accelerators, self.pools)
+        self._eligible = Eligible(self._accelerators, self.pools)
         self.inference = InferencePods(mirror)
         self.bounds = Bounds(mirror, quotas)
         self._reader = GroupReader(
@@ -64,6 +69,7 @@ class Snapshot:
             nodes=self._nodes,
             eligible=self._eligible,
             bounds=self.bounds,
+            pools=self.pools,
             fit_within_s=fit_within_s,
         )
         self.moved_promises = self._reader.moved_promises
@@ -83,12 +89,13 @@ class Snapshot:
     def due_at(self) -> float:
         """When a row changes by itself."""
         machines_at = min(self._nodes.due_at, self._accelerators.due_at)
-        return min((*self._due.values(), machines_at, self.inference.due_at))
+        return min((*self._due.values(), machines_at, self.inference.due_at, self.pools.due_at))
 
     def take_state(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
         with self._mirror.lock:
             self._stale |= touched | self._recompute_bounds(touched)
+            nodes |= bool(self.pools) and self._look_at_pools(now)
             if nodes or self._accelerators.due_at <= now:
                 self._accelerators.look(now)
                 self._stale |= self._nodes.look() | self._recompute_eligible()
@@ -115,6 +122,12 @@ class Snapshot:
             memory=self._memory,
         )
         return self._ask_again(state)
+
+    def _look_at_pools(self, now: float) -> bool:
+        """Whether other nodes may come than at the last look."""
+        self._renew_stale(now)
+        started = [self._rows[group] for group in self._started if self._rows[group].workers]
+        return self.pools.look(started, now)
 
     def _ask_again(self, state: ClusterState) -> ClusterState:
         """The state in which jobs ask again that were refused for want of nodes and have them now."""
@@ -157,7 +170,7 @@ class Snapshot:
 
     def _recompute_eligible(self) -> set[str]:
         """Nodes changed: Jobs that may use others now."""
-        if not self._eligible.update_nodes(self._mirror.nodes):
+        if not self._eligible.update_nodes(self._machines):
             return set()
         self.inference.update_nodes(self._mirror.nodes)
         return self._other_sites()

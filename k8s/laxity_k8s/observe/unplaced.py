@@ -21,10 +21,11 @@ ENDED = ("succeeded", "failed")
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """GPUs on one or some nodes: on these, as far as there is room, else on any."""
+    """GPUs on one or some nodes: on these, as far as there is room, else `elsewhere`, on any."""
 
     gpus: int
     nodes: frozenset[str]
+    elsewhere: bool = True
 
 
 def count_unseen(job: Json, own: Sequence[Json], sent: int) -> int:
@@ -69,7 +70,7 @@ def set_aside(nodes: Mapping[str, Node], unplaced: Iterable[Unplaced]) -> Mappin
     free = {name: max(0, node.free_gpus) for name, node in nodes.items()}
     for item in unplaced:
         left = _take_gpus(free, item.nodes & free.keys(), item.gpus)
-        if left:
+        if left and item.elsewhere:
             _take_gpus(free, free, left)
     return {
         name: node if node.free_gpus <= free[name] else replace(node, free_gpus=free[name])

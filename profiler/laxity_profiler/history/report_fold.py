@@ -230,7 +230,8 @@ class ReportState:
         if doubt:
             folded.rejected.append((doubt, shorten_line(line)))
         try:
-            self._apply_line(line, folded, at=event_at, epochs=epochs)
+            total = self.declared.get("epochs", epochs)
+            self._apply_line(line, folded, at=event_at, epochs=total)
         except InvalidReportError as error:
             folded.rejected.append((str(error), shorten_line(line)))
         if seq >= self.newest:

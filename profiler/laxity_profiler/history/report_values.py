@@ -10,6 +10,7 @@ from typing import Any, Final, TypeGuard
 
 import orjson
 
+from laxity.job.qos import MOST_EPOCHS
 from laxity.job.widths import MOST_WORKERS
 from laxity.parsing import MOST, finite_number, whole_number
 
@@ -96,11 +97,18 @@ def bytes_in(line: Mapping[str, Any]) -> int | None:
 
 def sizes_in(line: Mapping[str, Any]) -> dict[str, int]:
     """What a training declares of itself, by the fields of a workload."""
-    fields = {"samples": "samples", "batch_size": "batch_size", "size": "parameters"}
+    fields = {
+        "samples": "samples",
+        "batch_size": "batch_size",
+        "size": "parameters",
+        "epochs": "epochs",
+    }
     sizes = {}
     for name, field in fields.items():
         if line.get(name) is not None:
-            size = _whole_number(line[name], least=1)
+            size = _whole_number(
+                line[name], least=1, most=MOST_EPOCHS if name == "epochs" else MOST
+            )
             if size is None:
                 shown = shorten_line(line[name], 40)
                 raise InvalidReportError(f"{name} {shown} is no whole number from 1 up")

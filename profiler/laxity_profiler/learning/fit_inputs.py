@@ -50,6 +50,11 @@ def fit_inputs(runs: "Sequence[TrainingRun]") -> tuple[InputFit, ...]:
     )
 
 
+def run_lengths(runs: "Sequence[TrainingRun]") -> tuple[int, ...]:
+    """The epochs that the latest runs declared, oldest first."""
+    return tuple(run.workload.epochs for run in runs[-RUNS:] if run.epochs)
+
+
 def _comparable_rows(runs: "Sequence[TrainingRun]") -> list[_Row]:
     """A row per run: how its mean epoch differs from that of the runs of its setting and width."""
     groups: dict[tuple[WorkloadSetting, int], list[_Row]] = {}

@@ -154,10 +154,12 @@ def fit_model(
     shapes: Iterable[ShapeRuns] = (),
     ended: tuple[float, ...] = (),
     inputs: tuple[InputFit, ...] = (),
+    lengths: tuple[int, ...] = (),
 ) -> ModelFit:
     """All numbers of one model. The levels are the adapted ones of its P90 at a start and later.
 
-    `ended` are the shares of their epochs that runs trained, `inputs` what they were called with.
+    `ended` are the shares of their epochs that runs trained, `inputs` what they were called with,
+    `lengths` the epochs that they declared.
     """
     noise2 = _fit_noise2(stretches)
     regimes = _split_into_regimes(stretches, noise2)
@@ -180,6 +182,7 @@ def fit_model(
         inputs,
         shapes=tuple(shape for runs in shapes if (shape := runs.shape()) is not None),
         plain_noise2=_fit_noise2([_without_shape(stretch) for stretch in stretches]),
+        lengths=lengths,
     )
 
 

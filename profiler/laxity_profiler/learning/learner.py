@@ -21,7 +21,7 @@ from laxity_profiler.history.first_epoch import first_epochs, is_news
 from laxity_profiler.history.history import History, HistoryError, TrainingRun
 from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.backtest import PredictionOutcome, live_outcome, live_outcomes
-from laxity_profiler.learning.fit_inputs import fit_inputs
+from laxity_profiler.learning.fit_inputs import fit_inputs, run_lengths
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
 from laxity_profiler.learning.run_shapes import collect_shapes
 from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
@@ -261,6 +261,7 @@ class Learner:
                 shapes=shapes.values(),
                 ended=ended_shares(_ended_runs(runs)),
                 inputs=fit_inputs(runs),
+                lengths=run_lengths(runs),
             )
             state.warm_up_s = _warm_up_times(runs, stretches, state.fit)
 

@@ -67,8 +67,21 @@ class InputFit:
     def text(self, value: str) -> str:
         """Say `n=10000; all 3 runs had n=1000`."""
         named = " or ".join(self.values[-VALUES_NAMED:])
-        runs = {1: "the one run", 2: "both runs"}.get(self.runs, f"all {self.runs} runs")
-        return f"{self.name}={value}; {runs} had {self.name}={named}"
+        return f"{self.name}={value}; {_count_runs(self.runs)} had {self.name}={named}"
+
+
+def length_text(lengths: Sequence[int], epochs: int) -> str:
+    """Say `epochs=40; all 3 runs had 10`, of the epochs that runs declared; "" if one had as many."""
+    if not lengths or epochs in lengths:
+        return ""
+    latest = list(dict.fromkeys(reversed(lengths)))[:VALUES_NAMED]
+    return (
+        f"epochs={epochs}; {_count_runs(len(lengths))} had {' or '.join(map(str, sorted(latest)))}"
+    )
+
+
+def _count_runs(runs: int) -> str:
+    return {1: "the one run", 2: "both runs"}.get(runs, f"all {runs} runs")
 
 
 def number_of(value: str) -> float | None:

@@ -109,6 +109,7 @@ class ModelFit:
     inputs: tuple[InputFit, ...] = ()
     shapes: tuple[RunShape, ...] = ()
     plain_noise2: float | None = None
+    lengths: tuple[int, ...] = ()  # epochs that each of the latest runs declared
     traffic: tuple[SettingFit, ...] = ()  # while there are no settings: what a first epoch reads
 
     @property
@@ -160,6 +161,7 @@ class ModelFit:
                 for shape in fields.get("shapes", ())
             ),
             fields.get("plain_noise2"),
+            tuple(fields.get("lengths", ())),
             tuple(_setting_fit(setting) for setting in fields.get("traffic", ())),
         )
 
@@ -180,6 +182,20 @@ def nearest_setting(fit: ModelFit, wanted: WorkloadSetting) -> tuple[SettingFit,
     """The setting most like the wanted one, the factor from it, and the factor's relative error."""
     scaled = [(candidate, *_scale_between(candidate.setting, wanted)) for candidate in fit.settings]
     return min(scaled, key=lambda row: row[2])
+
+
+def scale_text(old: WorkloadSetting, new: WorkloadSetting, *, by_steps: bool) -> str:
+    """Say `scaled from 1000 samples`; "" if the time of an epoch is that of the runs themselves.
+
+    `by_steps`: it follows from the time of a step, so that the batch size scales it, too.
+    """
+    sizes = [("{} samples", old.samples, new.samples)]
+    if not (old.samples and new.samples):
+        sizes = [("{} bytes of data", old.dataset_bytes, new.dataset_bytes)]
+    if by_steps:
+        sizes.append(("a batch size of {}", old.batch_size, new.batch_size))
+    texts = [text.format(before) for text, before, now in sizes if before and now and before != now]
+    return f"scaled from {' and '.join(texts)}" if texts else ""
 
 
 def _scale_between(candidate: WorkloadSetting, wanted: WorkloadSetting) -> tuple[float, float]:

@@ -12,13 +12,13 @@ scipy is imported here only, and this module only when something is fitted.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
+from scipy.optimize import minimize, nnls
 
 from laxity_profiler.estimate import Floats
 from laxity_profiler.model.calibration import NORMAL_90, factor_at
@@ -26,11 +26,15 @@ from laxity_profiler.model.epoch_curve import ONE_WIDTH, WidthCurve
 
 GPUS_PER_NODE: Final = 8
 PULL: Final = 1e-3
-ERROR: Final = 0.05  # relative, at a profiled point
-ERROR_PER_DOUBLING: Final = 0.03
-ERROR_OUTSIDE: Final = 0.15  # per doubling beyond the profiled range
-ERROR_ACROSS: Final = 0.10  # where more than one node is used
-ERROR_UNSEEN: Final = 0.80  # the same, but no run on several nodes was ever profiled
+# Relative errors, one for each column of `StepTime.error_terms`. The second and third are
+# learned on measured tables (`laxity_lab.bench.spread`), the others are assumed.
+SPREAD: Final = (
+    0.05,  # at a profiled point
+    0.085,  # per doubling to the nearest profiled point
+    0.11,  # where more than one node is used
+    0.15,  # per doubling beyond the profiled range
+    0.80,  # where more than one node is used, and no run on several was ever profiled
+)
 
 
 class StepTime:
@@ -69,17 +73,21 @@ class StepTime:
         Across nodes, and outside the profiled widths or batch sizes, it grows faster. What leaving
         a node does to a curve that was only profiled inside one cannot be known: half or twice.
         """
+        return np.asarray(np.sqrt(self.error_terms(X) @ np.square(SPREAD)))
+
+    def error_terms(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """What each error of `SPREAD` is multiplied by, squared; shape (n, 5)."""
         points = self._with_nodes(X)
-        nearest = np.sqrt(self._distances_squared(points).min(axis=1))
         sizes, profiled = points[:, :2], self.points_[:, :2]
         least, most = profiled.min(axis=0), profiled.max(axis=0)
         outside = np.log2(np.maximum(sizes / most, 1.0)) + np.log2(np.maximum(least / sizes, 1.0))
+        nearest2 = self._distances_squared(points).min(axis=1)
         crossed = points[:, 2] > 1
-        error2 = ERROR**2 + (ERROR_PER_DOUBLING * nearest) ** 2
         crossed_before = bool((self.points_[:, 2] > 1).any())
-        across = ERROR_ACROSS if crossed_before else ERROR_UNSEEN
-        error2 += (ERROR_OUTSIDE * outside.sum(axis=1)) ** 2 + (across * crossed) ** 2
-        return np.asarray(np.sqrt(error2))
+        return np.column_stack([
+            np.ones(len(points)), nearest2, crossed & crossed_before,
+            outside.sum(axis=1) ** 2, crossed & (not crossed_before),
+        ])  # fmt: skip
 
     def predict_p90(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Seconds per step that 90 % of such configurations should not exceed."""
@@ -162,7 +170,8 @@ def four_points(
     Inside one node these are the corners. Across nodes the corners would leave log2 g and the node
     term inseparable; a point at the node's edge parts them. With one batch size or one width the
     other is spread evenly over the doublings. If only some configurations can be had (`has`), the
-    nearest of those stands in for one that cannot.
+    nearest of those stands in for one that cannot, of the same width where there is one: else batch
+    sizes that fit on few GPUs only would make samples per GPU and GPUs inseparable.
     """
     batches, widths = sorted(set(batches)), sorted(set(widths))
     if not batches or not widths:
@@ -182,16 +191,16 @@ def four_points(
     for point in dict.fromkeys(wanted):
         if len(chosen) < 4:
             left = [point] if has is None else [other for other in has if other not in chosen]
-            chosen += [min(left, key=partial(_distance_squared, point))] if left else []
+            chosen += [min(left, key=partial(_distance, point))] if left else []
     return tuple(chosen)
 
 
-def _distance_squared(
+def _distance(
     point: tuple[int, int], other: tuple[int, int]
-) -> tuple[float, tuple[int, int]]:
-    """How far two configurations are apart in doublings, squared; the least of equals first."""
-    away = sum(math.log2(a / b) ** 2 for a, b in zip(point, other, strict=True))
-    return away, other
+) -> tuple[float, float, tuple[int, int]]:
+    """How far two configurations are apart in doublings of width, then of batch size."""
+    batch, width = (abs(math.log2(a / b)) for a, b in zip(point, other, strict=True))
+    return width, batch, other
 
 
 def _spread_evenly(values: Sequence[int], n: int) -> list[int]:
@@ -237,3 +246,9 @@ def fit_line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
     seconds = np.maximum(np.asarray(y, dtype=np.float64), 1e-6)
     coefficients = _relative_nnls(np.column_stack([np.ones(len(values)), values]), seconds)
     return float(coefficients[0]), float(coefficients[1])
+
+
+def minimize_loss(loss: Callable[[Floats], float], start: Floats) -> Floats:
+    """Where a loss that has kinks is least, near a start of shape (n,); by Nelder and Mead."""
+    best = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-8})
+    return np.asarray(best.x)

@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_profiler.model.early_ends import ALL_EPOCHS, early_text
+from laxity_profiler.model.inputs import length_text
 from laxity_profiler.model.model_fit import ModelFit
 from laxity_profiler.overhead.costs import Part, StopCosts
 from laxity_profiler.predictor.answer_cache import AnswerCache
@@ -129,8 +130,11 @@ class HistoryPredictor:
         """What its readers should know of an answer for this workload; "" for nothing."""
         prior = self._prior_cache.of(workload)
         unseen = [fit.text(value) for fit, value in prior.unseen]
-        early = early_text(prior.fit.ended, workload.epochs) if prior.fit else ""
-        return "; ".join(filter(None, (*unseen, early)))
+        if prior.fit is None or prior.near is None:
+            return "; ".join(unseen)
+        length = length_text(prior.fit.lengths, workload.epochs)
+        early = early_text(prior.fit.ended, workload.epochs)
+        return "; ".join(filter(None, (*unseen, length, prior.scale_text(), early)))
 
     def _answer_asks(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""

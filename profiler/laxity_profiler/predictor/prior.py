@@ -31,6 +31,7 @@ from laxity_profiler.model.model_fit import (
     fewest_nodes,
     fill_sizes,
     nearest_setting,
+    scale_text,
 )
 from laxity_profiler.model.run_shape import RunShape
 from laxity_profiler.overhead.costs import Part, StopCosts
@@ -164,6 +165,14 @@ class WorkloadPrior:
         """Epochs of this model's history that so many workers ran; 0: what `prior_at` says is no history."""
         levels = self.near[0].levels if self.near is not None else ()
         return sum(level.n for level in levels if level.width == width)
+
+    def scale_text(self) -> str:
+        """From which sizes its runs are scaled to this workload; "" if from none."""
+        if self.near is None:
+            return ""
+        setting_fit = self.near[0]
+        is_stepped = self.prior_at(setting_fit.levels[0].width).source == "profile"
+        return scale_text(setting_fit.setting, self.setting, by_steps=is_stepped)
 
     def _best_source(self, width: int) -> WidthPrior:
         if self.fit is not None and self.near is not None:

@@ -36,6 +36,7 @@ class HeldOut:
     measured_s: float
     predicted_s: float
     p90_s: float
+    error_terms: tuple[float, ...] = ()  # of `StepTime.error_terms`
 
     @property
     def error(self) -> float:
@@ -197,8 +198,8 @@ def predict_held_out(
     """Fit on the profiled points, predict the others."""
     held = list(held)
     model.fit(profiled, [measured[point] for point in profiled])
-    rows = zip(held, model.predict(held), model.predict_p90(held), strict=True)
+    predicted = model.predict(held), model.predict_p90(held), model.error_terms(held).tolist()
     return tuple(
-        HeldOut(*point, measured[point], float(middle), float(upper))
-        for point, middle, upper in rows
+        HeldOut(*point, measured[point], float(middle), float(upper), tuple(terms))
+        for point, middle, upper, terms in zip(held, *predicted, strict=True)
     )

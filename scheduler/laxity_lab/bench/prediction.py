@@ -40,6 +40,7 @@ def prediction(
     from laxity_lab.bench.held_out import beyond_a_node, judge_tables
     from laxity_lab.bench.held_out_tables import ThroughputTableError
     from laxity_lab.bench.report_tables import error_figures, points_csv, render_document
+    from laxity_lab.bench.spread import coverage_left_out
     from laxity_lab.bench.tuning_split import (
         group_by_folder,
         group_by_model,
@@ -55,11 +56,13 @@ def prediction(
         raise CommandError(str(error), code=USAGE) from error
     for name, reason in judged.skipped:
         typer.echo(f"{name} is passed over: {reason}", err=True)
-    splits = {
-        "model_left_out": judge_left_out(pulled, group_by_model),
-        "folder_left_out": judge_left_out(pulled, group_by_folder),
-    }
-    figures_by_name = error_figures(judged, beyond, splits)
+    groups = {"model_left_out": group_by_model, "folder_left_out": group_by_folder}
+    figures_by_name = error_figures(
+        judged,
+        beyond,
+        {name: judge_left_out(pulled, group) for name, group in groups.items()},
+        {name: coverage_left_out(judged.tables, group) for name, group in groups.items()},
+    )
     if points is not None:
         points.write_text(points_csv(judged), encoding="utf-8")
     if json_:

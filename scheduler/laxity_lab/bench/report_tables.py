@@ -14,6 +14,7 @@ def error_figures(
     judged: Judgement,
     beyond: Sequence[TableResult] = (),
     splits: Mapping[str, Judgement | None] | None = None,
+    coverage_by_split: Mapping[str, float | None] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Each as value and unit; shares are fractions of 1. `splits`: judged by a choice elsewhere."""
     worst = judged.worst
@@ -38,6 +39,11 @@ def error_figures(
             figures_by_name[f"{name}_median_ape"] = _figure_json(split.median_ape, "share")
             figures_by_name[f"{name}_under_10pct"] = _figure_json(
                 split.models_under_10pct, "share of models"
+            )
+    for name, coverage in (coverage_by_split or {}).items():
+        if coverage is not None:
+            figures_by_name[f"{name}_p90_coverage"] = _figure_json(
+                coverage, "share of held-out points"
             )
     return figures_by_name
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from laxity_lab.provisioner_training.episodes import Episodes, as_episodes
 from laxity_lab.provisioner_training.samples import FOLDS, Samples, week_folds
+from laxity_lab.provisioner_training.wait_calibration import calibrate_levels, pinball_h, rank_waits
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.choices import CALIBRATED, NETWORKS, POLICIES
 from laxity_scheduler.chains.features import DECIDE_EVERY_S, Windows
@@ -25,13 +26,7 @@ from laxity_scheduler.chains.value_models import (
     ValueModel,
     predict_waits_h,
 )
-from laxity_scheduler.chains.wait_distribution import (
-    LEVELS,
-    calibrate_levels,
-    pinball_h,
-    rank_waits,
-    read_levels,
-)
+from laxity_scheduler.chains.wait_distribution import LEVELS, read_levels
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.model.job import HOUR_S
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from threadpoolctl import threadpool_limits
 
+from laxity_lab.provisioner_training.fitted_trees import TreeNodes, join_trees
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
+from laxity_scheduler.chains.trees import Trees
 
 FOREST_TREES: Final = 100
 BINS: Final = 63  # of a feature; with few samples most of the time goes into looking through bins

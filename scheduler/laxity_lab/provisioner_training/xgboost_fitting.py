@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost import XGBRegressor
 
+from laxity_lab.provisioner_training.fitted_trees import TreeNodes, join_trees
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.trees import TreeNodes, Trees, join_trees
+from laxity_scheduler.chains.trees import Trees
 
 
 def fit_xgboost(rows: NDArray[np.floating], values: Floats, seed: int) -> Trees:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from laxity_scheduler.capacity.ledger import OWN, USABLE, Ledger
-from laxity_scheduler.model.cluster import ClusterState, Pool
+from laxity_scheduler.capacity.ledger import STARTABLE, USABLE, Ledger
+from laxity_scheduler.model.cluster import PROMISABLE_POOLS, ClusterState, Pool
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Refusal, Verdict
@@ -28,11 +28,11 @@ def may_ever_start(state: ClusterState, job: Job) -> bool:
     return count_slots(state, job) >= job.widths[0]
 
 
-def count_slots(state: ClusterState, job: Job, pools: Collection[Pool] = USABLE) -> int:
+def count_slots(state: ClusterState, job: Job, pools: Collection[Pool] = STARTABLE) -> int:
     """How many of its workers the nodes of these pools that it may use hold when they are empty."""
     if not job.needs:
         capacity = state.capacity(job.eligible)
-        if pools is USABLE:
+        if pools is STARTABLE:
             return capacity.slots(job.gpus_per_worker)
         sizes = capacity.training.items()
         return sum(nodes * (gpus // job.gpus_per_worker) for gpus, nodes in sizes)
@@ -116,7 +116,7 @@ def lacks_nodes(verdict: Verdict | None) -> bool:
 
 def has_nodes_now(state: ClusterState, job: Job) -> bool:
     """Whether a job that was refused for want of nodes fits on those that there are now."""
-    return lacks_nodes(job.verdict) and count_slots(state, job, OWN) >= job.widths[0]
+    return lacks_nodes(job.verdict) and count_slots(state, job, PROMISABLE_POOLS) >= job.widths[0]
 
 
 def _shut_out_text(state: ClusterState, job: Job) -> str:
@@ -140,7 +140,7 @@ def _gpus_by_node(state: ClusterState, job: Job) -> Mapping[str, int]:
     return {
         node.id: node.gpus
         for node in state.nodes
-        if node.pool in USABLE and (may is None or node.id in may)
+        if node.pool in STARTABLE and (may is None or node.id in may)
     }
 
 

@@ -39,6 +39,7 @@ from laxity_scheduler.model.worker_shape import (
 
 USABLE: tuple[Pool, ...] = ("training", "loaned")  # pools that training may use
 OWN: tuple[Pool, ...] = ("training",)
+STARTABLE: tuple[Pool, ...] = (*USABLE, "coming")  # pools that a start may name
 Among = frozenset[str] | None  # nodes; None: all
 
 

@@ -110,7 +110,7 @@ def start_left_s(work: Work, now: float) -> float:
     if not work.own.workers or work.has_formed or not isnan(work.begun_at):
         return 0.0
     started_at = now if isnan(work.resumed_at) else work.resumed_at
-    return part_left_s(work, work.own.start_s, max(0.0, now - started_at))
+    return part_left_s(work, work.own.start_s, now - started_at)  # ahead: its nodes come first
 
 
 def unit_left_s(work: Work, now: float) -> float:

@@ -17,10 +17,11 @@ from starlette.exceptions import HTTPException
 
 from laxity.job.qos import QoSError
 from laxity_profiler.history.history import HistoryError
-from laxity_scheduler.http import cluster_routes, job_routes, loan_routes
+from laxity_scheduler.http import cluster_routes, job_routes, loan_routes, page_routes
 from laxity_scheduler.http.gate import Gate
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.responses import Problem, problem_response
+from laxity_scheduler.http.sessions import Sessions
 from laxity_scheduler.http.tokens import Caller, Tokens
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
@@ -41,14 +42,18 @@ def create_app(service: Service, job_service: JobService, tokens: Tokens) -> Fas
         description="Deadlines for deep-learning training.",
         lifespan=_make_lifespan(service),
         telemetry={"tracing": False},
-        docs_url=None,  # Swagger's scripts come from a CDN; ours is web.reference
+        docs_url=None,  # Swagger's scripts come from a CDN; ours is `api_reference`
         redoc_url=None,
     )
     app.state.service, app.state.job_service = service, job_service
+    app.state.sessions = Sessions(tokens)
     app.include_router(job_routes.router)
     app.include_router(cluster_routes.router)
     app.include_router(loan_routes.router)
-    app.add_middleware(Gate, tokens=tokens, hosts=names_of_host(service.settings))
+    app.include_router(page_routes.router)
+    app.add_middleware(
+        Gate, tokens=tokens, hosts=names_of_host(service.settings), sessions=app.state.sessions
+    )
     for kind, answer in _HANDLERS.items():
         app.add_exception_handler(kind, answer)
     return app

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse
 
 from laxity.safe_text import without_secrets
 from laxity_scheduler.http.api_reference import HEADERS, reference_page
@@ -73,12 +73,6 @@ async def metrics(service: TheService, caller: TheCaller) -> Response:
     """For Prometheus. A token of some namespaces reads the figures of these and of the whole."""
     text = await run_in_threadpool(service.metrics.exposition, caller.namespaces)
     return Response(text, media_type=CONTENT_TYPE)
-
-
-@router.get("/", include_in_schema=False)
-async def root() -> Response:
-    """Who opens the service's address in a browser gets to the reference; behind a prefix, too."""
-    return RedirectResponse("docs")
 
 
 @router.get("/docs", include_in_schema=False)

@@ -17,14 +17,19 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from laxity_scheduler.http.page_files import PAGE_PATHS
 from laxity_scheduler.http.responses import Problem
+from laxity_scheduler.http.sessions import Sessions
 from laxity_scheduler.http.tokens import Tokens
 
 MAX_BYTES: Final = 1024 * 1024
 READ_S: Final = 10.0
 LINGER_S: Final = 5.0
 LINGER_BYTES: Final = 16 * MAX_BYTES
-OPEN_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json"})
+SESSION_PATH: Final = "/v1/session"
+OPEN_PATHS: Final = frozenset(
+    {"/", "/healthz", "/readyz", "/docs", "/openapi.json", SESSION_PATH, *PAGE_PATHS}
+)
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES: Final = frozenset({"", "same-origin", "none"})
 _WHERE_TOKENS_ARE: Final = (
@@ -56,8 +61,15 @@ class Gate:
     `hosts` are the names by which the service may be called; none means any.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, hosts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: Tokens,
+        hosts: Sequence[str] = (),
+        sessions: Sessions | None = None,
+    ) -> None:
         self._app, self._tokens, self._hosts = app, tokens, frozenset(hosts)
+        self._sessions = sessions or Sessions(tokens)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -114,8 +126,11 @@ class Gate:
 
         Problem if it is nobody and the path is not open to all.
         """
-        sent = Headers(scope=scope).get("authorization", "")
+        headers = Headers(scope=scope)
+        sent = headers.get("authorization", "")
         caller = self._tokens.caller_of(sent)
+        if not sent and scope["method"] in SAFE_METHODS:  # a cookie opens reading only
+            caller = self._sessions.caller_of(headers.get("cookie", ""))
         scope.setdefault("state", {})["caller"] = caller
         if caller is None and scope["path"] not in OPEN_PATHS:
             raise Problem(

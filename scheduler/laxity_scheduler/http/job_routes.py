@@ -27,6 +27,7 @@ from laxity_scheduler.http.dependencies import (
 from laxity_scheduler.http.long_poll import MAX_POLL_S, loop_time, wait_for_change, wait_for_verdict
 from laxity_scheduler.http.request_body import check_json, reading_body
 from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
+from laxity_scheduler.http.story import story_of
 from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
@@ -175,6 +176,20 @@ async def explain(
     return JsonResponse(
         visible_view(caller, answer) | {"job": visible_view(caller, answer["job"]), "chain": chain}
     )
+
+
+@router.get("/v1/jobs/{namespace}/{name}/story", responses=JOB_ERRORS)
+async def story(
+    job_id: Annotated[str, Depends(job_of)],
+    job_service: Jobs,
+    service: TheService,
+    caller: TheCaller,
+) -> Response:
+    """What `explain` answers, in words, with the latest epochs and the commands that fit."""
+    answer = await run_in_threadpool(job_service.views.explain_job, job_id)
+    answer["chain"] = [visible_decision(caller, row) for row in answer["chain"]]
+    state, predictor = service.last_snapshot
+    return JsonResponse(story_of(answer, state.by_id.get(job_id), predictor, CLOCK.now()))
 
 
 @router.get("/v1/jobs/{namespace}/{name}/logs", responses=JOB_ERRORS)

@@ -10,6 +10,7 @@ from laxity.api.log_text import read_log
 from laxity.safe_text import without_secrets
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.http.responses import Problem
+from laxity_scheduler.http.timeline import TimelineRows, TimelineSpan
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
@@ -20,6 +21,7 @@ from laxity_scheduler.service.promise_outcome import promise_counts
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, finite_or_none
 from laxity_scheduler.service.views import readable_view
 from laxity_scheduler.service_clock import CLOCK
+from laxity_scheduler.store.capacity_history import CapacityHistory
 
 MAX_CHAIN: Final = 200
 MAX_FOLDED_ROWS: Final = 2_000  # rows that are read to be folded into an answer
@@ -33,6 +35,17 @@ class JobViews:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._world = service.world
+        self._timeline_rows = TimelineRows()
+        self._capacity_history = CapacityHistory(service.store)
+
+    def timeline(self, window: TimelineSpan) -> Json:
+        """The jobs in this window and the GPUs that there are, as columns."""
+        state, _ = self._service.last_snapshot
+        answer = self._timeline_rows.timeline(
+            self._service.view_cache.all(), state, window, self._capacity_history.until(state)
+        )
+        noun = "slots" if self._service.settings.world == "local" else "GPUs"
+        return answer | {"cluster": answer["cluster"] | {"noun": noun}}
 
     def view_of(self, job_id: str) -> Json:
         """The view of a job; UnknownJobError if there never was one of this id."""
@@ -165,7 +178,7 @@ def _node_view(node: Node) -> Json:
     return {
         "id": node.id,
         "gpus": node.gpus,
-        "free_gpus": max(0, node.free_gpus),
+        "free_gpus": max(0, node.free_gpus) if node.coming is None else 0,
         "gpu_type": node.gpu_type,
         "pool": node.pool,
         "reclaim_at": finite_or_none(node.reclaim_at),

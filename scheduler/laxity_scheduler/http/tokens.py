@@ -69,6 +69,16 @@ class Tokens:
         token = token.strip()
         return self.callers.get(_hash_token(token)) or self._worker_caller(token)
 
+    def id_of(self, authorization: str) -> str | None:
+        """What names the token in this Authorization header; None if it is a worker's or unknown."""
+        scheme, _, token = authorization.partition(" ")
+        digest = _hash_token(token.strip())
+        return digest.hex() if scheme.lower() == "bearer" and digest in self.callers else None
+
+    def caller_by_id(self, token_id: str) -> Caller | None:
+        """The caller whose token has this id (`id_of`)."""
+        return self.callers.get(bytes.fromhex(token_id))
+
     def _worker_caller(self, token: str) -> Caller | None:
         uid = token.rpartition(".")[0]
         if not uid or not self.worker_secret:

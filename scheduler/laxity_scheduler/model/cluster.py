@@ -11,12 +11,27 @@ from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.worker_shape import Amounts
 
-Pool = Literal["training", "inference", "loaned", "cordoned"]
+Pool = Literal["training", "inference", "loaned", "cordoned", "coming"]
 CLOSED_POOLS: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
+PROMISABLE_POOLS: tuple[Pool, ...] = ("training", "coming")  # that promises may rest on
 LENT_POOLS: tuple[Pool, ...] = ("loaned",)  # of inference's nodes that training may use
 FLEET_POOLS: tuple[Pool, ...] = ("inference", "loaned")  # of inference's nodes, lent or not
 HOLD_S = 600.0  # so long GPUs are kept for the job that they were freed for
 NO_NODES: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """When a node that is not there yet comes, counted from a start on it: at P90, and at P50."""
+
+    pool: str
+    within_s: float
+    usually_s: float
+
+    @property
+    def facts(self) -> tuple[tuple[str, str | float], ...]:
+        """For a reason."""
+        return (("pool", self.pool), ("within_s", self.within_s), ("usually_s", self.usually_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +43,8 @@ class Node:
     them.
     `room` is what else its workers may request in all, `free_room` what of it is free; None: plenty.
     A node in pool cordoned is about to be drained: it takes no new workers, and its own leave. A lent
-    node (pool loaned) may be wanted back from `reclaim_at` on.
+    node (pool loaned) may be wanted back from `reclaim_at` on. One in pool coming is not there: an
+    autoscaler adds it once pods wait for it, as `coming` says.
     """
 
     id: str
@@ -40,6 +56,7 @@ class Node:
     away_gpus: int = 0
     room: Amounts | None = None
     free_room: Amounts | None = None
+    coming: Coming | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +69,7 @@ class NodeSet:
 
 @dataclass(frozen=True, slots=True)
 class SetCapacity:
-    """Nodes of a set by their GPUs: those that training may use, and those that are its own."""
+    """Nodes of a set by their GPUs: those that training may use, and those that promises rest on."""
 
     usable: Mapping[int, int]
     training: Mapping[int, int]
@@ -104,7 +121,7 @@ class NodePools:
 
     @cached_property
     def open(self) -> frozenset[str]:
-        """Nodes that take new workers."""
+        """Nodes that are there and take new workers."""
         return self.names_by_pool["training"] | self.lent
 
 
@@ -184,8 +201,8 @@ class ClusterState:
             nodes = [node for node in self.nodes if node.pool not in CLOSED_POOLS]
             nodes = nodes if may is None else [node for node in nodes if node.id in may]
             usable = Counter([node.gpus for node in nodes])
-            training = Counter([node.gpus for node in nodes if node.pool == "training"])
-            free_gpus = sum([max(0, node.free_gpus) for node in nodes])
+            training = Counter([node.gpus for node in nodes if node.pool in PROMISABLE_POOLS])
+            free_gpus = sum([max(0, node.free_gpus) for node in nodes if node.pool != "coming"])
             self._capacities[name] = SetCapacity(usable, training, free_gpus)
         return self._capacities[name]
 
@@ -222,11 +239,11 @@ class ClusterState:
 
     @cached_property
     def total_gpus(self) -> int:
-        """GPUs in all, but for those that inference keeps to itself."""
-        return sum(node.gpus for node in self.nodes if node.pool != "inference")
+        """GPUs that are there in all, but for those that inference keeps to itself."""
+        return sum(node.gpus for node in self.nodes if node.pool not in ("inference", "coming"))
 
     @cached_property
     def free_gpus(self) -> int:
         """Free GPUs for trainings in all; what fits is counted per node: `Ledger.slots`."""
-        open_nodes = [node for node in self.nodes if node.pool not in CLOSED_POOLS]
-        return sum([max(0, node.free_gpus) for node in open_nodes])
+        shut = (*CLOSED_POOLS, "coming")
+        return sum([max(0, node.free_gpus) for node in self.nodes if node.pool not in shut])

@@ -71,7 +71,7 @@ class Job:
     quota: str = ""  # which bounds its GPUs with those of others (`ClusterState.quotas`); "": none
     holds_state: bool = True
     needs: Needs = ()  # of a worker beside GPUs, where they may be scarcer on nodes than GPUs
-    restarted_at: float | None = None  # workers that had formed began anew then, as after a failure
+    restarted_at: float | None = None  # its start counts from then: a failure, its nodes' coming
     reports: bool = (
         True  # its workers say how far they are; of others no start is ever over, or overdue
     )
@@ -92,7 +92,9 @@ class Job:
 
     @property
     def start_began_at(self) -> float | None:
-        """When the last start of its workers began: by a decision, or anew after a failure.
+        """When the last start of its workers began: by a decision, anew after a failure, or later.
+
+        It lies ahead while nodes have to come first.
 
         None where nobody can know when it is over.
         """

@@ -1,8 +1,9 @@
 """The snapshot after a plan, for what-ifs and for the simulated World."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import assert_never
 
 from laxity_profiler.estimate import Progress
@@ -58,6 +59,12 @@ class _Application:
             holds=tuple(self._holds),
         )
 
+    @cached_property
+    def _coming_s(self) -> Mapping[str, float]:
+        """In how many seconds nodes are there that have to come first."""
+        nodes = self._state.nodes
+        return {node.id: node.coming.within_s for node in nodes if node.coming is not None}
+
     def _apply_one(self, decision: Decision) -> None:
         match decision:
             case Promised() | Forecasted() | Refuse():
@@ -106,7 +113,7 @@ class _Application:
     def _start_job(self, decision: Admit) -> None:
         job, now = self._current_row(decision.job), self._state.now
         self._take_gpus(job, decision.nodes)
-        self._rows[job.id] = replace(
+        row = replace(
             job,
             workers=decision.workers,
             nodes=decision.nodes,
@@ -115,6 +122,8 @@ class _Application:
             width_changed_at=now,
             **NOT_TRAINING,
         )
+        after_s = max([self._coming_s.get(node, 0.0) for node in decision.nodes], default=0.0)
+        self._rows[job.id] = replace(row, restarted_at=now + after_s) if after_s else row
 
     def _resize_job(self, decision: Resize) -> None:
         job, now = self._current_row(decision.job), self._state.now

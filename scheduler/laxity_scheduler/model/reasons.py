@@ -19,6 +19,10 @@ NAMING: Final = ("holders", "beneficiary")  # facts that are ids of jobs, separa
 TEMPLATES: Final[Mapping[str, str]] = {
     # verdicts
     "fits": "P90 finish {p90}, {slack} before the deadline, on {workers:worker}",
+    "fits_when_nodes_come": (
+        "P90 finish {p90}, {slack} before the deadline, on {workers:worker}, if nodes of pool {pool} come "
+        "within {within}; they usually come in {usually}"
+    ),
     "deadline_before_fastest_finish": (
         "even alone on the cluster, on {workers:worker}, its P90 finish is {p90}, "
         "{late} after the deadline"
@@ -31,6 +35,9 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "capacity_promised_to_others": (
         "it needs {needed_gpus:GPU} in time; promised jobs and pods of others leave {free_gpus}: "
         "the P90 finish would be {late} after the deadline"
+    ),
+    "capacity_freed_too_late": (
+        "stopping {holders} and starting takes {making_room} at P90: {late} too late"
     ),
     "quota_promised_to_others": (
         "it needs {needed_gpus:GPU} in time; promised jobs and pods of others leave {free_gpus} of {quota}: "
@@ -52,7 +59,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "{slots} fit on the nodes that it may use when these are empty"
     ),
     "no_eligible_node": (
-        "no node is eligible: the pods ask for {asks}; nodes with GPUs: {nodes}; {shut_out}"
+        "no node is eligible: the pods ask for {asks}; nodes with GPUs: {nodes}; {shut_out}. Where an "
+        "autoscaler adds such nodes, name their pool in LAXITY_POOLS"
     ),
     "does_not_fit_eligible_nodes": (
         "it needs at least {workers:worker} of {gpus_per_worker:GPU}, each on one node; "
@@ -95,6 +103,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "missed_and_stopped": "the deadline, {due}, has passed and the job says on_miss=stop",
     # starting and waiting
     "due_first": "it starts: least slack ({slack}) of the jobs that fit, on {workers:worker}",
+    "start_when_nodes_come": (
+        "it starts: its pods wait for nodes of pool {pool}, which usually come in {usually}, and within "
+        "{within} at the latest"
+    ),
     "planned_growth": "it starts on {workers:worker} and grows later, as planned",
     "shortest_first": "it starts: least time left ({remaining}) of the jobs that fit",
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
@@ -146,7 +158,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "again"
     ),
     "holds_no_state": (
-        "nothing was given to training.restore(): a stop loses all its epochs. It is stopped only where "
+        "nothing was given to training.restore() or --resumes: a stop loses all its epochs. It is stopped only where "
         "a promise needs its GPUs and no other job can make way"
     ),
     "holds_state": "it holds state now: a stop loses no finished epoch",

@@ -37,14 +37,14 @@ class WaitingPoints:
         ]
         rows = [_row_of(message) for message in messages if message.rows]
         if rows:
-            self._store.save_waiting_points(rows)
+            self._store.save_rows(rows)
         self._kept |= {row for message in messages for row in message.rows}
         return messages
 
     def load(self, view_by_uid: Callable[[str], Json | None]) -> list[Message]:
         """What others left waiting in the store, about jobs that are known."""
         messages = []
-        for row in self._store.load_waiting_points():
+        for row in self._store.load_rows(WaitingPointsRow):
             if row.id in self._kept:
                 continue
             with self._faults.isolate("waiting points", row.uid):

@@ -226,6 +226,7 @@ def open_world(
         inference_slots=settings.inference_slots,
         url=url,
         fit_within_s=settings.pods_within_s,
+        pools=settings.pools,
         worker_token=worker_token,
         faults=faults,
     )

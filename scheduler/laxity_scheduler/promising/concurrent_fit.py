@@ -30,7 +30,8 @@ class ConcurrentFit:
         self._room = room
         state = room.state
         nodes = [node for node in state.nodes if node.pool == "training"]
-        self.left = room.capacity - sum(job.gpus for job in room.unmoving)
+        coming = sum(node.free_gpus for node in room.coming)  # not there to run at once
+        self.left = room.capacity - coming - sum(job.gpus for job in room.unmoving)
         self._free = sum(max(0, node.free_gpus) for node in nodes)
         self._ledger: Ledger | None = None
         large = (room.forecasts.frame.column(SIZE) > 1.0).any()
@@ -176,7 +177,7 @@ class _Part:
     def __init__(self, room: Room, region: Region) -> None:
         self.region, on_it = region, room.on[region]
         held = sum(region.sits(job) * job.gpus_per_worker for job in room.unmoving)
-        self.left = on_it.capacity - held
+        self.left = on_it.capacity - on_it.coming - held
         self.free = on_it.free
 
     def weighs(self, jobs: Sequence[Job], gpus: Ints) -> tuple[int, Ints]:

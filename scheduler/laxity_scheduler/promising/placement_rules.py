@@ -44,7 +44,8 @@ class PlacementRules:
         """GPUs of each region that no claim needs, by slot; where all run at once, that none ever needs."""
         if self._rest is None:
             return [self._reservations.spare_on(region) for region in self.regions]
-        return [floor(gpus) for part in self._rest.parts[1:].tolist() for gpus in part]
+        parts = self._rest.parts[1 : 1 + len(self.regions)].tolist()
+        return [floor(gpus) for part in parts for gpus in part]
 
     @cached_property
     def _all(self) -> frozenset[str]:
@@ -68,9 +69,13 @@ class PlacementRules:
         hold_s: float,
         *,
         claimed: bool,
+        from_s: float = 0.0,
     ) -> tuple[str, ...] | None:
-        """`Ledger.place` where it may go; on nodes that others need more only if it must be."""
-        rules = self.rules(ledger, [job], [hold_s], claimed=claimed)
+        """`Ledger.place` where it may go; on nodes that others need more only if it must be.
+
+        `from_s`: when these nodes are there.
+        """
+        rules = self.rules(ledger, [job], [hold_s], claimed=claimed, from_s=from_s)
         return ledger.site(workers, job.shape, rules)
 
     def place_all(
@@ -95,9 +100,10 @@ class PlacementRules:
         *,
         claimed: bool,
         without: frozenset[str] = NO_NODES,
+        from_s: float = 0.0,
     ) -> Rules:
         """For these jobs, each of which holds what it takes for so long; none may use `without`."""
-        rules = self._rules(jobs, 0.0, hold_s, claimed=claimed)
+        rules = self._rules(jobs, from_s, hold_s, claimed=claimed)
         return rules._replace(
             may=[ledger.cells(self._state.nodes_of_set(name)) for name, _ in _kinds(jobs)],
             region=[ledger.cells(region.nodes) for region in self.regions],
@@ -140,7 +146,8 @@ class PlacementRules:
         share = None if self._rest is None else self._reservations.shares.get(job.id)
         if share is None or not share.seats:
             return awaited
-        return [gpus + int(seats) for gpus, seats in zip(awaited, share.seats[1:], strict=True)]
+        seats = share.seats[1 : 1 + len(self.regions)]
+        return [gpus + int(taken) for gpus, taken in zip(awaited, seats, strict=True)]
 
     def quota_left(self, job: Job) -> float:
         """GPUs that its quota leaves now."""

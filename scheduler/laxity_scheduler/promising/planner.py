@@ -17,6 +17,8 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising import planning
 from laxity_scheduler.promising.claimants import (
+    BOUNDED,
+    FREE,
     IN_TIME,
     NONE,
     Claimant,
@@ -32,6 +34,7 @@ from laxity_scheduler.promising.regions import Region, weigh
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
 from laxity_scheduler.promising.seating import find_its_seats
 from laxity_scheduler.promising.share_table import ShareColumns, ShareTable
+from laxity_scheduler.promising.whole_workers import WholeWorkers, weigh_whole
 
 PlanOne = Callable[[Claimant, float, How, Profile, Full, Floats, Ints], tuple[int, float]]
 Kind = tuple[int, WorkerShape, str, str]  # a curve, by identity; a worker, nodes, quota
@@ -44,7 +47,7 @@ class Plans:
         self.claims = claims
         frame, places = planner.forecasts.frame, claims.rows
         self._widths = widths = frame.levels("p90")[places, WIDTH]
-        weighs = weigh(planner.regions, claims.jobs, widths, planner.sizes_of(claims.jobs))
+        weighs = planner.weigh(claims.jobs, widths)
         rows, levels = frame.tables_of(places, "p90")
         self.claimants = Claimants(rows, levels, *weighs)
         self.shares = room_for(len(places), widths.shape[1], weighs[0].shape[1])
@@ -76,6 +79,7 @@ class Planner:
     grows: bool
     settle_epochs: float = 0.0
     claimed_gpus: Callable[[Job], float] | None = None  # per worker; None: those that it has
+    whole: tuple[WholeWorkers, ...] = ()  # kinds of workers that have a part of the profile
     _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
 
     def plan_all(self, claims: Claims, held: Held, profile: Profile, *, stay: bool) -> Plans:
@@ -114,7 +118,7 @@ class Planner:
 
         def needs(workers: int) -> Floats:
             widths = np.array([[workers]], float)
-            return weigh(self.regions, [job], widths, self.sizes_of([job]))[0][0, :, 0]
+            return self.weigh([job], widths)[0][0, :, 0]
 
         return needs
 
@@ -149,9 +153,21 @@ class Planner:
 
     def _read(self, job: Job, curve: Curve) -> Claimant:
         row, levels = row_of(job, curve)
-        needs, bound = weigh(self.regions, [job], levels[WIDTH][None], self.sizes_of([job]))
+        needs, bound = self.weigh([job], levels[WIDTH][None])
         rows, depths = (row, levels) if self._many else (row.tolist(), levels.tolist())
         return Claimant(rows, depths, work_of(rows, depths), needs[0], bound[0])
+
+    def weigh(self, jobs: Sequence[Job], widths: Floats) -> tuple[Floats, Ints]:
+        """What n jobs need of each part on K widths, (n, P, K), and which parts bound them, (n, P)."""
+        needs, bound = weigh(self.regions, jobs, widths, self.sizes_of(jobs))
+        if not self.whole:
+            return needs, bound
+        mine = weigh_whole(self.whole, jobs)
+        sizes = np.array([job.gpus_per_worker for job in jobs], dtype=float)
+        gpus = np.where(mine[:, :, None], (widths * sizes[:, None])[:, None, :], 0.0)
+        return np.concatenate([needs, gpus], axis=1), np.concatenate(
+            [bound, np.where(mine, BOUNDED, FREE)], axis=1
+        )
 
     def sizes_of(self, jobs: Sequence[Job]) -> Floats:
         """GPUs that a worker of each keeps from others."""

@@ -277,6 +277,8 @@ class _Case:
         refusal_reason = reason("capacity_promised_to_others", **figures)
         if job.quota and free_gpus < self._free_gpus(replace(job, quota="")):
             refusal_reason = reason("quota_promised_to_others", quota=job.quota, **figures)
+        elif earliest is not None:
+            refusal_reason = self._stops_too_late(earliest, claim) or refusal_reason
         offers = (
             *self._later_or_soft(),
             *self._wider(self.reservations.room.slots_for(job)),
@@ -284,11 +286,32 @@ class _Case:
         )
         return self._refusal(refusal_reason, offers, p90_in_s=finish_s)
 
+    def _stops_too_late(self, earliest: Share, claim: Claim) -> Reason | None:
+        """The reason if it would be in time on free GPUs, and stopping others for it takes too long."""
+        reservations, starts_s = self.reservations, earliest.starts_s
+        if not 0.0 < starts_s <= reservations.reach_s:
+            return None
+        if earliest.finish_s - starts_s > claim.deadline_s:
+            return None
+        forecasts, job = reservations.forecasts, self.job
+        stopped = reservations.stoppable(earliest.workers * job.gpus_per_worker)
+        if not stopped:
+            return None
+        start_s = forecasts.curve(job).start_s(earliest.workers, "p90")
+        return reason(
+            "capacity_freed_too_late",
+            holders=", ".join(other.id for other in stopped),
+            making_room_s=starts_s + start_s,
+            late_s=earliest.finish_s - claim.deadline_s,
+        )
+
     def _free_gpus(self, job: Job) -> int:
         """What promised jobs leave it now."""
-        free_gpus = self.reservations.profile().parts[:, 0].tolist()
-        fitting = count_fitting(self.reservations.room.regions, job, free_gpus)
-        return fitting * job.gpus_per_worker
+        room, free_gpus = self.reservations.room, self.reservations.profile().parts[:, 0]
+        among = 1 + len(room.regions)
+        fitting = count_fitting(room.regions, job, free_gpus[:among].tolist()) * job.gpus_per_worker
+        whole = zip(room.whole, free_gpus[among:].tolist(), strict=True)
+        return min([fitting, *(max(0, int(gpus)) for kind, gpus in whole if kind.waits(job))])
 
     def _refusal(
         self, why: Reason, offers: tuple[Offer, ...], *, p90_in_s: float = FOREVER

@@ -99,7 +99,7 @@ def regions_of(state: ClusterState) -> tuple[Region, ...]:
 def _of_nodes(state: ClusterState) -> tuple[Region, ...]:
     if not state.sets:
         return ()
-    usable = state.node_pools.open
+    usable = state.node_pools.open | state.node_pools.names_by_pool["coming"]
     regions: tuple[Region, ...]
     *nodes, regions = state.memory.get("regions", (None, None, ()))
     if nodes != [usable, state.sets]:
@@ -178,7 +178,8 @@ class Purse:
         """
         self.whole = whole
         self._regions = regions_of(state)
-        free = {node.id: node.free_gpus for node in state.nodes} if self._regions else {}
+        there = {node.id: node.free_gpus for node in state.nodes if node.coming is None}
+        free = Counter(there) if self._regions else {}
         self._left = [
             state.quota_left[region.quota]
             if region.quota

@@ -93,6 +93,26 @@ class Reservations:
         profile = self.profile()
         return float(profile.edges[find_end(profile, self.room.rows.drain_s)])
 
+    def stoppable(self, gpus: int) -> list[Job]:
+        """The running jobs without a claim that free so many GPUs soonest; [] if all are too few."""
+        missing, stopped = gpus - self.state.free_gpus, []
+        for job in self._unclaimed:
+            if missing <= 0:
+                break
+            stopped.append(job)
+            missing -= job.workers * job.gpus_per_worker
+        return stopped if missing <= 0 else []
+
+    @cached_property
+    def _unclaimed(self) -> list[Job]:
+        """The running jobs that can be stopped for any claim, soonest free first."""
+        jobs = [
+            job
+            for job in self.state.running
+            if job.id not in self.room.ids and job.preemptible and not job.pinned
+        ]
+        return sorted(jobs, key=self.forecasts.time_to_free_s)
+
     def due_width(self, share: Share) -> int:
         """The width planned for now, or so soon that others must be stopped for it already."""
         return max(width for at_s, width in share.steps if at_s <= self.reach_s)
@@ -116,6 +136,7 @@ class Reservations:
         if borrowed:
             profile = profile.copy()
             profile.parts[0] += borrowed
+            profile.parts[1 + len(self.room.regions) :] += borrowed
         return self.room.planner.least(claim, profile)
 
     def earliest(self, job: Job) -> Share | None:

@@ -121,6 +121,13 @@ class Profile(NamedTuple):
         freed = np.bincount(ends, weights=np.asarray(gpus, float), minlength=slots + 1)
         self.parts[part] -= freed.sum() - np.cumsum(freed)[:slots]
 
+    def free_from(self, now: float, more: Floats, at_s: Floats, part: int) -> None:
+        """So many GPUs are free now, and so many more (n,) from each of these instants on."""
+        slots = self.parts.shape[1]
+        begins = np.clip(np.searchsorted(self.edges, at_s - TINY_S, side="left"), 0, slots)
+        added = np.bincount(begins, weights=more, minlength=slots + 1)
+        self.parts[part] = now + np.cumsum(added)[:slots]
+
     def add(self, from_s: float, until_s: float, gpus: float) -> None:
         """Change what is free from one instant to another on the cluster alone."""
         add_gpus(self, from_s, until_s, np.array([gpus]))

@@ -12,11 +12,11 @@ from functools import cached_property
 import numpy as np
 
 from laxity_scheduler.capacity.eligibility import count_slots
-from laxity_scheduler.capacity.ledger import OWN, USABLE
+from laxity_scheduler.capacity.ledger import STARTABLE
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Hold
+from laxity_scheduler.model.cluster import CLOSED_POOLS, PROMISABLE_POOLS, ClusterState, Hold, Node
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising.claim_rows import ClaimRows
@@ -34,6 +34,13 @@ from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import Region, regions_of
 from laxity_scheduler.promising.reserve import Profile, find_end, slot_edges
 from laxity_scheduler.promising.share_table import ShareTable
+from laxity_scheduler.promising.whole_workers import (
+    Frees,
+    WholeWorkers,
+    kinds_of,
+    read_frees,
+    whole_free,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,8 @@ class Room:
     def planner(self) -> Planner:
         grows = self.terms.grow_anywhere or len(self.state.nodes) == 1
         claimed = self.claimed_gpus if self.counts_more_than_gpus else None
-        return Planner(self.forecasts, self.regions, grows, self.terms.settle_epochs, claimed)
+        settle = self.terms.settle_epochs
+        return Planner(self.forecasts, self.regions, grows, settle, claimed, self.whole)
 
     @cached_property
     def counts_more_than_gpus(self) -> bool:
@@ -77,7 +85,10 @@ class Room:
         kind = job.shape, job.eligible
         if not job.needs or kind in self._claimed_gpus:
             return self._claimed_gpus.get(kind, float(job.gpus_per_worker))
-        slots, usable = count_slots(self.state, job, OWN), self.state.capacity(job.eligible)
+        slots, usable = (
+            count_slots(self.state, job, PROMISABLE_POOLS),
+            self.state.capacity(job.eligible),
+        )
         gpus = sum(size * count for size, count in usable.training.items())
         claimed = max(float(job.gpus_per_worker), gpus / max(1, slots))
         return self._claimed_gpus.setdefault(kind, claimed)
@@ -89,16 +100,16 @@ class Room:
 
     @cached_property
     def capacity(self) -> int:
-        """GPUs of training nodes, less what other people's pods take."""
+        """GPUs of training nodes, there or coming, less what other people's pods take."""
         state = self.state
-        nodes = [node for node in state.nodes if node.pool in USABLE]
+        nodes = [node for node in state.nodes if node.pool in STARTABLE]
         frame = self.forecasts.frame
         workers = frame.column(WORKERS) + frame.column(TERMINATING)
         ours = int((workers * frame.column(SIZE)).sum())
         leave, stay = self._on_closed_nodes
         busy = sum(node.gpus - node.free_gpus - node.away_gpus for node in nodes)
         foreign = max(0, busy - ours + leave + stay)
-        gpus = sum(node.gpus for node in nodes if node.pool == "training")
+        gpus = sum(node.gpus for node in nodes if node.pool in PROMISABLE_POOLS)
         return gpus + stay - foreign
 
     @property
@@ -115,13 +126,33 @@ class Room:
         return gpus[0], gpus[1]
 
     @cached_property
+    def whole(self) -> tuple[WholeWorkers, ...]:
+        """Kinds of workers with several GPUs, counted as wholes."""
+        frame = self.forecasts.frame
+        large = (frame.column(SIZE) > 1.0) & (frame.column(WORKERS) == 0.0)
+        return kinds_of(frame.where(large)) if len(self.state.nodes) > 1 else ()
+
+    @property
+    def parts(self) -> int:
+        """Of a profile: the whole cluster, regions, and kinds of whole workers."""
+        return 1 + len(self.regions) + len(self.whole)
+
+    @cached_property
+    def _frees(self) -> Frees:
+        rows = self.rows
+        gone = self.forecasts.frame.column(TERMINATING) > 0.0
+        terminated_s = float(rows.ended_s[gone].max(initial=0.0))
+        runs = np.flatnonzero(rows.runs).tolist()
+        return read_frees(self.state, runs, rows.until_s, terminated_s)
+
+    @cached_property
     def regions(self) -> tuple[Region, ...]:
         """Where claims are counted beside the whole cluster."""
         return regions_of(self.state)
 
     def slots_for(self, job: Job) -> int:
         """How many of its workers the empty training nodes hold that it may use."""
-        return count_slots(self.state, job, OWN)
+        return count_slots(self.state, job, PROMISABLE_POOLS)
 
     @cached_property
     def unmoving(self) -> tuple[Job, ...]:
@@ -146,13 +177,34 @@ class Room:
                 gpus = np.append(gpus, hold.gpus)
         last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
         capacities = [self.on[region].capacity for region in self.regions]
-        profile = Profile.of(slot_edges(horizon_s, last_s), self.capacity, *capacities)
+        none = [0.0] * len(self.whole)
+        profile = Profile.of(slot_edges(horizon_s, last_s), self.capacity, *capacities, *none)
         profile.occupy(until_s, gpus)
         for part, region in enumerate(self.regions, 1):
             profile.occupy(*self._busy_on(region), part)
+        self._occupy_until_there(profile)
         self._add_unlisted(profile)
         self._occupy_for_needs(profile)
+        for part, kind in enumerate(self.whole, 1 + len(self.regions)):
+            may = self.state.nodes_of_set(kind.eligible)
+            profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)
         return profile
+
+    @cached_property
+    def coming(self) -> Sequence[Node]:
+        """Nodes that are not there yet and on which something is free."""
+        nodes = self.state.nodes
+        return [node for node in nodes if node.coming is not None and node.free_gpus > 0]
+
+    def _occupy_until_there(self, profile: Profile) -> None:
+        """GPUs of nodes that may come are free when these could be there."""
+        if not self.coming:
+            return
+        until_s = [node.coming.within_s for node in self.coming if node.coming is not None]
+        profile.occupy(until_s, [node.free_gpus for node in self.coming])
+        for part, region in enumerate(self.regions, 1):
+            gpus = [node.free_gpus * (node.id in region.nodes) for node in self.coming]
+            profile.occupy(until_s, gpus, part)
 
     def _occupy_for_needs(self, profile: Profile) -> None:
         """What running jobs keep from others beyond their GPUs."""
@@ -166,7 +218,7 @@ class Room:
 
     def _add_unlisted(self, profile: Profile) -> None:
         """What workers hold beyond what their nodes list is there as long as they hold it."""
-        usable = (node for node in self.state.nodes if node.pool in USABLE)
+        usable = (node for node in self.state.nodes if node.pool in STARTABLE)
         unlisted = {node.id: -node.free_gpus for node in usable if node.free_gpus < 0}
         until_s = dict.fromkeys(unlisted, 0.0)
         for row in np.flatnonzero(self.rows.runs).tolist() if unlisted else ():
@@ -215,8 +267,9 @@ class Room:
             np.array([getattr(node, name) for node in nodes])
             for name in ("gpus", "free_gpus", "away_gpus")
         )
-        usable = np.array([node.pool in USABLE for node in nodes], dtype=np.bool_)
-        training = np.array([node.pool == "training" for node in nodes], dtype=np.bool_)
+        usable = np.array([node.pool in STARTABLE for node in nodes], dtype=np.bool_)
+        training = np.array([node.pool in PROMISABLE_POOLS for node in nodes], dtype=np.bool_)
+        there = np.array([node.coming is None for node in nodes], dtype=np.bool_)
         runs = np.where(frame.column(WORKERS) > 0.0, frame.column(SIZE), 0.0)
         ours = (occupancy.workers * runs[:, None]).sum(axis=0).tolist()
         gone = frame.column(TERMINATING)
@@ -231,7 +284,8 @@ class Room:
             unexplained = max(0, busy - int(ours[place]))
             yield OnRegion(
                 capacity=int(gpus[mine & training].sum()) - max(0, unexplained - going),
-                free=int(np.maximum(0, free)[mine & training].sum()),
+                free=int(np.maximum(0, free)[mine & training & there].sum()),
+                coming=int(np.maximum(0, free)[mine & ~there].sum()),
                 terminating=min(unexplained, going),
                 terminated_s=terminated_s,
             )
@@ -272,7 +326,7 @@ class Room:
 
     def find_held(self, claims: Claims) -> Held:
         """GPUs that are held for jobs that wait."""
-        held = hold_nothing(len(claims.rows), 1 + len(self.regions))
+        held = hold_nothing(len(claims.rows), self.parts)
         place_of = {name: place for place, name in enumerate(claims.names) if self._holds}
         for hold in self._holds:
             place = place_of.get(hold.job)
@@ -320,9 +374,13 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class OnRegion:
-    """GPUs of a region: for claims, free now, and of pods that are gone in so many seconds."""
+    """GPUs of a region: for claims, free now, and of pods that are gone in so many seconds.
+
+    Of those for claims so many are free on nodes that are `coming`.
+    """
 
     capacity: int
     free: int
     terminating: int
     terminated_s: float
+    coming: int = 0

@@ -13,7 +13,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.allocation.victims import Need, Victim
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.cluster import ClusterState, Coming, Node
 from laxity_scheduler.model.decision import Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import PendingPromise
@@ -55,6 +55,12 @@ class Start:
     nodes: tuple[str, ...]
     placed: int  # so many workers found nodes when it was its turn
     wanted: int  # so many it was to have first
+    coming: Coming | None = None  # some of its nodes are not there yet
+
+    @property
+    def after_s(self) -> float:
+        """In how many seconds its nodes are there (P90)."""
+        return 0.0 if self.coming is None else self.coming.within_s
 
 
 class DecisionContext:

@@ -24,7 +24,7 @@ def say_forecasts(context: DecisionContext, starts_s: Mapping[str, float]) -> No
     ]
     widths = [starts[job.id].workers if job.id in starts else 0 for job in jobs]
     after_s = [
-        0.0 if width else starts_s.get(job.id, FOREVER)
+        starts[job.id].after_s if width else starts_s.get(job.id, FOREVER)
         for job, width in zip(jobs, widths, strict=True)
     ]
     forecasts = forecasts_of(jobs, context.forecasts, after_s, widths)

@@ -29,7 +29,7 @@ from laxity_scheduler.promising.reserve import Profile, Share
 from laxity_scheduler.promising.share_table import ShareTable
 from laxity_scheduler.qos.context import DecisionContext
 
-IN_TIME: Final = frozenset({"fits", "promise_moved"})
+IN_TIME: Final = frozenset({"fits", "fits_when_nodes_come", "promise_moved"})
 NO_DANGER_S: Final = 0.5  # of lateness that nobody would see
 
 
@@ -64,6 +64,8 @@ def say_promises(context: DecisionContext) -> None:
     for place, share in zip(places.tolist(), shares, strict=True):
         job, special = outlook.jobs[place], None
         new, old = context.newly.get(job.id), job.verdict
+        if new is not None:
+            special = _rests_on_coming(context, job, new, share)
         if new is None and isinstance(old, Promise):
             special = _change(context, job, old, share, float(outlook.tolerance_s[place]))
             new = PendingPromise(old.deadline_at, old.rests_on) if special else None
@@ -118,7 +120,10 @@ def _on_one_width(context: DecisionContext, rows: Ints, jobs: list[Job]) -> tupl
     finish_s = frame.rest_s(rows, frame.levels_of(rows, width), np.zeros(len(rows)), "p90")
     finish_s[width == 0] = FOREVER
     starting = begun > 0
-    plans = [((0.0, workers),) for workers in begun[starting].tolist()]
+    after_s = [starts[job.id].after_s for job in jobs if job.id in starts]
+    plans = [
+        ((at_s, workers),) for at_s, workers in zip(after_s, begun[starting].tolist(), strict=True)
+    ]
     finish_s[starting] = frame.finish_s(rows[starting], plans, "p90")
     return width, finish_s
 
@@ -155,6 +160,17 @@ def _may_have_changed(context: DecisionContext, outlook: Outlook) -> Bools:
         stands = outlook.finish_s - (outlook.due_at - now) <= outlook.tolerance_s
         stands &= moved_s <= context.rules.moved * window_s
     return outlook.given | ~stands | (frame.column(TROUBLED)[rows] > 0.0)
+
+
+def _rests_on_coming(
+    context: DecisionContext, job: Job, new: PendingPromise, share: Share
+) -> Reason | None:
+    """That a promise counts on nodes that have to come; None if it does not."""
+    start, p90_at = context.starts.get(job.id), context.now + share.finish_s
+    if start is None or start.coming is None or p90_at > new.deadline_at:
+        return None
+    facts = {"p90_at": p90_at, "slack_s": new.deadline_at - p90_at, "workers": share.workers}
+    return reason("fits_when_nodes_come", **facts, **dict(start.coming.facts))
 
 
 def _change(

@@ -23,7 +23,9 @@ from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.rule import plan_promises
 
-NO_ROOM: Final = frozenset({"capacity_promised_to_others", "quota_promised_to_others"})
+NO_ROOM: Final = frozenset(
+    {"capacity_promised_to_others", "quota_promised_to_others", "capacity_freed_too_late"}
+)
 LEAST_EPOCHS: Final = 3  # of one or two, one that ends late leaves no epoch to make up for it
 
 Decide = Callable[

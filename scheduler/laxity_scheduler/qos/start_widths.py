@@ -100,6 +100,8 @@ def start_reasons(context: DecisionContext, starts: Sequence[Start]) -> list[Rea
 def _why(start: Start, remaining_s: float, limit_s: float, now: float) -> tuple[str, Facts]:
     """As a code and facts; who found fewer nodes than it was to have first grows later."""
     waiter = start.waiting
+    if start.coming is not None:
+        return "start_when_nodes_come", start.coming.facts
     if waiter.rank == "best_effort":
         return "shortest_first", (("remaining_s", remaining_s),)
     if waiter.rank == "hopeless":

@@ -17,10 +17,12 @@ from laxity_scheduler.allocation.victims import Need, Victim, gpus_freed_by, gpu
 from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.queueing import RANKS, Waiting, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
 from laxity_scheduler.promising.waiting_table import build_queue
+from laxity_scheduler.qos.coming_nodes import ComingNodes
 from laxity_scheduler.qos.context import DecisionContext, Start
 from laxity_scheduler.qos.planned_preemption import preempt_as_planned
 from laxity_scheduler.qos.planned_waits import find_kept_out, order_by_plan
@@ -50,6 +52,7 @@ class Starts:
             self._rest = self._reservations.profile().copy()
         for name in context.releases.asked_for:
             self._share_surplus(context.state.by_id[name])
+        self._coming = ComingNodes(context)
         self.queue = build_queue(context.waiting, _startable(context), self._reservations)
         last = RANKS["aged"]
         self._claims = bisect_right(self.queue, last, key=lambda one: RANKS[one.rank])
@@ -80,7 +83,11 @@ class Starts:
             claimed, waits = order_by_plan(self._context, claimed)
         tries = tries_with_claim(self._context, claimed)
         for entry in self._start_in_order(claimed, tries, waits, [not wait for wait in waits]):
-            self._hold_claimed(entry)
+            if not self._await_nodes(entry):
+                self._hold_claimed(entry)
+        for entry, wait in zip(claimed, waits, strict=True):
+            if wait:
+                self._await_nodes(entry)
 
     def preempt_as_planned(self) -> None:
         """Promised jobs that, as planned, make way for others and start again later, in time."""
@@ -96,7 +103,34 @@ class Starts:
         )
         together = [self._rest is None and entry.job.preemptible for entry in others]
         for entry in self._start_in_order(others, tries, out, together):
-            self._hold_unclaimed(entry)
+            if not self._await_nodes(entry):
+                self._hold_unclaimed(entry)
+        for entry, kept_out in zip(others, out, strict=True):
+            if kept_out:
+                self._await_nodes(entry)
+
+    def _await_nodes(self, one: Waiting) -> bool:
+        """Start a blocked job on nodes that may come, if it is not planned to start before; whether."""
+        if not self._coming.pools:
+            return False
+        claimed, share = _has_claim(one), self._reservations.shares.get(one.job.id)
+        workers = share.workers if claimed and share is not None else one.workers
+        hold_s = self._hold_s(one, workers)
+        for coming in self._coming.pools:
+            after_s = coming.within_s
+            if claimed and share is not None and share.starts_s < after_s - TINY_S:
+                return False
+            if not (claimed or self._leaves_claims(one.job, after_s)):
+                continue
+            nodes = self._coming.place(coming, one.job, workers, hold_s, claimed=claimed)
+            if nodes:
+                start = Start(one, workers, nodes, workers, workers, coming)
+                self._context.starts[one.job.id] = start
+                self._context.blocked.remove(one)
+                if not claimed:
+                    self._count(one.job, workers, after_s)
+                return True
+        return False
 
     def _start_in_order(
         self, ones: Sequence[Waiting], tries: Ints, waits: Sequence[bool], together: Sequence[bool]
@@ -293,13 +327,17 @@ class Starts:
             left = self._set_aside(job, one.workers)
             context.keep_parts(need, gpus_freed_by(chosen), left)
 
-    def _leaves_claims(self, job: Job) -> bool:
-        """Whether claims are kept although this job starts: it can be stopped before they need it."""
+    def _leaves_claims(self, job: Job, after_s: float = 0.0) -> bool:
+        """Whether claims are kept although this job starts: it can be stopped before they need it.
+
+        `after_s`: when the nodes that it starts on are there.
+        """
         workers = self._forecasts.curve(job).least
         gpus = workers * job.gpus_per_worker
         if self._rest is None:
             return job.preemptible or gpus <= self._spare
-        free = self._rest.free[: find_end(self._rest, self._holds_s(job, workers))]
+        end = find_end(self._rest, after_s + self._holds_s(job, workers))
+        free = self._rest.free[find_slot(self._rest, after_s) if after_s else 0 : end]
         return bool((free >= gpus).all())
 
     def _holds_s(self, job: Job, workers: int) -> float:
@@ -310,12 +348,12 @@ class Starts:
         held_s += curve.stop_s(workers, "p90")
         return held_s if held_s < FOREVER else self._context.rules.terms.ageing_s
 
-    def _count(self, job: Job, workers: int) -> None:
+    def _count(self, job: Job, workers: int, after_s: float = 0.0) -> None:
         gpus = workers * job.gpus_per_worker
         if not job.preemptible:
             self._spare -= gpus
         if self._rest is not None:
-            self._rest.add(0.0, self._holds_s(job, workers), -gpus)
+            self._rest.add(after_s, after_s + self._holds_s(job, workers), -gpus)
 
 
 def _startable(context: DecisionContext) -> list[Job]:

@@ -46,6 +46,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         **NO_PART,
         "laxity_s": None,
         "workers": 0,
+        "gpus_per_worker": 1,
         "formed": 0,
         "widths": [],
         "width_history": [],

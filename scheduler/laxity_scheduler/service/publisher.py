@@ -27,6 +27,7 @@ from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.offers import PROBE_KEY_PREFIX
+from laxity_scheduler.service.pool_keeper import PoolKeeper
 from laxity_scheduler.service.stalling import StallWatch, stall_notice
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
 from laxity_scheduler.service.view_fields import Json
@@ -78,6 +79,7 @@ class Publisher:
         self._notifier, self._metrics, self._audit_rows = notifier, metrics, audit_rows
         self._report_of, self._feedback, self._deciding = report_of, feedback, deciding
         self._demand_keeper = demand_keeper
+        self._pool_keeper = PoolKeeper(store, world.pool_arrivals)
         if feedback is not None:
             feedback.faults = metrics.faults
         self.stalls = StallWatch(metrics.faults)
@@ -145,11 +147,17 @@ class Publisher:
         with self._isolate_part("saving"):
             self._save_views()
         if leading:
-            with self._isolate_part("keeping what inference needed"):
-                self._demand_keeper.save()
+            self._save_learned()
         if notifications is not None and leading:
             with self._isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)
+
+    def _save_learned(self) -> None:
+        """What the world has seen, for the service after this one."""
+        with self._isolate_part("keeping what inference needed"):
+            self._demand_keeper.save()
+        with self._isolate_part("keeping how long nodes take to come"):
+            self._pool_keeper.save()
 
     def _tell_changes(self, changes: Sequence[ViewChange], state: ClusterState) -> None:
         """Log verdicts; tell on its Job and in `explain` that no epoch of a job ends, or one again."""

@@ -48,6 +48,7 @@ class Settings:
     shared_sleep_s: float = 3.0  # ... where workers may have told another replica
     lease_s: float = 15.0  # a leader among replicas that is silent for so long is replaced
     pods_within_s: float = 60.0  # pods that do not all run by then are not waited for
+    pools: str = ""  # of nodes that an autoscaler adds, as YAML
     public_url: str = ""
     log_format: str = "text"  # or json: an object a line
     log_level: str = "info"  # of laxity's own loggers
@@ -65,6 +66,8 @@ class Settings:
             raise SettingsError(
                 f"world {self.world} has no inference slots: label its nodes laxity.dev/pool=inference"
             )
+        if self.pools.strip() and self.world != "kubernetes":
+            raise SettingsError(f"world {self.world} has no pools that scale: leave --pools out")
         for name, url in (("public-url", self.public_url), ("webhook", self.webhook)):
             if url and not url.startswith(("http://", "https://")):
                 raise SettingsError(f"--{name} {without_secrets(url)!r}: write http://HOST:PORT")

@@ -187,7 +187,7 @@ def _fields_from_last_view(before: Mapping[str, Any] | None) -> Json:
         return {}
     lasting = (
         *NOTHING_BORROWED, "width_history", "epochs_done", "deadline_at", "widths", "preemptions", "epochs", "holds_state", "finished_early", "prediction_note", "code_changed",
-        "class", "model", "submitted_at", "error", "broken", "finished_at", "held_by", "expected_start_at",
+        "class", "model", "submitted_at", "error", "gpus_per_worker", "broken", "finished_at", "held_by", "expected_start_at",
     )  # fmt: skip
     return {name: before[name] for name in lasting if before.get(name) is not None}
 
@@ -200,6 +200,7 @@ def _fields_from_row(row: Job) -> Json:
         "deadline_at": finite_or_none(row.deadline_at),
         "submitted_at": row.submitted_at,
         "workers": row.workers,
+        "gpus_per_worker": row.gpus_per_worker,
         "formed": row.formed,
         "widths": list(row.widths),
         "epochs": row.workload.epochs,

@@ -227,13 +227,17 @@ class Store:
             message = f"term {self._term} is over: {row.holder} leads in term {row.term}"
             raise StaleServiceError(message)
 
-    def iter_cycles(self, first: int, last: int | None = None) -> Iterator[CycleRow]:
-        """Journalled cycles from the full snapshot at or before `first`, in order."""
+    def iter_cycles(
+        self, first: int, last: int | None = None, *, full: bool = False
+    ) -> Iterator[CycleRow]:
+        """Journalled cycles from the full snapshot at or before `first`, in order; or `full` ones only."""
         with self._open_session() as session:
             start = self._full_at_or_before(session, first)
             query = select(CycleRow).where(CycleRow.cycle >= start).order_by(col(CycleRow.cycle))
             if last is not None:
                 query = query.where(CycleRow.cycle <= last)
+            if full:
+                query = query.where(CycleRow.full)
             yield from session.exec(query.execution_options(yield_per=100))
 
     def predictor_body(self, version: str) -> bytes | None:
@@ -317,16 +321,16 @@ class Store:
         with self._open_session() as session:
             return session.exec(select(LoanOrderRow)).one_or_none()
 
-    def save_waiting_points(self, rows: Iterable[NewRow]) -> None:
-        """Write points that MLflow does not have yet; any replica may."""
+    def save_rows(self, rows: Iterable[NewRow]) -> None:
+        """Write rows that any replica may."""
         with self._open_session() as session:
             _insert_rows(session.connection(), rows)
             session.commit()
 
-    def load_waiting_points(self) -> list[WaitingPointsRow]:
-        """All points that MLflow does not have yet."""
+    def load_rows(self, table: type[Row]) -> list[Row]:
+        """All rows of a table."""
         with self._open_session() as session:
-            return list(session.exec(select(WaitingPointsRow)))
+            return list(session.exec(select(table)))
 
     def drop_waiting_points(self, ids: Sequence[str]) -> None:
         """Drop points that MLflow has; any replica may."""

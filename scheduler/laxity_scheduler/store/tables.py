@@ -178,6 +178,17 @@ class InferenceSlotRow(ServiceTable, table=True):
     forecast_gpus: float | None = None
 
 
+class PoolArrivalRow(ServiceTable, table=True):
+    """Nodes of a pool that came `seconds` after the start that they came for."""
+
+    __tablename__ = "pool_arrivals"
+
+    id: int | None = Field(default=None, primary_key=True)
+    pool: str
+    at: float
+    seconds: float
+
+
 class LoanOrderRow(ServiceTable, table=True):
     """The only row says how many GPUs may be lent in all; none: the forecast counts.
 

@@ -87,6 +87,7 @@ def _gpus(container: Json) -> int:
 
 GROUNDS: Final[Mapping[str, Callable[[Json], bool]]] = {
     "capacity_promised_to_others": has_deadline,
+    "capacity_freed_too_late": has_deadline,
     "deadline_before_fastest_finish": has_deadline,
     "deadline_in_the_past": has_deadline,
     "does_not_fit_any_node": lambda job: not is_offered(job["spec"]["template"]["spec"]),

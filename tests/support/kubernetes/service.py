@@ -42,9 +42,11 @@ class Service:
         prefect_api: str = "",
         store: str = "",
         nursery: Nursery | None = None,
+        pools: str = "",
     ) -> None:
         self.cluster, self.folder, self.nursery = cluster, folder, nursery
         self.tracking_uri, self.prefect_api = tracking_uri, prefect_api
+        self.pools = pools
         self.store = store  # a database; "" for a file in the home, and no other service
         self.port = free_ports(1)[0]
         self.log = folder / "serve.log"
@@ -65,6 +67,7 @@ class Service:
             "LAXITY_WORKER_SECRET": SECRET,
             "PREFECT_API_URL": self.prefect_api,
             "LAXITY_STORE": self.store,
+            "LAXITY_POOLS": self.pools,
         }
         arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]
         arguments += ["--tracking-uri", self.tracking_uri]

@@ -165,7 +165,7 @@ def describe_lost_state(job: JobView) -> str:
         return f"not saved {since}: {job.save_error}"
     if job.holds_state:
         return ""
-    return "none: nothing was given to training.restore(), so a stop loses all epochs"
+    return "none: nothing was given to training.restore() or --resumes, so a stop loses all epochs"
 
 
 def describe_refused_deadline(job: JobView, now: float) -> str:

@@ -152,6 +152,14 @@ def _create_learned() -> None:
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_fallbacks")),
     )
     op.create_table(
+        "pool_arrivals",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("pool", sa.String(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("seconds", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pool_arrivals")),
+    )
+    op.create_table(
         "shadows",
         sa.Column("cycle", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("policy", sa.String(), nullable=False),

@@ -1,0 +1,78 @@
+"""The part of `Training` for a loop whose epochs are trained outside of it, by another program.
+
+Their ends are known a while later, a stop is taken between them, and where the program began is known
+only once it has said something.
+"""
+
+import time
+from dataclasses import replace
+
+from laxity.worker.leader import Leader
+from laxity.worker.reports import ReportChannel
+from laxity.worker.roles import Role
+from laxity.worker.training_state import TrainingState, instant_of
+
+
+class OuterUnits:
+    """Used before the loop (`recount`, `explain_no_state`, `begin_anew`) and inside it."""
+
+    _course: TrainingState
+    _role: Role | None
+    outbox: ReportChannel | None
+
+    @property
+    def is_told_to_stop(self) -> bool:
+        """Whether the service waits for this training to save and park."""
+        return self.outbox is not None and self.outbox.signal.stop
+
+    @property
+    def earlier_epochs(self) -> int:
+        """Epochs that an earlier start has reported, whether a checkpoint holds them or not."""
+        return self.outbox.last_epoch if self.outbox is not None else 0
+
+    @property
+    def starts(self) -> int:
+        """Starts of this job so far, with this one."""
+        return len(self.outbox.lines("started")) if self.outbox is not None else 1
+
+    def date_epoch(self, *, began_at: float | None = None, ended_at: float | None = None) -> None:
+        """Say when the epoch in flight really began or ended, in monotonic seconds."""
+        course = self._course
+        course.began_at = began_at if began_at is not None else course.began_at
+        course.ended_at = ended_at
+
+    def park(self) -> None:
+        """Report that all is saved, and wait for SIGTERM, which raises, or for another order."""
+        if isinstance(self._role, Leader):
+            with self._course.termination.take_over():
+                self._role.park_while_told()
+
+    @property
+    def has_other_width(self) -> bool:
+        """Whether the workers of a launcher have to begin again, as more or fewer of them."""
+        return isinstance(self._role, Leader) and self._role.has_other_width
+
+    def start_anew(self) -> None:
+        """Begin again as the workers that there are now. Does not return."""
+        if isinstance(self._role, Leader):
+            self._role.start_anew()
+
+    def recount(self, epochs: int, *, since: float | None = None) -> None:
+        """Count all the work as so many epochs from this monotonic time on, now by default."""
+        course = self._course
+        course.assignment = replace(course.assignment, epochs=epochs)
+        course.total = epochs
+        if self.outbox is not None:
+            self.outbox.append("declared", epochs=epochs, at=instant_of(since or time.monotonic()))
+
+    def explain_no_state(self, why: str, remedy: str) -> None:
+        """Say in the log why a stop loses all, in these words."""
+        self._course.no_state, self._course.remedy = why, remedy
+
+    def begin_anew(self) -> None:
+        """Give up what earlier starts have trained: the program does not go on from it."""
+        course = self._course
+        if course.checkpoints is not None:
+            course.checkpoints.drop_finished()
+        course.states.resumes = False
+        course.done, course.loaded = 0, None

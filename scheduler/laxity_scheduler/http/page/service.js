@@ -1,0 +1,17 @@
+// Calls of the service. The browser shows its cookie by itself; the token is sent once, to sign in.
+
+/** The answer's JSON; else an error with the service's own words, and its status (0: no answer). @returns {Promise<any>} */
+export async function call(path, options = {}) {
+  const answer = await fetch(path, options).catch((error) => {
+    throw options.signal?.aborted ? error : Object.assign(new Error("the service does not answer"), { status: 0 });
+  });
+  if (answer.ok) return answer.json();
+  const body = await answer.json().catch(() => ({})); // a proxy's error is no JSON
+  throw Object.assign(new Error(body.error?.message ?? `HTTP ${answer.status}`), { status: answer.status });
+}
+
+/** Exchange a token or a code for a cookie. */
+export const signIn = (scheme, word) => call("v1/session", { method: "POST", headers: { Authorization: `${scheme} ${word}` } });
+export const signOut = () => call("v1/session", { method: "DELETE" });
+/** Path of a call about a job. */
+export const jobPath = (id, rest) => `v1/jobs/${id.split("/").map(encodeURIComponent).join("/")}/${rest}`;

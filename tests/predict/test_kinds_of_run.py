@@ -1,0 +1,64 @@
+"""Kinds of trainings, five runs each with 8 % noise: what is said of the third to the fifth run."""
+
+import random
+from collections.abc import Callable
+from statistics import fmean
+
+import pytest
+
+from laxity_profiler.estimate import Progress, Workload
+from laxity_profiler.history.history import TrainingRun
+from laxity_profiler.history.observations import Epoch
+from laxity_profiler.learning.fit_model import fit_model, split_runs
+from laxity_profiler.learning.run_shapes import collect_shapes
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
+
+N = 20
+WORLDS = 167  # of five runs, of which three are predicted: 501
+STAGES = (1, N // 2, N * 9 // 10)  # epochs done
+Rule = Callable[[int], float]
+RULES: dict[str, Rule] = {
+    "equal": lambda _: 1.0,
+    "slow first": lambda number: 8.0 if number == 1 else 1.0,
+    "validation every 4th": lambda number: 7.0 if number % 4 == 0 else 1.0,
+    "validation every 10th": lambda number: 8.0 if number % 10 == 0 else 1.0,
+    "growing": lambda number: 0.5 * 1.15**number,
+    "shrinking": lambda number: 4.0 * 0.85**number,
+    "unfreezing": lambda number: 1.0 if number <= N // 2 else 3.0,
+    "one long unit": lambda number: 12.0 if number == 7 else 1.0,
+}
+
+
+def make_run(rule: Rule, world: int, number: int) -> TrainingRun:
+    draw = random.Random(f"{world} {number}")
+    times = [rule(epoch) * draw.lognormvariate(0.0, 0.08) for epoch in range(1, N + 1)]
+    epochs = [Epoch(epoch, 1, took_s, warmup=epoch == 1) for epoch, took_s in enumerate(times, 1)]
+    return TrainingRun(f"{world}-{number}", Workload("mlp", N), tuple(epochs))
+
+
+def predict(known: list[TrainingRun], run: TrainingRun, done: int) -> tuple[float, float]:
+    """P50 and P90 of what is left after so many epochs, over what they took."""
+    shapes = collect_shapes(known)
+    fit = fit_model("mlp", split_runs(known, shapes=shapes), shapes=shapes.values())
+    times = [epoch.epoch_s for epoch in run.epochs]
+    seen = tuple(times[1:done])
+    progress = Progress(done, seen, (1,) * len(seen))
+    expected = HistoryPredictor((fit,)).remaining(run.workload, progress, 1)
+    took_s = sum(times[done:])
+    return expected.p50_s / took_s, expected.p90_s / took_s
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("done", STAGES)
+@pytest.mark.parametrize("kind", [*RULES])
+def test_runs_of_a_kind_are_predicted_from_the_third_on(kind: str, done: int) -> None:
+    answers = []
+    for world in range(WORLDS):
+        runs = [make_run(RULES[kind], world, number) for number in range(5)]
+        answers += [predict(runs[:number], runs[number], done) for number in range(2, 5)]
+
+    near = fmean(abs(p50 - 1.0) <= 0.15 for p50, _ in answers)
+    kept = fmean(p90 >= 1.0 for _, p90 in answers)
+    assert near >= (0.98 if done <= N // 2 else 0.9)  # of two epochs each is a half
+    assert kept >= 0.9
+    assert fmean(p90 <= 1.5 for _, p90 in answers) >= 0.98

@@ -1,0 +1,69 @@
+"""A worker of eight GPUs is promised a node, not eight loose GPUs."""
+
+import numpy as np
+
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.promising.promise import judge
+from laxity_scheduler.promising.whole_workers import WholeWorkers, read_frees, whole_free
+from tests.support.builders import MINUTE_EPOCHS, cluster, job
+
+EIGHTS = WholeWorkers(8, "")
+
+
+def fillers(*, preemptible: bool) -> list[Job]:
+    """On each of four nodes one job that takes four of eight GPUs for ten minutes."""
+    return [
+        job(
+            f"f{number}",
+            epochs=10,
+            workers=(1,),
+            gpus_per_worker=4,
+            running=1,
+            nodes=(f"n{number}",),
+            preemptible=preemptible,
+        )
+        for number in range(4)
+    ]
+
+
+def verdict_with(deadline_s: float, *, preemptible: bool) -> Verdict:
+    large = job("large", epochs=3, gpus_per_worker=8, due_at=deadline_s)
+    state = cluster(gpus=[8] * 4, jobs=[*fillers(preemptible=preemptible), large])
+    return judge(state, large, MINUTE_EPOCHS)
+
+
+def test_a_whole_node_is_not_promised_before_any_node_is_empty() -> None:
+    refused = verdict_with(600.0, preemptible=False)
+
+    assert isinstance(refused, Refusal)
+    assert refused.reason.code == "capacity_promised_to_others"
+    assert "leave 0" in refused.reason.text
+
+
+def test_the_offer_beside_it_waits_for_a_whole_node() -> None:
+    refused = verdict_with(600.0, preemptible=False)
+    assert isinstance(refused, Refusal)
+    deadline = next(offer for offer in refused.offers if offer.kind == "deadline")
+
+    assert deadline.deadline_at >= 600.0 + 180.0
+    assert isinstance(verdict_with(deadline.deadline_at, preemptible=False), Promise)
+
+
+def test_a_whole_node_is_promised_where_those_on_it_can_be_stopped() -> None:
+    assert isinstance(verdict_with(600.0, preemptible=True), Promise)
+
+
+def test_whole_workers_are_counted_node_by_node() -> None:
+    runs = [
+        job("a", running=1, gpus_per_worker=4, nodes=("n0",)),
+        job("b", running=2, nodes=("n2", "n2")),
+    ]
+    state = cluster(gpus=[8, 8, 8], jobs=runs)
+
+    frees = read_frees(state, [0, 1], np.array([100.0, 50.0]), 0.0)
+
+    now, more = whole_free(frees, EIGHTS, None)
+    assert now == 8.0
+    assert more[frees.until_s == 50.0].sum() == 8.0, "n2 is whole once both have gone"
+    assert more[frees.until_s == 100.0].sum() == 8.0

@@ -1,0 +1,215 @@
+"""What the page asks the service: signing in, its files, and the timeline."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from laxity_scheduler.http import sessions
+from laxity_scheduler.http.page_files import FILES, FOLDER
+from laxity_scheduler.http.sessions import Sessions
+from laxity_scheduler.http.tokens import Tokens, read_tokens, worker_token
+from laxity_scheduler.service_clock import CLOCK
+from tests.support.builders import SECRET, TOKEN, bearer
+from tests.support.memory_world import MemoryWorld
+from tests.support.page_server import store_past_jobs
+from tests.support.services import Stage, manifest, staged
+
+ONE_TEAM = "token-of-team-a-only"
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("tokens")
+    (folder / "tokens").write_text(f"{TOKEN} *\n{ONE_TEAM} team-a\n")
+    tokens = Tokens(read_tokens(folder / "tokens"), SECRET)
+    with staged(folder / "home", MemoryWorld(4), tokens=tokens) as opened:
+        for namespace in ("team-a", "team-b"):
+            answer = opened.http.post(
+                "/v1/jobs", json=manifest_in(namespace), headers=bearer(TOKEN)
+            )
+            assert answer.status_code == 201, answer.text
+        opened.http.headers.clear()
+        yield opened
+
+
+def manifest_in(namespace: str) -> dict[str, object]:
+    return manifest(
+        f"job-of-{namespace}", namespace=namespace, deadline="1h", epochs=100, widths="1"
+    )
+
+
+def signed_in(stage: Stage, word: str, scheme: str = "Bearer") -> TestClient:
+    """A browser after it has signed in: it has a cookie and no token."""
+    browser = TestClient(stage.http.app, "http://127.0.0.1", raise_server_exceptions=False)
+    answer = browser.post("/v1/session", headers={"Authorization": f"{scheme} {word}"})
+    assert answer.status_code == 200, answer.text
+    return browser
+
+
+def test_cookie_opens_reading_and_changes_nothing(stage: Stage) -> None:
+    browser = signed_in(stage, TOKEN)
+
+    assert browser.get("/v1/jobs").status_code == 200
+    assert browser.post("/v1/release").status_code == 401
+    assert browser.delete("/v1/jobs/team-a/job-of-team-a").status_code == 401
+    assert browser.post("/v1/session/code").status_code == 401
+
+
+def test_cookie_is_for_this_site_and_no_script(stage: Stage) -> None:
+    answer = stage.http.post("/v1/session", headers=bearer(TOKEN))
+
+    flags = {flag.strip().lower() for flag in answer.headers["Set-Cookie"].split(";")[1:]}
+    assert {"httponly", "samesite=strict", "path=/"} <= flags
+    assert TOKEN not in answer.headers["Set-Cookie"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("Bearer no-token-of-this-service", id="an unknown token"),
+        pytest.param(f"Bearer {worker_token(SECRET, 'u1')}", id="a worker's token"),
+        pytest.param("Code guessed", id="a guessed code"),
+        pytest.param("Basic dXNlcjpwYXNz", id="another scheme"),
+    ],
+)
+def test_strangers_get_no_cookie(stage: Stage, word: str) -> None:
+    answer = stage.http.post("/v1/session", headers={"Authorization": word})
+    assert (answer.status_code, "Set-Cookie" in answer.headers) == (401, False)
+
+
+@pytest.mark.parametrize("spoil", ["later", "other-token", "cut", "none"])
+def test_forged_cookies_open_nothing(stage: Stage, spoil: str) -> None:
+    kept = Sessions(Tokens.for_token(TOKEN, SECRET))
+    name, cookie = kept.cookie_name, kept.cookie_for(f"Bearer {TOKEN}") or ""
+    token_id, end, code = cookie.split(".")
+    forged = {
+        "later": f"{token_id}.{int(end) + 1}.{code}",
+        "other-token": f"{'0' * 64}.{end}.{code}",
+        "cut": cookie[:-1],
+        "none": "",
+    }[spoil]
+
+    assert stage.http.get("/v1/jobs", headers={"Cookie": f"{name}={cookie}"}).status_code == 200
+    assert stage.http.get("/v1/jobs", headers={"Cookie": f"{name}={forged}"}).status_code == 401
+
+
+def test_cookie_ends_with_its_time_and_with_its_token(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Sessions(Tokens.for_token(TOKEN, SECRET))
+    header = f"{kept.cookie_name}={kept.cookie_for(f'Bearer {TOKEN}')}"
+
+    assert kept.caller_of(header) is not None
+    assert Sessions(Tokens.for_token("another-token-now", SECRET)).caller_of(header) is None
+    later = CLOCK.now() + sessions.SESSION_S + 1.0
+    monkeypatch.setattr(CLOCK, "now", lambda: later)
+    assert kept.caller_of(header) is None
+
+
+def test_code_is_good_once_and_for_a_minute(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (
+        stage.http.post("/v1/session/code", headers=bearer(TOKEN)).json()["code"] for _ in range(2)
+    )
+
+    assert signed_in(stage, first, "Code").get("/v1/cluster").status_code == 200
+    sessions_call = {"Authorization": f"Code {first}"}
+    assert stage.http.post("/v1/session", headers=sessions_call).status_code == 401
+    later = CLOCK.now() + sessions.CODE_S + 1.0
+    monkeypatch.setattr(CLOCK, "now", lambda: later)
+    assert (
+        stage.http.post("/v1/session", headers={"Authorization": f"Code {second}"}).status_code
+        == 401
+    )
+
+
+def test_cookie_of_a_namespace_shows_its_jobs_only(stage: Stage) -> None:
+    every, team = signed_in(stage, TOKEN), signed_in(stage, ONE_TEAM)
+
+    assert len(every.get("/v1/timeline").json()["jobs"]["id"]) == 2
+    answer = team.get("/v1/timeline")
+    assert answer.json()["jobs"]["id"] == ["team-a/job-of-team-a"]
+    assert "job-of-team-b" not in answer.text
+    assert team.get("/v1/jobs/team-b/job-of-team-b/story").status_code == 404
+
+
+def test_unchanged_timeline_is_not_sent_again(stage: Stage) -> None:
+    browser = signed_in(stage, TOKEN)
+    revision = browser.get("/v1/timeline?from=0").json()["revision"]
+
+    again = browser.get("/v1/timeline", params={"from": 0, "seen": revision}).json()
+    assert again.keys() == {"revision", "now"}
+
+
+@pytest.mark.parametrize("span", ["from=NaN", "from=inf", "from=-1", "to=1e300"])
+def test_impossible_spans_are_refused(stage: Stage, span: str) -> None:
+    assert signed_in(stage, TOKEN).get(f"/v1/timeline?{span}").status_code == 422
+
+
+def test_page_runs_only_what_the_service_sends(stage: Stage) -> None:
+    page = stage.http.get("/")
+    policy = page.headers["Content-Security-Policy"]
+
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert not re.search(r"<script(?! type=\"module\" src)|style=|onclick=|https?://", page.text)
+    assert {stage.http.get(f"/page/{name}").status_code for name in FILES} == {200}
+    assert stage.http.get("/page/nothing.js", headers=bearer(TOKEN)).status_code == 404
+    assert stage.http.get("/page/..%2Fapp.py").status_code in (401, 404)
+
+
+def test_page_stays_small() -> None:
+    lines = [len((FOLDER / name).read_text().splitlines()) for name in FILES]
+    assert len(lines) <= 8
+    assert sum(lines) <= 900
+
+
+def test_timeline_of_2000_jobs_is_about_150_kilobytes(tmp_path: Path) -> None:
+    store_past_jobs(tmp_path, 2_000)
+    with staged(tmp_path, MemoryWorld(4)) as opened:
+        with opened.http.stream(
+            "GET", "/v1/timeline?from=0", headers={"Accept-Encoding": "gzip"}
+        ) as answer:
+            packed = b"".join(answer.iter_raw())
+        whole = opened.http.get("/v1/timeline?from=0")
+
+    assert len(whole.json()["jobs"]["id"]) == 2_000
+    assert len(packed) < 150_000
+
+
+def test_timeline_shows_past_widths_and_reserved_ones(stage: Stage) -> None:
+    answer = signed_in(stage, TOKEN).get("/v1/timeline?from=0").json()
+    jobs = answer["jobs"]
+    (number,) = [n for n, job in enumerate(jobs["id"]) if job == "team-a/job-of-team-a"]
+
+    assert (jobs["standing"][number], jobs["words"][number]) == ("promised", "running, promised")
+    assert jobs["ran"][number][1::2] == [1]
+    assert jobs["will"][number][-1] == 1
+    assert jobs["will"][number][-2] > answer["now"] - answer["base_at"]
+    assert jobs["gpus_per_worker"][number] == 1
+    assert (answer["capacity"]["gpus"], answer["capacity"]["lent"]) == ([4], [0])
+
+
+def test_story_of_a_refused_job_names_its_offers_and_commands(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as opened:
+        opened.submit("hotfix", deadline="5s", epochs=100, widths="1")
+        opened.until("default/hotfix", lambda view: bool(view["offers"]), "refused")
+        story = opened.http.get("/v1/jobs/default/hotfix/story").json()
+
+    assert story["standing"] == "refused"
+    assert story["offers"][0].startswith("deadline ")
+    assert story["commands"][0] == "laxity accept hotfix 1"
+    assert story["chain"][-1]["decision"] == "refuse"
+
+
+def test_capacity_over_time_survives_a_restart(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as opened:
+        before = opened.http.get("/v1/timeline?from=0").json()["capacity"]
+    with staged(tmp_path, MemoryWorld(4, 2)) as opened:
+        after = opened.http.get("/v1/timeline?from=0").json()["capacity"]
+
+    assert after["gpus"] == [4, 6]
+    assert after["at"][0] == before["at"][0]

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from laxity_scheduler.model.decision import Refuse
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.policies.qos import QosPolicy
 from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.promising.whole_workers import WholeWorkers, read_frees, whole_free
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
@@ -39,6 +41,15 @@ def test_a_whole_node_is_not_promised_before_any_node_is_empty() -> None:
     assert isinstance(refused, Refusal)
     assert refused.reason.code == "capacity_promised_to_others"
     assert "leave 0" in refused.reason.text
+
+
+def test_nor_does_a_second_look_promise_it() -> None:
+    large = job("large", epochs=3, gpus_per_worker=8, due_at=600.0)
+    state = cluster(gpus=[8] * 4, jobs=[*fillers(preemptible=False), large])
+
+    plan = QosPolicy()(state, MINUTE_EPOCHS)
+
+    assert [d.job for d in plan.decisions if isinstance(d, Refuse)] == [large.id]
 
 
 def test_the_offer_beside_it_waits_for_a_whole_node() -> None:

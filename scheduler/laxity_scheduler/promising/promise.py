@@ -311,7 +311,7 @@ class _Case:
         among = 1 + len(room.regions)
         fitting = count_fitting(room.regions, job, free_gpus[:among].tolist()) * job.gpus_per_worker
         whole = zip(room.whole, free_gpus[among:].tolist(), strict=True)
-        return min([fitting, *(max(0, int(gpus)) for kind, gpus in whole if kind.waits(job))])
+        return min([fitting, *(max(0, int(gpus)) for kind, gpus in whole if kind.asks(job))])
 
     def _refusal(
         self, why: Reason, offers: tuple[Offer, ...], *, p90_in_s: float = FOREVER

@@ -127,9 +127,9 @@ class Room:
 
     @cached_property
     def whole(self) -> tuple[WholeWorkers, ...]:
-        """Kinds of workers with several GPUs, counted as wholes."""
+        """Kinds of workers with several GPUs for whose jobs nothing is promised yet."""
         frame = self.forecasts.frame
-        large = (frame.column(SIZE) > 1.0) & (frame.column(WORKERS) == 0.0)
+        large = (frame.column(SIZE) > 1.0) & (frame.column(WORKERS) == 0.0) & ~frame.promised
         return kinds_of(frame.where(large)) if len(self.state.nodes) > 1 else ()
 
     @property

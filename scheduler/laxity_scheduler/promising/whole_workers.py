@@ -1,13 +1,14 @@
 """Whole workers: a worker of 8 GPUs needs 8 on one node, however many are free in all.
 
-Beside the sum of GPUs a profile has a part for each kind of waiting worker with several GPUs. Of a
-worker of g GPUs that may use the nodes N it counts, at each instant t (our own),
+Beside the sum of GPUs a profile has a part for each kind of worker with several GPUs of jobs that wait
+for a verdict. Of a worker of g GPUs that may use the nodes N it counts, at each instant t (our own),
 
     g * sum over n in N of floor(free_n(t) / g)
 
 where free_n(t) is what node n has left when all have gone that can be made to go by then: who can be
-stopped leaves at the end of its epoch, who cannot at its end. Waiting jobs of that kind weigh on it.
-Smaller ones do not: they may fit between. So it is a bound, and the sum still counts.
+stopped leaves at the end of its epoch, who cannot at its end. Newcomers of that kind weigh on it.
+Smaller ones do not: they may fit between. So it is a bound, and the sum still counts. Who is promised
+is planned by the sum: for such a job others are stopped when it is due (`qos.starting`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.verdict import Promise
 
 
 class WholeWorkers(NamedTuple):
@@ -28,13 +30,14 @@ class WholeWorkers(NamedTuple):
     gpus: int
     eligible: str
 
-    def waits(self, job: Job) -> bool:
-        """Whether it is a waiting job of this kind."""
-        return not job.workers and (job.gpus_per_worker, job.eligible) == self
+    def asks(self, job: Job) -> bool:
+        """Whether it is a job of this kind that waits and holds no promise."""
+        is_new = not (job.workers or isinstance(job.verdict, Promise))
+        return is_new and (job.gpus_per_worker, job.eligible) == self
 
 
 def kinds_of(jobs: Iterable[Job]) -> tuple[WholeWorkers, ...]:
-    """Those of these waiting jobs, small workers first."""
+    """Those of these jobs, small workers first."""
     kinds = {(job.gpus_per_worker, job.eligible) for job in jobs}
     return tuple([WholeWorkers(*kind) for kind in sorted(kinds)])
 
@@ -100,7 +103,7 @@ def whole_free(
 
 
 def weigh_whole(kinds: Sequence[WholeWorkers], jobs: Sequence[Job]) -> Bools:
-    """Which kind each job is of, if it waits, (n, kinds)."""
-    return np.array([[kind.waits(job) for kind in kinds] for job in jobs], dtype=np.bool_).reshape(
+    """Which kind each job is of, if it asks, (n, kinds)."""
+    return np.array([[kind.asks(job) for kind in kinds] for job in jobs], dtype=np.bool_).reshape(
         len(jobs), len(kinds)
     )

@@ -67,10 +67,15 @@ def _next_refused(plan: Plan, state: ClusterState, tried: Collection[str]) -> Jo
 
 
 def _may_be_tried(job: Job, state: ClusterState) -> bool:
-    """Not where a namespace may hold only so many promised GPU-seconds: the first look counts those."""
+    """Not where a namespace may hold only so many promised GPU-seconds: the first look counts those.
+
+    Nor where a worker needs several GPUs of one node: both questions count GPUs, not nodes.
+    """
     epochs = job.workload.epochs - job.progress.epochs_done
     is_new = not isinstance(job.verdict, Promise)  # else its old promise stands
-    return is_new and epochs >= LEAST_EPOCHS and job.namespace not in (state.budgets or {})
+    is_plain = job.gpus_per_worker == 1 or len(state.nodes) == 1
+    is_plain &= job.namespace not in (state.budgets or {})
+    return is_new and is_plain and epochs >= LEAST_EPOCHS
 
 
 def _find_late(state: ClusterState, predictor: Predictor) -> frozenset[str]:

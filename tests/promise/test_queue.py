@@ -132,7 +132,7 @@ def test_free_gpus_that_no_promise_needs_are_said_to_be_too_scattered() -> None:
     assert "2 free" in wait.reason.text
 
 
-def test_a_promised_job_beside_a_free_gpu_says_whom_that_is_kept_for() -> None:
+def test_a_gpu_that_is_kept_for_another_is_not_told_as_free() -> None:
     """For one that is due first and waits until a second GPU is free."""
     jobs = [
         job("ends", running=1, epochs=2, preemptible=False),
@@ -144,7 +144,4 @@ def test_a_promised_job_beside_a_free_gpu_says_whom_that_is_kept_for() -> None:
     plan = decide(state, MINUTE_EPOCHS)
 
     waits = {d.job: d for d in plan.decisions if isinstance(d, Wait)}
-    assert (
-        waits["team/second"].reason.text
-        == "the free GPUs are reserved for promised jobs: team/first"
-    )
+    assert waits["team/second"].reason.text == "it needs 1 GPU (1 per worker); 0 free"

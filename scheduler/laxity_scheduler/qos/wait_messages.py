@@ -74,6 +74,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
     @cache
     def missing(needed_gpus: int, gpus_per_worker: int, eligible: str) -> Why:
         _, free, holders = there(eligible)
+        free = 0 if free >= needed_gpus and gpus_per_worker == 1 else free  # kept for others
         cause = reason(
             "no_free_gpus", needed_gpus=needed_gpus, gpus_per_worker=gpus_per_worker, free_gpus=free
         )
@@ -104,9 +105,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
             return within(one.job.quota)
         if held[1] and needed <= there(eligible)[0] and one.rank != "promised":
             return held
-        return (
-            _requests_full(context, one) or _kept(context, one) or missing(needed, size, eligible)
-        )
+        return _requests_full(context, one) or missing(needed, size, eligible)
 
     names = [waiter.job.id for waiter in context.blocked]
     reasons = list(map(why_of, context.blocked))
@@ -128,18 +127,9 @@ def _requests_full(context: DecisionContext, one: Waiting) -> Why | None:
     return why, context.reservations.room.rows.first_to_end(MOST_HOLDERS, may)
 
 
-def _kept(context: DecisionContext, one: Waiting) -> Why | None:
-    """What it waits for where its workers would fit now: others that were promised these GPUs."""
-    may = context.state.nodes_of_set(one.job.eligible)
-    if context.ledger.slots(one.job.gpus_per_worker, may) < one.workers:
-        return None
-    others = _explain_promise_holds(context, but=one.job.id)
-    return others if others[1] else None
-
-
-def _explain_promise_holds(context: DecisionContext, *, but: str = "") -> Why:
-    """What a job is told that would fit, but on GPUs that promises, `but` its own, are counted on."""
-    jobs = [job for job in context.reservations.claims.jobs if job.id != but]
+def _explain_promise_holds(context: DecisionContext) -> Why:
+    """What a job is told that would fit, but on GPUs that promises are counted on."""
+    jobs = context.reservations.claims.jobs
     to_start = islice((job for job in jobs if not job.workers), MOST_HOLDERS)
     promised = tuple([job.id for job in tuple(to_start) or jobs[:MOST_HOLDERS]])
     return reason("held_for_promises", holders=", ".join(promised)), promised

@@ -1,14 +1,17 @@
 """A worker of eight GPUs is promised a node, not eight loose GPUs."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from laxity_scheduler.model.cluster import Coming
 from laxity_scheduler.model.decision import Refuse
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
 from laxity_scheduler.policies.qos import QosPolicy
 from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.promising.whole_workers import WholeWorkers, read_frees, whole_free
-from tests.support.builders import MINUTE_EPOCHS, cluster, job
+from tests.support.builders import MINUTE_EPOCHS, cluster, job, node
 
 EIGHTS = WholeWorkers(8, "")
 
@@ -59,6 +62,22 @@ def test_the_offer_beside_it_waits_for_a_whole_node() -> None:
 
     assert deadline.deadline_at >= 600.0 + 180.0
     assert isinstance(verdict_with(deadline.deadline_at, preemptible=False), Promise)
+
+
+def verdict_beside_a_pool(deadline_s: float) -> Verdict:
+    """The same where a node of eight GPUs may come within four minutes."""
+    large = job("large", epochs=3, gpus_per_worker=8, due_at=deadline_s)
+    state = cluster(gpus=[8] * 4, jobs=[*fillers(preemptible=False), large])
+    spot = node("spot+1", 8, pool="coming", coming=Coming("spot", 240.0, 190.0))
+    return judge(replace(state, nodes=(*state.nodes, spot)), large, MINUTE_EPOCHS)
+
+
+def test_a_whole_node_that_may_come_is_promised_when_it_can_be_there() -> None:
+    promise, refused = verdict_beside_a_pool(600.0), verdict_beside_a_pool(400.0)
+
+    assert isinstance(promise, Promise)
+    assert promise.p90_at >= 240.0 + 180.0
+    assert isinstance(refused, Refusal)
 
 
 def test_a_whole_node_is_promised_where_those_on_it_can_be_stopped() -> None:

@@ -145,6 +145,18 @@ def test_command_that_is_not_there_fails_at_once(scripts: ScriptCrew, service: S
     assert "cannot start 'no-such-program'" in service.of("failed")[0]["error"]
 
 
+@pytest.mark.parametrize(("number", "told"), [(9, "ended by SIGKILL"), (40, "ended by signal 40")])
+def test_script_that_a_signal_ends_is_told_by_the_signal(
+    scripts: ScriptCrew, service: Service, number: int, told: str
+) -> None:
+    arguments = json.dumps({"command": ["sh", "-c", f"kill -{number} $$"]})
+
+    code = scripts.run("run_script", environ={"LAXITY_PARAMETERS": arguments})
+
+    assert code == RAISED
+    assert service.of("failed")[0]["error"].endswith(told)
+
+
 def test_work_after_100_per_cent_is_the_finishing_part(
     scripts: ScriptCrew, service: Service
 ) -> None:

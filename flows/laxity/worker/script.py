@@ -293,4 +293,8 @@ class ScriptRun:
 
 
 def _exit_text(code: int) -> str:
-    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):  # real-time signals have no name
+        return f"ended by {signal.Signals(-code).name}"
+    return f"ended by signal {-code}"

@@ -19,7 +19,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import PROMISABLE_POOLS, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 
@@ -56,11 +56,11 @@ class Frees:
 def read_frees(
     state: ClusterState, runs: Sequence[int], until_s: Floats, terminated_s: float
 ) -> Frees:
-    """Of training nodes. `until_s` (jobs,) says until when each job that runs holds its GPUs.
+    """Of training nodes, there or coming. `until_s` (jobs,) says until when each that runs holds its GPUs.
 
     Busy GPUs that no worker explains are of pods that terminate, where some do; else of others.
     """
-    nodes = [node for node in state.nodes if node.pool == "training"]
+    nodes = [node for node in state.nodes if node.pool in PROMISABLE_POOLS]
     place = {node.id: number for number, node in enumerate(nodes)}
     rows: list[tuple[float, int, int]] = []
     busy = np.array([node.gpus - node.free_gpus - node.away_gpus for node in nodes], dtype=np.int64)
@@ -75,9 +75,13 @@ def read_frees(
         for number, gpus in enumerate(busy.tolist())
         if gpus > 0 and terminated_s > 0.0
     ]
+    free = np.array([max(0, node.free_gpus) + node.away_gpus for node in nodes], dtype=np.int64)
+    for number, node in enumerate(nodes):
+        if node.coming is not None:
+            rows.append((node.coming.within_s, number, int(free[number])))
+            free[number] = 0
     rows = sorted(row for row in rows if row[0] < FOREVER)
     columns = np.array(rows, dtype=np.float64).reshape(-1, 3)
-    free = np.array([max(0, node.free_gpus) + node.away_gpus for node in nodes], dtype=np.int64)
     names = [node.id for node in nodes]
     return Frees(
         columns[:, 0], columns[:, 1].astype(np.int64), columns[:, 2].astype(np.int64), free, names

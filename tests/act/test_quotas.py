@@ -107,6 +107,8 @@ def test_quotas_with_scopes_and_nonsense_bound_nobody() -> None:
 @pytest.mark.parametrize(
     ("text", "number"),
     [("500m", 0.5), ("4Gi", 4 * 2.0**30), ("2", 2.0), (3, 3.0), ("1e3", 1000.0), ("2k", 2000.0),
+     ("1e-3", 0.001), ("2E+3", 2000.0), (".5", 0.5), ("64Ki", 65536.0), ("1E", 1e18),
+     (".", None), ("1e-", None),
      ("", None), ("-1", None), ("1x", None), ([], None), ("9" * 400, None)],
 )  # fmt: skip
 def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: float | None) -> None:

@@ -17,7 +17,9 @@ from laxity.job.widths import MOST_WORKERS
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 
-QUANTITY: Final = re.compile(r"(\d{1,18}(?:\.\d{0,9})?)([numkKMGTPE]?i?|[eE]\d{1,2})")
+QUANTITY: Final = re.compile(
+    r"(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([numkKMGTPE]?i?|[eE][+-]?\d{1,2})"
+)
 SUFFIXES: Final = {
     "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0,
     **{letter: 1e3 ** (power + 1) for power, letter in enumerate("kMGTPE")},

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from laxity.flow.script import deadline_script
     from laxity.job.qos import QoS, QoSError
     from laxity.job.spec import TrainingSpec
+    from laxity.sweeps.sweep import sweep
     from laxity.worker.training import Training
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "TrainingSpec",
     "deadline_flow",
     "deadline_script",
+    "sweep",
 ]
 
 _HOMES: Final = {
@@ -39,6 +41,7 @@ _HOMES: Final = {
     "TrainingSpec": "laxity.job.spec",
     "deadline_flow": "laxity.flow.decorator",
     "deadline_script": "laxity.flow.script",
+    "sweep": "laxity.sweeps.sweep",
 }
 
 

@@ -90,6 +90,7 @@ ENV_LAUNCHER: Final = "LAXITY_LAUNCHER"  # torch: set RANK, WORLD_SIZE, ... befo
 ENV_ANEW: Final = "LAXITY_ANEW"  # set: this worker has begun anew, for another width
 ENV_ACCELERATORS: Final = "LAXITY_ACCELERATORS"  # more names of resources, by spaces
 ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
+ENV_TRIAL: Final = "LAXITY_TRIAL"  # JSON: this worker trains a trial of a sweep
 ENV_RESUMES: Final = "LAXITY_RESUMES"  # "true": the training code keeps and restores its own state
 ENV_TRACKED_BY: Final = "LAXITY_TRACKED_BY"  # "service": it logs the epochs to MLflow, not workers
 ENV_FLOW_RUN: Final = "LAXITY_FLOW_RUN"  # the flow run that follows the job: API/flow_runs/ID

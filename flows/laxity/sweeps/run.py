@@ -1,0 +1,275 @@
+"""One client drives a sweep: it starts trials as jobs, follows them, and tells the study.
+
+Nothing is kept here that is not also with the study or the jobs. So a client that is killed and run
+again finds its trials, attaches to those that run, and goes on.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+from laxity import names
+from laxity.api.client import Client, ServiceError
+from laxity.api.job_follower import PAUSE_S, is_transient
+from laxity.api.job_view import TERMINAL_STATES, JobView
+from laxity.api.status_text import TrainingFailed
+from laxity.flow.declaration import Declaration
+from laxity.flow.project import Project
+from laxity.job.pod_template import escape_literal
+from laxity.job.spec import TrainingSpec
+from laxity.stderr import say
+from laxity.sweeps.plan import SweepState, TrialTime, count_starts, promise_text
+from laxity.sweeps.result import SweepFailed, SweepResult, best_of
+from laxity.sweeps.trials import SweepRecord, Trial, Trials
+from laxity.worker.trial import ENDED, VALUE
+
+T = TypeVar("T")
+UNKNOWN: Final = "unknown_model_needs_profiling"
+TOO_SLOW: Final = "deadline_before_fastest_finish"
+MOST_MISFITS: Final = 3  # trials in a row that would not be in time: the sweep starts no more
+MOST_FAILURES: Final = 3  # failed trials before any has ended well
+LOOK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrialJobs:
+    """How the trials of a sweep become jobs."""
+
+    declared: Declaration
+    project: Project
+    record: SweepRecord
+
+    def spec(self, trials: Trials, trial: Trial, service_class: str | None = None) -> TrainingSpec:
+        """The job of one trial, under the deadline of the sweep."""
+        due = datetime.fromtimestamp(self.record.deadline_at, UTC)
+        options: dict[str, Any] = {"deadline": due}
+        if service_class is not None:
+            options["service_class"] = service_class
+        terms = trials.terms(trial, self.record.deadline_at).to_json()
+        return self.declared.with_changes(**options).spec(
+            entry=self.project.entry,
+            parameters=trial.parameters,
+            idempotency_key=f"sweep/{self.record.uid}/{trial.number}",
+            env={**self.project.env, names.ENV_TRIAL: escape_literal(terms)},
+            workdir=self.project.workdir,
+        )
+
+
+class SweepRun:
+    """One client's run of a sweep over `wanted` trials."""
+
+    def __init__(self, client: Client, trials: Trials, jobs: TrialJobs, wanted: int) -> None:
+        self._client, self._trials, self._jobs, self._wanted = client, trials, jobs, wanted
+        self._views: dict[int, JobView] = {}  # of the trials that run
+        self._asked: Trial | None = None  # waits for room
+        self._whole: TrialTime | None = None
+        self._misfits, self._is_away = 0, False
+        self._verdict = ""
+
+    def run(self) -> SweepResult:
+        """Follow and start trials until no more will come; SweepFailed if none reached full length."""
+        self._find_running()
+        while True:
+            self._start_trials()
+            if not self._views and not self._may_start():
+                break
+            self._wait()
+            self._tell_ended()
+        if self._asked is not None:
+            self._give_up(self._asked, "not started: too late")
+        return self._end()
+
+    def _find_running(self) -> None:
+        """Attach to what an earlier client has started."""
+        for trial in self._trials.begun():
+            if trial.outcome == "running":
+                self._submit(trial)
+        if self._views:
+            say(f"{len(self._views)} trials of the sweep run already: going on with them")
+
+    # --- starting ---
+
+    def _state(self) -> SweepState:
+        spec = self._jobs.declared.qos
+        cluster = self._call(self._client.cluster)
+        each = spec.gpus_per_worker * (spec.widths[0] if spec.widths else 1)
+        waiting = sum(not view.workers for view in self._views.values())
+        free = max(0, int(cluster["free_gpus"]) // each - waiting)
+        now, begun = time.time(), self._trials.begun()
+        return SweepState(
+            now,
+            self._jobs.record.deadline_at,
+            self._wanted,
+            len(self._views) + free,
+            self._whole,
+            tuple(row.share for row in begun if row.outcome != "running"),
+            tuple(now - (view.submitted_at or now) for view in self._views.values()),
+        )
+
+    def _may_start(self) -> bool:
+        """Whether trials are left that could still be in time."""
+        state = self._state()
+        in_time = state.now < state.deadline_at and not state.is_too_late
+        return bool(state.left) and in_time and self._misfits < MOST_MISFITS
+
+    def _start_trials(self) -> None:
+        state = self._state()
+        for _ in range(count_starts(state)):
+            if state.now >= state.deadline_at or not self._start_next():
+                break
+        self._say_verdict()
+
+    def _start_next(self) -> bool:
+        """Start one more; False if none can start now."""
+        if self._misfits >= MOST_MISFITS:
+            return False
+        self._asked = trial = self._asked or self._trials.ask()
+        if trial is None:
+            return False
+        manifest = self._jobs.spec(self._trials, trial).to_manifest()
+        answer = self._call(lambda: self._client.whatif(manifest))
+        if answer["reason_code"] == UNKNOWN:
+            self._submit(trial, "soft")  # it is the profile
+        elif answer["reason_code"] == TOO_SLOW:
+            self._misfits += 1
+            self._note_time(answer)
+            self._give_up(trial, "not started: too slow")
+        elif answer["verdict"] == "refused" or not answer["starts_now"]:
+            return False
+        else:
+            self._misfits = 0
+            self._note_time(answer)
+            self._submit(trial)
+        self._asked = None
+        return True
+
+    def _note_time(self, answer: Mapping[str, Any]) -> None:
+        p50_at, p90_at, now = answer["p50_at"], answer["p90_at"], answer["checked_at"]
+        if p50_at is not None and p90_at is not None:
+            self._whole = TrialTime(p50_at - now, p90_at - now)
+
+    def _submit(self, trial: Trial, service_class: str | None = None) -> None:
+        spec = self._jobs.spec(self._trials, trial, service_class)
+        if not trial.job:
+            self._trials.note_job(trial, spec.id)
+        view = self._find_job(trial.job)
+        manifest = spec.to_manifest()
+        self._views[trial.number] = view or self._call(lambda: self._client.submit(manifest))
+
+    def _find_job(self, job: str) -> JobView | None:
+        """The job that an earlier client has submitted; None if there is none."""
+        try:
+            return self._call(lambda: self._client.job(job)) if job else None
+        except ServiceError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    def _give_up(self, trial: Trial, why: str) -> None:
+        self._trials.tell(replace(trial, outcome="failed", note=why))
+
+    # --- following ---
+
+    def _wait(self) -> None:
+        """Until something may have changed, a second at most."""
+        if not self._views:
+            time.sleep(LOOK_S)
+            return
+        number, view = next(iter(self._views.items()))
+        self._views[number] = self._call(
+            lambda: self._client.job(view.id, wait_s=LOOK_S, seen=view.revision)
+        )
+
+    def _tell_ended(self) -> None:
+        for number, view in list(self._views.items()):
+            now = self._call(partial(self._client.job, view.id))
+            self._views[number] = now
+            if now.state in TERMINAL_STATES:
+                del self._views[number]
+                self._tell(number, now)
+
+    def _tell(self, number: int, view: JobView) -> None:
+        trial = next(row for row in self._trials.begun() if row.number == number)
+        before = best_of(self._trials.begun(), self._trials.direction)
+        self._trials.tell(told := outcome_of(trial, view))
+        best = best_of(self._trials.begun(), self._trials.direction)
+        if best is not None and best != before:
+            say(f"trial {number}: {best.value:.6g}, the best of {self._count()} so far")
+        elif told.outcome == "failed":
+            say(f"trial {number} {told.note}")
+        self._check_failures(view)
+
+    def _count(self) -> int:
+        return sum(row.outcome != "running" for row in self._trials.begun())
+
+    def _check_failures(self, view: JobView) -> None:
+        """TrainingFailed once several trials have failed and none has ended well."""
+        ended = [row.outcome for row in self._trials.begun() if row.outcome != "running"]
+        if len(ended) >= MOST_FAILURES and set(ended) == {"failed"}:
+            for running in self._views.values():
+                self._call(partial(self._client.cancel, running.id))
+            self._trials.write_record(replace(self._jobs.record, is_over=True))
+            raise TrainingFailed(view)
+
+    def _say_verdict(self) -> None:
+        """Say the verdict, once it is known."""
+        text = promise_text(self._state())
+        kind = text.partition(":")[0]
+        if kind != self._verdict.partition(":")[0]:
+            self._verdict = text
+            say(text)
+
+    def _end(self) -> SweepResult:
+        self._trials.write_record(replace(self._jobs.record, is_over=True))
+        begun = tuple(self._trials.begun())
+        if best_of(begun, self._trials.direction) is None:
+            raise SweepFailed(_failure_text(begun, self._verdict), begun)
+        return SweepResult(self._trials.name, self._trials.direction, self._verdict, begun)
+
+    def _call(self, ask: Callable[[], T]) -> T:
+        """Ask the service until it answers: the trials go on without it."""
+        while True:
+            try:
+                answer = ask()
+            except ServiceError as error:
+                if not is_transient(error):
+                    raise
+                if not self._is_away:
+                    say(f"{error}; asked again until it answers")
+                self._is_away = True
+                time.sleep(PAUSE_S)
+            else:
+                self._is_away = False
+                return answer
+
+
+def outcome_of(trial: Trial, view: JobView) -> Trial:
+    """The trial as its job ended."""
+    result = view.result if isinstance(view.result, dict) else {}
+    value, ended = result.get(VALUE), str(result.get(ENDED) or "")
+    share = view.epochs_done / view.epochs if view.epochs else 0.0
+    if view.state != "finished":
+        why = f"{view.state}: {view.error or view.reason}".rstrip(": ")
+        return replace(trial, outcome="failed", note=why, share=share)
+    if ended:
+        return replace(trial, outcome="pruned", value=value, note=ended, share=share)
+    if value is None:
+        return replace(trial, outcome="failed", note="failed: its objective is no number")
+    return replace(trial, outcome="complete", value=value, share=1.0)
+
+
+def _failure_text(trials: tuple[Trial, ...], verdict: str) -> str:
+    if not trials:
+        return verdict or "no trial was started before the deadline"
+    pruned = sum(row.note.startswith("pruned") for row in trials)
+    if pruned == len(trials):
+        return (
+            f"the pruner has ended all {pruned} trials, so none is at full length; let it wait for "
+            "more epochs or keep more trials"
+        )
+    notes = "; ".join(f"trial {row.number} {row.note or row.outcome}" for row in trials[:5])
+    return f"none of {len(trials)} trials has reached full length: {notes}"

@@ -33,6 +33,7 @@ from laxity_scheduler.service.fault_isolation import (
     state_without,
 )
 from laxity_scheduler.service.feedback import Feedback
+from laxity_scheduler.service.group_book import GroupBook
 from laxity_scheduler.service.leadership import OtherStoreError
 from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.metrics import Metrics
@@ -103,6 +104,7 @@ class Service:
         self.loan_orders = LoanOrders(
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )
+        self.groups = GroupBook(store)
         self.view_cache = ViewCache.load(store, self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)

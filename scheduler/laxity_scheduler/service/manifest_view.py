@@ -8,6 +8,7 @@ import orjson
 from laxity import json_tree, names
 from laxity.clock_time import is_like_clock_time
 from laxity.instants import instant_at
+from laxity.job.manifest_reader import parse_steps
 from laxity.job.submission import queue_instant
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service.borrowing import NOTHING_BORROWED
@@ -73,6 +74,10 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "flow_run": str(json_tree.labels_of(manifest).get(names.FLOW_RUN) or ""),
         "followed_by": str(annotations.get(names.FOLLOWED_BY) or ""),
         "idempotency_key": str(annotations.get(names.IDEMPOTENCY_KEY) or ""),
+        "group": str(annotations.get(names.GROUP) or ""),
+        "step": str(annotations.get(names.STEP) or ""),
+        "after": list(parse_steps(str(annotations.get(names.AFTER) or ""))),
+        "share_reason": "",
         "error": "",
         "outcome": "",
         "broken": False,

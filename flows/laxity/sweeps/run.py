@@ -8,17 +8,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from laxity import names
 from laxity.api.client import Client, ServiceError
 from laxity.api.job_follower import PAUSE_S, is_transient
-from laxity.api.job_view import TERMINAL_STATES, JobView
+from laxity.api.job_view import TERMINAL_STATES, JobView, job_view
 from laxity.api.status_text import TrainingFailed
 from laxity.flow.declaration import Declaration
 from laxity.flow.project import Project
+from laxity.instants import format_instant
 from laxity.job.pod_template import escape_literal
 from laxity.job.spec import TrainingSpec
 from laxity.stderr import say
@@ -42,6 +42,24 @@ class TrialJobs:
     declared: Declaration
     project: Project
     record: SweepRecord
+    group: str
+
+    @property
+    def group_id(self) -> str:
+        return f"{self.declared.said.get('namespace') or 'default'}/{self.group}"
+
+    def declaration(self) -> dict[str, Any]:
+        """The group of the jobs, as the service takes it."""
+        namespace = self.group_id.partition("/")[0]
+        due = format_instant(datetime.fromtimestamp(self.record.deadline_at, UTC))
+        return {
+            "name": self.group,
+            "namespace": namespace,
+            "kind": "sweep",
+            "workflow": self.declared.model,
+            "class": self.declared.qos.service_class,
+            "deadline": due,
+        }
 
     def spec(self, trials: Trials, trial: Trial, service_class: str | None = None) -> TrainingSpec:
         """The job of one trial, under the deadline of the sweep."""
@@ -50,13 +68,14 @@ class TrialJobs:
         if service_class is not None:
             options["service_class"] = service_class
         terms = trials.terms(trial, self.record.deadline_at).to_json()
-        return self.declared.with_changes(**options).spec(
+        spec = self.declared.with_changes(**options).spec(
             entry=self.project.entry,
             parameters=trial.parameters,
             idempotency_key=f"sweep/{self.record.uid}/{trial.number}",
             env={**self.project.env, names.ENV_TRIAL: escape_literal(terms)},
             workdir=self.project.workdir,
         )
+        return replace(spec, group=self.group, step=f"trial-{trial.number}")
 
 
 class SweepRun:
@@ -72,21 +91,29 @@ class SweepRun:
 
     def run(self) -> SweepResult:
         """Follow and start trials until no more will come; SweepFailed if none reached full length."""
+        self._call(lambda: self._client.submit_group(self._jobs.declaration()))
+        say(f"sweep {self._jobs.group}: laxity show {self._jobs.group}")
         self._find_running()
         while True:
             self._start_trials()
             if not self._views and not self._may_start():
                 break
             self._wait()
-            self._tell_ended()
+            self._look()
         if self._asked is not None:
             self._give_up(self._asked, "not started: too late")
         return self._end()
 
     def _find_running(self) -> None:
-        """Attach to what an earlier client has started."""
+        """Attach to what an earlier client has started; of a grid the jobs tell how much that is."""
+        known = len(self._call(lambda: self._client.group(self._jobs.group_id))["jobs"])
+        while len(self._trials.begun()) < known and self._trials.ask():
+            pass
         for trial in self._trials.begun():
-            if trial.outcome == "running":
+            view = self._find_job(trial.job) if trial.outcome == "running" else None
+            if view is not None:
+                self._views[trial.number] = view
+            elif trial.outcome == "running":
                 self._submit(trial)
         if self._views:
             say(f"{len(self._views)} trials of the sweep run already: going on with them")
@@ -130,7 +157,11 @@ class SweepRun:
         self._asked = trial = self._asked or self._trials.ask()
         if trial is None:
             return False
-        manifest = self._jobs.spec(self._trials, trial).to_manifest()
+        spec = self._jobs.spec(self._trials, trial)
+        if there := self._find_job(spec.id):  # submitted by an earlier client
+            self._views[trial.number], self._asked = there, None
+            return True
+        manifest = spec.to_manifest()
         answer = self._call(lambda: self._client.whatif(manifest))
         if answer["reason_code"] == UNKNOWN:
             self._submit(trial, "soft")  # it is the profile
@@ -156,14 +187,13 @@ class SweepRun:
         spec = self._jobs.spec(self._trials, trial, service_class)
         if not trial.job:
             self._trials.note_job(trial, spec.id)
-        view = self._find_job(trial.job)
         manifest = spec.to_manifest()
-        self._views[trial.number] = view or self._call(lambda: self._client.submit(manifest))
+        self._views[trial.number] = self._call(lambda: self._client.submit(manifest))
 
     def _find_job(self, job: str) -> JobView | None:
-        """The job that an earlier client has submitted; None if there is none."""
+        """The job of this id; None if there is none."""
         try:
-            return self._call(lambda: self._client.job(job)) if job else None
+            return self._call(lambda: self._client.job(job))
         except ServiceError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
@@ -184,13 +214,24 @@ class SweepRun:
             lambda: self._client.job(view.id, wait_s=LOOK_S, seen=view.revision)
         )
 
-    def _tell_ended(self) -> None:
+    def _look(self) -> None:
+        """Take over what the service says of the group: its deadline, and the jobs that have ended."""
+        group = self._call(lambda: self._client.group(self._jobs.group_id))
+        if group["state"] == "cancelled":
+            self._close("cancelled")
+            raise SweepFailed(f"sweep {self._jobs.group} was cancelled", self._trials.begun())
+        if group["deadline_at"] != self._jobs.record.deadline_at:
+            record = replace(self._jobs.record, deadline_at=group["deadline_at"])
+            self._trials.write_record(record)
+            self._jobs = replace(self._jobs, record=record)
+        views = {row["id"]: row for row in group["jobs"]}
         for number, view in list(self._views.items()):
-            now = self._call(partial(self._client.job, view.id))
-            self._views[number] = now
-            if now.state in TERMINAL_STATES:
+            now = job_view(views[view.id]) if view.id in views else self._find_job(view.id)
+            if now is None or now.state in TERMINAL_STATES:
                 del self._views[number]
-                self._tell(number, now)
+                self._tell(number, now or replace(view, state="cancelled", reason="it was deleted"))
+            else:
+                self._views[number] = now
 
     def _tell(self, number: int, view: JobView) -> None:
         trial = next(row for row in self._trials.begun() if row.number == number)
@@ -210,9 +251,7 @@ class SweepRun:
         """TrainingFailed once several trials have failed and none has ended well."""
         ended = [row.outcome for row in self._trials.begun() if row.outcome != "running"]
         if len(ended) >= MOST_FAILURES and set(ended) == {"failed"}:
-            for running in self._views.values():
-                self._call(partial(self._client.cancel, running.id))
-            self._trials.write_record(replace(self._jobs.record, is_over=True))
+            self._close("cancelled")
             raise TrainingFailed(view)
 
     def _say_verdict(self) -> None:
@@ -224,11 +263,19 @@ class SweepRun:
             say(text)
 
     def _end(self) -> SweepResult:
-        self._trials.write_record(replace(self._jobs.record, is_over=True))
+        self._close("finished")
         begun = tuple(self._trials.begun())
         if best_of(begun, self._trials.direction) is None:
             raise SweepFailed(_failure_text(begun, self._verdict), begun)
         return SweepResult(self._trials.name, self._trials.direction, self._verdict, begun)
+
+    def _close(self, state: str) -> None:
+        """The sweep is over; cancelled with the trials that run."""
+        self._call(lambda: self._client.end_group(self._jobs.group_id, state))
+        for trial in self._trials.begun():
+            if trial.outcome == "running":
+                self._give_up(trial, "cancelled")
+        self._trials.write_record(replace(self._jobs.record, is_over=True))
 
     def _call(self, ask: Callable[[], T]) -> T:
         """Ask the service until it answers: the trials go on without it."""
@@ -252,6 +299,8 @@ def outcome_of(trial: Trial, view: JobView) -> Trial:
     result = view.result if isinstance(view.result, dict) else {}
     value, ended = result.get(VALUE), str(result.get(ENDED) or "")
     share = view.epochs_done / view.epochs if view.epochs else 0.0
+    if view.finished_at is not None and view.submitted_at is not None:
+        trial = replace(trial, took_s=view.finished_at - view.submitted_at)
     if view.state != "finished":
         why = f"{view.state}: {view.error or view.reason}".rstrip(": ")
         return replace(trial, outcome="failed", note=why, share=share)

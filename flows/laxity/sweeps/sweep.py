@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DIRECTIONS: Final = ("minimize", "maximize")
 PATIENCE_S: Final = 5.0
+LONGEST_GROUP: Final = 50
 
 
 def sweep(
@@ -72,7 +73,8 @@ def sweep(
     client = Client(patience_s=submit_patience_s(Client().url))
     client.cluster()
     record = _open_record(source, declared)
-    jobs = TrialJobs(declared, declared.project(train), record)
+    group = f"{dns_label(source.name, longest=LONGEST_GROUP)}-{record.uid[:6]}"
+    jobs = TrialJobs(declared, declared.project(train), record, group)
     try:
         return SweepRun(Client(patience_s=PATIENCE_S), source, jobs, wanted).run()
     except KeyboardInterrupt:

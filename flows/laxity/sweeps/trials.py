@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 from laxity.api.client import home_folder
 from laxity.durable_files import replace_file
+from laxity.flow.signature import bind_arguments
 from laxity.human_time import format_seconds
 from laxity.job.parameters import to_json
 from laxity.job.qos import QoSError
@@ -122,7 +123,7 @@ class GridTrials:
         function: Callable[..., Any],
     ) -> None:
         self.name, self.direction = name, direction
-        self.points = [to_json(function, point) for point in _combine(grid)]
+        self.points = [_bind_point(function, point) for point in _combine(grid)]
         self._path = record_folder() / f"{name}.json"
         self._trials: dict[int, Trial] = {}
 
@@ -176,6 +177,14 @@ def _combine(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
         raise QoSError("grid", f"{points if grid else 0} trials: expected 1 to {MOST_TRIALS}")
     for combination in itertools.product(*grid.values()):
         yield dict(zip(grid, combination, strict=True))
+
+
+def _bind_point(function: Callable[..., Any], point: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters of a call with these values; QoSError where they do not fit."""
+    try:
+        return to_json(function, bind_arguments(function, (), point))
+    except TypeError as error:
+        raise QoSError("grid", f"{function.__name__}: {error}") from None
 
 
 def record_folder() -> Path:

@@ -106,8 +106,7 @@ class Judge:
         try:
             return function(self._training, self.trial)
         except TrialPruned:
-            epoch = self._training.epoch
-            self.ended = self.ended or f"pruned in epoch {epoch}"
+            self.ended = self.ended or f"pruned after epoch {self._training.epoch}"
             self._training.note_judged()
             reported = _reported(self.trial)
             return reported[max(reported)] if reported else math.nan

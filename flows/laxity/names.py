@@ -121,6 +121,7 @@ FINAL_RUN_ACTUAL: Final = "final/run_actual_s"
 FINAL_ERROR: Final = "final/abs_pct_err"  # of the run time
 TAG_JOB: Final = "laxity.job"
 TAG_UID: Final = "laxity.uid"
+TAG_GROUP: Final = "laxity.group"  # of the run that those of its jobs are nested in
 TAG_MODEL: Final = "laxity.model"
 TAG_CLASS: Final = "laxity.class"
 TAG_DEADLINE: Final = "laxity.deadline"

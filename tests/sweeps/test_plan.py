@@ -22,9 +22,15 @@ def test_trials_fill_the_slots_that_are_free() -> None:
     assert starts == 1
 
 
-def test_no_trial_starts_that_cannot_reach_full_length() -> None:
-    late = state(now=8 * HOUR - 1899.0)
-    in_time = state(now=8 * HOUR - 1901.0)
+@pytest.mark.parametrize(
+    ("shares", "needs_s"),
+    [pytest.param((), 1900.0, id="first: P90"), pytest.param((1.0,), 1800.0, id="later: P50")],
+)
+def test_no_trial_starts_that_cannot_reach_full_length(
+    shares: tuple[float, ...], needs_s: float
+) -> None:
+    late = state(now=8 * HOUR - needs_s + 1.0, shares=shares)
+    in_time = state(now=8 * HOUR - needs_s - 1.0, shares=shares)
     assert (count_starts(late), count_starts(in_time)) == (0, 4)
 
 

@@ -1,9 +1,10 @@
 """How many trials of a sweep can be tried by its deadline, and whether another one starts now. Pure.
 
-A trial starts only where it would reach full length by the deadline at P90: one that cannot could not
-become the best either. What it leaves free by being pruned goes to the next trial. Only when none can
-start any more do running ones grow, as far as their widths allow: N workers on one trial do less work
-than N trials on one worker each.
+A trial starts only where it would reach full length by the deadline at P50, the first one at P90: one
+that cannot could not become the best either. One that turns out slower ends at an epoch's end before
+the deadline. What a pruned trial leaves free goes to the next one. Only when none can start any more do
+running ones grow, as far as their widths allow: N workers on one trial do less work than N trials on one
+worker each.
 
 Trials of the future last as those before: a time at full length is lognormal through P50 and P90; the
 share of it that a trial trains is drawn from the ended ones, with one more that reached full length.
@@ -61,8 +62,11 @@ class SweepState:
 
     @property
     def is_too_late(self) -> bool:
-        """Whether a trial that starts now would not reach full length in time, at P90."""
-        return self.whole is not None and self.now + self.whole.p90_s > self.deadline_at
+        """Whether a trial that starts now would not reach full length in time."""
+        if self.whole is None:
+            return False
+        needs_s = self.whole.p50_s if self.shares or self.running_s else self.whole.p90_s
+        return self.now + needs_s > self.deadline_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ def forecast(state: SweepState) -> SweepForecast | None:
     """What the sweep comes to; None before anything is known of a trial's time."""
     if state.whole is None:
         return None
+    if state.is_too_late and not state.shares and not state.running_s:
+        return SweepForecast(0, 0, math.inf, None)
     ended = _count_ended(state, state.slots)
     least, most = (int(count) for count in np.quantile(ended, (0.1, 0.9), method="lower"))
     finish_s = _finish_times(state, state.slots, until=math.inf)[0]
@@ -151,7 +157,7 @@ def _finish_times(state: SweepState, slots: int, *, until: float) -> tuple[Float
     count, rows = np.full(DRAWS, float(running)), np.arange(DRAWS)
     for trial in range(running, running + state.left):
         slot = free_s.argmin(axis=1)
-        starts = free_s[rows, slot] + state.whole.p90_s <= until
+        starts = free_s[rows, slot] + state.whole.p50_s <= until
         if not starts.any():
             break
         free_s[rows, slot] += np.where(starts, took_s[:, trial], 0.0)

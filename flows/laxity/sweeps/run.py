@@ -4,6 +4,7 @@ Nothing is kept here that is not also with the study or the jobs. So a client th
 again finds its trials, attaches to those that run, and goes on.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -166,9 +167,7 @@ class SweepRun:
         if answer["reason_code"] == UNKNOWN:
             self._submit(trial, "soft")  # it is the profile
         elif answer["reason_code"] == TOO_SLOW:
-            self._misfits += 1
-            self._note_time(answer)
-            self._give_up(trial, "not started: too slow")
+            self._start_late(trial)
         elif answer["verdict"] == "refused" or not answer["starts_now"]:
             return False
         else:
@@ -177,6 +176,19 @@ class SweepRun:
             self._submit(trial)
         self._asked = None
         return True
+
+    def _start_late(self, trial: Trial) -> None:
+        """Start a trial that is not promised full length in time, but likely to reach it."""
+        manifest = self._jobs.spec(self._trials, trial, "soft").to_manifest()
+        answer = self._call(lambda: self._client.whatif(manifest))
+        self._note_time(answer)
+        is_first = not self._count() and not self._views
+        if is_first or (answer["p50_at"] or math.inf) > self._jobs.record.deadline_at:
+            self._misfits += 1
+            self._give_up(trial, "not started: too slow")
+        else:
+            self._misfits = 0
+            self._submit(trial, "soft")
 
     def _note_time(self, answer: Mapping[str, Any]) -> None:
         p50_at, p90_at, now = answer["p50_at"], answer["p90_at"], answer["checked_at"]

@@ -19,18 +19,22 @@ class GroupService:
     """The groups of one service as people use them."""
 
     def __init__(self, service: Service, job_service: JobService) -> None:
-        self._service, self._jobs, self._book = service, job_service, service.groups
+        self._service, self._jobs, self._keeper = service, job_service, service.groups
+        self._book = service.groups.book
 
     def register_group(self, document: Mapping[str, Any]) -> tuple[Json, bool]:
         """The view of the group with its verdict, and whether it is new."""
-        group, is_new = self._book.register(document)
+        group, is_new = self._book.find_declared(document)
+        if is_new:
+            self._book.keep(self._judge(group))
         self._service.world.wake()
         return self.view_of(group.id) | {"attached": not is_new}, is_new
 
     def view_of(self, group_id: str) -> Json:
         """The group with the views of its jobs, in order of submission."""
         group = self._book.group(group_id)
-        return group.view() | {"jobs": self._jobs_of(group)}
+        fields = self._keeper.group_fields(group)
+        return group.view() | fields | {"jobs": self._jobs_of(group)}
 
     def list_groups(self, may_see: Callable[[str], bool]) -> list[Json]:
         """All groups of the namespaces that `may_see` accepts, without their jobs."""
@@ -41,13 +45,25 @@ class GroupService:
         group = self._running(group_id)
         due = parse_zoned_deadline(deadline)
         base_at = CLOCK.now() if isinstance(due, ClockTime) else group.submitted_at
-        self._book.keep(replace(group, deadline_at=deadline_instant(due, base_at)))
+        amended = replace(group, deadline_at=deadline_instant(due, base_at))
+        judged = self._judge(amended)
+        if group.promised and judged.state == "refused":
+            said = f"{judged.verdict['reason']}; the promise of before stands"
+            return self.view_of(group_id) | judged.verdict | {"reason": said}
+        self._book.keep(judged)
         self._service.world.wake()
         return self.view_of(group_id)
 
+    def _judge(self, group: Group) -> Group:
+        """The group with a verdict on the whole, as of now."""
+        state, predictor = self._service.last_snapshot
+        state = replace(state, now=max(state.now, CLOCK.now()))
+        with self._service.deciding:
+            return self._keeper.judge(group, state, predictor)
+
     def end_group(self, group_id: str, state: str) -> Json:
         """The group after its client has come to its end; cancelled: its jobs with it."""
-        self._book.end(group_id, state)
+        self._keeper.finish(self._book.group(group_id), state)
         if state == "cancelled":
             for view in self._jobs_of(self._book.group(group_id)):
                 if view["state"] not in TERMINAL_STATES:

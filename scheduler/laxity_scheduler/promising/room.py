@@ -185,6 +185,9 @@ class Room:
         self._occupy_until_there(profile)
         self._add_unlisted(profile)
         self._occupy_for_needs(profile)
+        for kept in self.state.reserved:
+            from_s = max(0.0, kept.from_at - self.state.now)
+            profile.add(from_s, max(from_s, kept.until_at - self.state.now), -float(kept.gpus))
         for part, kind in enumerate(self.whole, 1 + len(self.regions)):
             may = self.state.nodes_of_set(kind.eligible)
             profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)

@@ -17,6 +17,7 @@ ENDED: Final = frozenset({"finished", "failed", "cancelled"})
 class Group:
     """Jobs with one deadline. `workflow` names what is run again and again, `kind` what it is.
 
+    Of an `open` one its client says when it has ended; others end with their last step.
     `verdict` is JSON: its name, reason, offers, P50 and P90 finish of the whole.
     """
 
@@ -29,6 +30,7 @@ class Group:
     state: State = "active"
     finished_at: float | None = None
     steps: tuple[Step, ...] = ()
+    open: bool = False
     verdict: Json = field(default_factory=lambda: {"verdict": "none", "reason": "", "offers": []})
 
     @property
@@ -48,7 +50,7 @@ class Group:
         steps = tuple(Step(**{**step, "after": tuple(step["after"])}) for step in body["steps"])
         return cls(
             row.id, row.workflow, row.deadline_at, row.submitted_at, body["kind"],
-            row.service_class, cast("State", row.state), row.finished_at, steps, body["verdict"],
+            row.service_class, cast("State", row.state), row.finished_at, steps, body["open"], body["verdict"],
         )  # fmt: skip
 
     def to_row(self) -> GroupRow:
@@ -62,7 +64,9 @@ class Group:
             deadline_at=self.deadline_at,
             submitted_at=self.submitted_at,
             finished_at=self.finished_at,
-            body=orjson.dumps({"kind": self.kind, "steps": steps, "verdict": self.verdict}),
+            body=orjson.dumps(
+                {"kind": self.kind, "open": self.open, "steps": steps, "verdict": self.verdict}
+            ),
         )
 
     def view(self) -> Json:

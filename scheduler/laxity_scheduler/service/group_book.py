@@ -41,8 +41,8 @@ class GroupBook:
             groups = [group for group in self._groups.values() if may_see(group.namespace)]
         return sorted(groups, key=lambda group: (group.submitted_at, group.id))
 
-    def register(self, document: Mapping[str, Any]) -> tuple[Group, bool]:
-        """The group that a client declares; and whether it is new.
+    def find_declared(self, document: Mapping[str, Any]) -> tuple[Group, bool]:
+        """The group that a client declares, and whether it asks for a verdict; nothing is kept.
 
         One that failed or was cancelled goes on under its name, with the deadline of its first
         submission. QoSError says what is wrong with the declaration.
@@ -54,10 +54,9 @@ class GroupBook:
                 declared = replace(
                     declared, deadline_at=before.deadline_at, submitted_at=before.submitted_at
                 )
-            if before is None or before.state in ENDED | {"refused"}:
-                self.keep(declared)
-                return declared, before is None
-            return before, False
+            if before is not None and before.state == "active":
+                return before, False
+            return declared, True
 
     def keep(self, group: Group) -> None:
         """Write the group as it is now."""
@@ -94,6 +93,7 @@ def read_group(document: Mapping[str, Any], now: float) -> Group:
         submitted_at=submitted_at,
         kind=kind,
         service_class=_read_class(document.get("class")),
+        open=document.get("open") is True,
         steps=read_steps(document.get("steps") or []),
     )
 

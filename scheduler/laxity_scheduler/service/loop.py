@@ -34,6 +34,7 @@ from laxity_scheduler.service.fault_isolation import (
 )
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.group_book import GroupBook
+from laxity_scheduler.service.group_keeper import GroupKeeper
 from laxity_scheduler.service.leadership import OtherStoreError
 from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.metrics import Metrics
@@ -104,8 +105,8 @@ class Service:
         self.loan_orders = LoanOrders(
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )
-        self.groups = GroupBook(store)
         self.view_cache = ViewCache.load(store, self.metrics.faults)
+        self.groups = GroupKeeper(GroupBook(store), world, self.view_cache.views_in_any_order)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None
@@ -255,6 +256,7 @@ class Service:
         predictor = self._learning.predictor()
         snapshot = self.loan_orders.apply_to(self.world.observe())
         self.take_left_reports()
+        snapshot = self.groups.apply_to(snapshot, predictor)
         budgets = snapshot.budgets or self.settings.budgets
         return replace(snapshot, cycle=self.world.cycle, budgets=budgets), predictor
 

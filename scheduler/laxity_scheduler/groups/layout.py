@@ -1,0 +1,140 @@
+"""Where the steps of a group find room: how each goes, and what is kept for those that come.
+
+A step that is not there yet stands in the snapshot as GPUs that are kept from one instant to another
+(`ClusterState.reserved`), not as a row: no policy could start it, and every reader of rows would have
+to know that. Earlier promises are respected, as its time is chosen on what they leave; later ones,
+as they are planned on what it leaves. Its time moves only when the steps before it end later than
+that. GPUs are counted on the cluster as a whole, not by node.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+import numpy as np
+
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.groups.composition import Course, Part
+from laxity_scheduler.groups.structure import Step
+from laxity_scheduler.model.cluster import Reserved
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.promising.reserve import Profile, find_end, find_slot
+
+MOST_ROUNDS: Final = 16  # that are tried for jobs that do not all fit side by side
+TOLERANCE: Final = 0.05  # of its length, by which a step may begin later than its GPUs are kept
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """A step now: its `live` jobs, and so many that are still to `come`, each like `row`."""
+
+    step: Step
+    live: tuple[Job, ...] = ()
+    coming: int = 0
+    row: Job | None = None
+
+
+@dataclass(slots=True)
+class Layout:
+    """A group laid out in time. `blocked` is a step for which there is never room."""
+
+    course: Course = field(default_factory=Course)
+    reserved: dict[str, Reserved] = field(default_factory=dict)
+    widths: dict[str, int] = field(default_factory=dict)
+    blocked: str = ""
+
+
+class Planner:
+    """Lays out groups on what all claims leave of the cluster."""
+
+    def __init__(self, forecasts: Forecasts, profile: Profile) -> None:
+        self.forecasts, self.profile = forecasts, profile
+
+    def lay_out(
+        self, group: str, states: Sequence[StepState], kept: Mapping[str, Reserved], *, fast: bool
+    ) -> Layout:
+        """All steps, in their order, on their least widths or on their fastest.
+
+        `kept` is what was reserved before, by step; it stays where it still does.
+        """
+        layout, profile = Layout(), self.profile.copy()
+        for state in states:
+            self._add_step(layout, group, state, kept.get(state.step.name), profile, fast=fast)
+        return layout
+
+    def _add_step(
+        self,
+        layout: Layout,
+        group: str,
+        state: StepState,
+        kept: Reserved | None,
+        profile: Profile,
+        *,
+        fast: bool,
+    ) -> None:
+        name, after, now = state.step.name, state.step.after, self.forecasts.now
+        p50_s, p90_s = self._times_of(state.live)
+        if not state.coming or state.row is None:
+            layout.course.add(Part(name, p50_s, p90_s, after, len(state.live), len(state.live)))
+            return
+        width = self._choose_width(state.row, profile, fast=fast)
+        p50_s = max(p50_s, self.forecasts.rest_s(state.row, width, "p50"))
+        p90_s = max(p90_s, self.forecasts.rest_s(state.row, width, "p90"))
+        gpus = width * state.row.gpus_per_worker
+        ready_s = float(np.median(layout.course.ready_s(after))) + state.step.gap_s
+        start_s, at_once = _find_room(profile, ready_s, gpus, p90_s, state.coming)
+        if kept is not None and kept.from_at - now + TOLERANCE * p90_s >= ready_s:
+            start_s, at_once = max(ready_s, kept.from_at - now), max(1, kept.gpus // gpus)
+        if start_s == FOREVER:
+            layout.blocked = layout.blocked or name
+            start_s, at_once = ready_s, 1
+        jobs = len(state.live) + state.coming
+        wait_s = state.step.gap_s + max(0.0, start_s - ready_s)
+        part = Part(name, p50_s, p90_s, after, jobs, len(state.live) + at_once, wait_s)
+        layout.course.add(part)
+        layout.widths[name] = width
+        end_s = max(start_s + p90_s, float(np.quantile(layout.course.ends_s[name], 0.9)))
+        profile.add(start_s, end_s, -float(at_once * gpus))
+        layout.reserved[name] = Reserved(
+            f"{group}/{name}", now + start_s, now + end_s, at_once * gpus
+        )
+
+    def _times_of(self, live: Sequence[Job]) -> tuple[float, float]:
+        """P50 and P90 of the longest that is left of these."""
+        return (
+            max((self.forecasts.trajectory_s(job, "p50") for job in live), default=0.0),
+            max((self.forecasts.trajectory_s(job, "p90") for job in live), default=0.0),
+        )
+
+    def _choose_width(self, row: Job, profile: Profile, *, fast: bool) -> int:
+        widths = self.forecasts.curve(row).widths
+        most = float(profile.free.max()) / row.gpus_per_worker
+        fitting = [width for width in widths if width <= most] or [widths[0]]
+        if not fast:
+            return fitting[0]
+        return min(fitting, key=lambda width: self.forecasts.rest_s(row, width, "p90"))
+
+
+def _find_room(
+    profile: Profile, ready_s: float, gpus: int, length_s: float, jobs: int
+) -> tuple[float, int]:
+    """When so many jobs start, and how many side by side, so that the last of them ends soonest."""
+    choices = [
+        (start_s + rounds * length_s, -at_once, start_s)
+        for at_once in sorted({ceil(jobs / rounds) for rounds in range(1, MOST_ROUNDS + 1)})
+        for rounds in (ceil(jobs / at_once),)
+        for start_s in (find_start(profile, ready_s, at_once * gpus, rounds * length_s),)
+    ]
+    _, at_once, start_s = min(choices)
+    return start_s, -at_once
+
+
+def find_start(profile: Profile, from_s: float, gpus: int, length_s: float) -> float:
+    """The first instant from which so many GPUs are free for so long; never: infinity."""
+    room = profile.free >= gpus - 1e-9
+    for slot in range(find_slot(profile, from_s), len(room)):
+        start_s = max(from_s, float(profile.edges[slot]))
+        if room[slot : max(slot + 1, find_end(profile, start_s + length_s))].all():
+            return start_s
+    return FOREVER

@@ -49,8 +49,9 @@ class TrialJobs:
     def group_id(self) -> str:
         return f"{self.declared.said.get('namespace') or 'default'}/{self.group}"
 
-    def declaration(self) -> dict[str, Any]:
+    def declaration(self, promise: str = "") -> dict[str, Any]:
         """The group of the jobs, as the service takes it."""
+        verdict, _, reason = promise.partition(": ")
         namespace = self.group_id.partition("/")[0]
         due = format_instant(datetime.fromtimestamp(self.record.deadline_at, UTC))
         return {
@@ -60,6 +61,8 @@ class TrialJobs:
             "workflow": self.declared.model,
             "class": self.declared.qos.service_class,
             "deadline": due,
+            "verdict": verdict,
+            "reason": reason,
         }
 
     def spec(self, trials: Trials, trial: Trial, service_class: str | None = None) -> TrainingSpec:
@@ -89,11 +92,15 @@ class SweepRun:
         self._whole: TrialTime | None = None
         self._misfits, self._is_away = 0, False
         self._verdict = ""
+        self._standing = (
+            -1,
+            True,
+        )  # trials that had ended when it was told, and whether it was unknown
 
     def run(self) -> SweepResult:
         """Follow and start trials until no more will come; SweepFailed if none reached full length."""
         self._call(lambda: self._client.submit_group(self._jobs.declaration()))
-        say(f"sweep {self._jobs.group}: laxity show {self._jobs.group}")
+        say(f"sweep {self._jobs.group}: see laxity show {self._jobs.group}")
         self._find_running()
         while True:
             self._start_trials()
@@ -108,8 +115,8 @@ class SweepRun:
     def _find_running(self) -> None:
         """Attach to what an earlier client has started; of a grid the jobs tell how much that is."""
         known = len(self._call(lambda: self._client.group(self._jobs.group_id))["jobs"])
-        while len(self._trials.begun()) < known and self._trials.ask():
-            pass
+        while len(self._trials.begun()) < known and (trial := self._trials.ask()):
+            self._trials.note_job(trial, self._jobs.spec(self._trials, trial).id)
         for trial in self._trials.begun():
             view = self._find_job(trial.job) if trial.outcome == "running" else None
             if view is not None:
@@ -267,12 +274,15 @@ class SweepRun:
             raise TrainingFailed(view)
 
     def _say_verdict(self) -> None:
-        """Say the verdict, once it is known."""
-        text = promise_text(self._state())
-        kind = text.partition(":")[0]
-        if kind != self._verdict.partition(":")[0]:
+        """Tell the group its verdict as trials end, and the log one of another kind."""
+        standing = self._count(), self._whole is None
+        if standing == self._standing:
+            return
+        self._standing, text = standing, promise_text(self._state())
+        if text.partition(":")[0] != self._verdict.partition(":")[0]:
             self._verdict = text
             say(text)
+        self._call(lambda: self._client.submit_group(self._jobs.declaration(text)))
 
     def _end(self) -> SweepResult:
         self._close("finished")

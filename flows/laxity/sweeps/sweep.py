@@ -64,14 +64,13 @@ def sweep(
     declared = Declaration.of(title, {"deadline": deadline, **options})
     if declared.qos.deadline is None:
         raise QoSError("deadline", "is missing; write for example 8h or 06:00")
+    Client(patience_s=submit_patience_s(Client().url)).cluster()  # an error where there is none
     source: Trials
     if grid is not None:
         source, wanted = _open_grid(grid, train, declared.title, direction=direction, trials=trials)
     else:
         assert study is not None  # noqa: S101 - or there is a grid
         source, wanted = _open_study(study, declared, trials, metric, direction)
-    client = Client(patience_s=submit_patience_s(Client().url))
-    client.cluster()
     record = _open_record(source, declared)
     group = f"{dns_label(source.name, longest=LONGEST_GROUP)}-{record.uid[:6]}"
     jobs = TrialJobs(declared, declared.project(train), record, group)

@@ -6,7 +6,7 @@ A study of Optuna is one source (laxity.sweeps.study), a grid of parameters the 
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -156,13 +156,13 @@ class GridTrials:
         return TrialTerms(until)
 
     def note_job(self, trial: Trial, job: str) -> None:
-        """The key of the job tells it."""
+        self._trials[trial.number] = replace(trial, job=job)
 
     def tell(self, trial: Trial) -> None:
         self._trials[trial.number] = trial
 
     def begun(self) -> Sequence[Trial]:
-        return list(self._trials.values())
+        return [trial for trial in self._trials.values() if trial.job]
 
 
 def _combine(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

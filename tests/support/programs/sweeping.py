@@ -53,6 +53,7 @@ def main(folder: Path, deadline: str, trials: int) -> None:
         study_name="killed",
         storage=f"sqlite:///{folder}/study.db",
         direction="maximize",
+        pruner=optuna.pruners.NopPruner(),
         load_if_exists=True,
     )
     result = laxity.sweep(

@@ -1,5 +1,6 @@
 """What a trial's worker does at each epoch's end: report to the study, and end there if it says so."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def fall(training: Training, trial: Any) -> float:
 
 
 def rise(training: Training, trial: Any) -> float:
-    scale = trial.suggest_float("scale", 1.0, 2.0)
+    scale: float = trial.suggest_float("scale", 1.0, 2.0)
     for epoch in training.epochs():
         training.log(score=scale * epoch)
     return scale
@@ -137,6 +138,16 @@ def test_study_that_is_away_holds_up_no_training(
     result, _ = run(study, lose, tmp_path)
     assert result == {"value": 1.0}
     assert "the study does not answer" in capsys.readouterr().err
+
+
+def test_worker_without_optuna_says_what_to_install(
+    study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = TrialTerms(FOREVER, "", pack_study(study), study.ask().number).to_json()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "optuna"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(TrainingError, match=r"needs the package optuna.* install optuna there"):
+        prepare_trial(rise, Training(EPOCHS, folder=tmp_path), packed, "")
 
 
 def test_other_workers_take_what_worker_0_was_suggested(study: Any, tmp_path: Path) -> None:

@@ -123,12 +123,13 @@ def test_sweep_outlasts_a_killed_service(live: Live, tmp_path: Path) -> None:
     assert [outcome for _, outcome, _ in rows] == ["complete"] * 6
 
 
-def test_pruner_that_ends_all_trials_is_named(live: Live) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_pruner_that_ends_all_trials_is_named(workers: int, live: Live) -> None:
     study = optuna.create_study(
         direction="maximize", pruner=optuna.pruners.ThresholdPruner(lower=2.0)
     )
     with pytest.raises(SweepFailed, match="the pruner has ended all 3 trials") as failed:
-        sweep_digits(study, trials=3)
+        sweep_digits(study, trials=3, workers=workers)
     assert {trial.note for trial in failed.value.trials} == {"pruned after epoch 1"}
 
 

@@ -98,7 +98,7 @@ def test_verdict_is_one_sentence(changes: dict[str, object], begins: str, holds:
 def test_verdict_names_the_time_that_all_need() -> None:
     short = state(deadline_at=4 * HOUR, whole=TrialTime(1800.0, 1800.0))
     text = promise_text(short)
-    assert f"all 64 need until {wall_time(8 * HOUR, 0.0)}, or room for 4 more at once" in text
+    assert f"all 64 need until {wall_time(8 * HOUR, 0.0)}, or 4 more GPUs" in text
 
 
 def test_same_state_is_the_same_promise() -> None:

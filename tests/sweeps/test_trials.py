@@ -123,7 +123,7 @@ def test_trials_of_others_are_not_those_of_the_sweep(tmp_path: Path) -> None:
 
 
 def test_grid_goes_on_under_its_record_and_no_other_grid_does() -> None:
-    grid = {"alpha": [1.0, 2.0], "depth": [1, 3]}
+    grid: dict[str, list[float]] = {"alpha": [1.0, 2.0], "depth": [1, 3]}
     trials = GridTrials("train", "minimize", grid, train_point)
     trials.write_record(record := SweepRecord("u", "8h", NOW_OR_LATER))
 
@@ -141,18 +141,13 @@ def test_grid_goes_on_under_its_record_and_no_other_grid_does() -> None:
     assert other.read_record() is None
 
 
-class OwnPruner(optuna.pruners.NopPruner):  # type: ignore[misc]
-    """As one that is written into a script."""
-
-
-OwnPruner.__module__ = "__main__"
-
-
 def own_pruner(tmp_path: Path) -> Study:
+    """Of a class that is written into the script."""
     import __main__
 
-    __main__.OwnPruner = OwnPruner  # type: ignore[attr-defined]
-    return stored(tmp_path, pruner=OwnPruner())
+    own = type("OwnPruner", (optuna.pruners.NopPruner,), {"__module__": "__main__"})
+    vars(__main__)["OwnPruner"] = own
+    return stored(tmp_path, pruner=own())
 
 
 def with_password(tmp_path: Path) -> Study:

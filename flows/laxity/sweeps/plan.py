@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from laxity.human_time import format_seconds, wall_time
+from laxity.human_time import count_noun, format_seconds, wall_time
 
 Floats = NDArray[np.float64]
 DRAWS: Final = 200
@@ -40,7 +40,7 @@ class SweepState:
     """A sweep at the instant `now`: of `trials` that are wanted, the rest has not begun.
 
     `shares` of their length that ended trials have trained; `running_s` that each running one has
-    trained; `slots` is how many run at once; `whole` is None before anything is known of them.
+    trained; `slots` is how many run at once, on `gpus_each`; `whole` is None before anything is known.
     """
 
     now: float
@@ -50,6 +50,7 @@ class SweepState:
     whole: TrialTime | None = None
     shares: tuple[float, ...] = ()
     running_s: tuple[float, ...] = ()
+    gpus_each: int = 1
 
     @property
     def left(self) -> int:
@@ -115,7 +116,8 @@ def promise_text(state: SweepState) -> str:
     if outlook.least == state.trials:
         return f"promised: all {state.trials} trials by {due} at P90"
     span = f"{outlook.least} to {outlook.most}" if outlook.most > outlook.least else outlook.least
-    more = "" if outlook.more_slots is None else f", or room for {outlook.more_slots} more at once"
+    more_gpus = count_noun((outlook.more_slots or 0) * state.gpus_each, "more GPU")
+    more = f", or {more_gpus}" if outlook.more_slots else ""
     needs = f"all {state.trials} need until {wall_time(outlook.all_at, state.now)}{more}"
     return f"promised: {span} of {state.trials} trials by {due} at P90; {needs}"
 

@@ -46,6 +46,16 @@ class TrialJobs:
     group: str
 
     @property
+    def least_workers(self) -> int:
+        widths = self.declared.qos.widths
+        return widths[0] if widths else 1
+
+    @property
+    def gpus_each(self) -> int:
+        """Of a trial that has not grown."""
+        return self.declared.qos.gpus_per_worker * self.least_workers
+
+    @property
     def group_id(self) -> str:
         return f"{self.declared.said.get('namespace') or 'default'}/{self.group}"
 
@@ -129,20 +139,22 @@ class SweepRun:
     # --- starting ---
 
     def _state(self) -> SweepState:
-        spec = self._jobs.declared.qos
+        """Slots count GPUs that are free, and those by which our own trials have grown."""
+        gpus_each = self._jobs.gpus_each
         cluster = self._call(self._client.cluster)
-        each = spec.gpus_per_worker * (spec.widths[0] if spec.widths else 1)
-        waiting = sum(not view.workers for view in self._views.values())
-        free = max(0, int(cluster["free_gpus"]) // each - waiting)
+        gpus = int(cluster["free_gpus"]) + sum(
+            view.workers * self._jobs.declared.qos.gpus_per_worker for view in self._views.values()
+        )
         now, begun = time.time(), self._trials.begun()
         return SweepState(
             now,
             self._jobs.record.deadline_at,
             self._wanted,
-            len(self._views) + free,
+            gpus // gpus_each,
             self._whole,
             tuple(row.share for row in begun if row.outcome != "running"),
             tuple(now - (view.submitted_at or now) for view in self._views.values()),
+            gpus_each,
         )
 
     def _may_start(self) -> bool:
@@ -175,7 +187,7 @@ class SweepRun:
             self._submit(trial, "soft")  # it is the profile
         elif answer["reason_code"] == TOO_SLOW:
             self._start_late(trial)
-        elif answer["verdict"] == "refused" or not answer["starts_now"]:
+        elif answer["verdict"] == "refused" or not (answer["starts_now"] or self._has_grown()):
             return False
         else:
             self._misfits = 0
@@ -183,6 +195,10 @@ class SweepRun:
             self._submit(trial)
         self._asked = None
         return True
+
+    def _has_grown(self) -> bool:
+        """Whether a trial of ours shrinks at its epoch's end where another one waits."""
+        return any(view.workers > self._jobs.least_workers for view in self._views.values())
 
     def _start_late(self, trial: Trial) -> None:
         """Start a trial that is not promised full length in time, but likely to reach it."""

@@ -64,13 +64,15 @@ def sweep(
     declared = Declaration.of(title, {"deadline": deadline, **options})
     if declared.qos.deadline is None:
         raise QoSError("deadline", "is missing; write for example 8h or 06:00")
-    Client(patience_s=submit_patience_s(Client().url)).cluster()  # an error where there is none
     source: Trials
     if grid is not None:
         source, wanted = _open_grid(grid, train, declared.title, direction=direction, trials=trials)
+        _check_service()
     else:
         assert study is not None  # noqa: S101 - or there is a grid
-        source, wanted = _open_study(study, declared, trials, metric, direction)
+        wanted = _check_trials(trials)
+        _check_service()
+        source = _open_study(study, declared, metric, direction)
     record = _open_record(source, declared)
     group = f"{dns_label(source.name, longest=LONGEST_GROUP)}-{record.uid[:6]}"
     jobs = TrialJobs(declared, declared.project(train), record, group)
@@ -98,27 +100,29 @@ def _open_grid(
     return source, len(source.points)
 
 
-def _open_study(
-    study: "Study",
-    declared: Declaration,
-    trials: int | None,
-    metric: str | None,
-    direction: Direction | None,
-) -> tuple["StudyTrials", int]:
-    """The trials of a study, and how many are wanted."""
+def _check_trials(trials: int | None) -> int:
     if trials is None:
         raise QoSError("trials", "is missing; write for example trials=64")
-    check_whole("trials", trials, least=1, most=MOST_TRIALS, what="trials")
+    return check_whole("trials", trials, least=1, most=MOST_TRIALS, what="trials")
+
+
+def _check_service() -> None:
+    """ServiceAwayError where none answers: before anything is written."""
+    Client(patience_s=submit_patience_s(Client().url)).cluster()
+
+
+def _open_study(
+    study: "Study", declared: Declaration, metric: str | None, direction: Direction | None
+) -> "StudyTrials":
     from laxity.sweeps.study import StudyTrials
 
-    source = StudyTrials(
+    return StudyTrials(
         study,
         title=declared.title,
         epochs=declared.epochs,
         metric=metric or "",
         direction=direction,
     )
-    return source, trials
 
 
 def _open_record(trials: Trials, declared: Declaration) -> SweepRecord:

@@ -74,13 +74,13 @@ class Planner:
         fast: bool,
     ) -> None:
         name, after, now = state.step.name, state.step.after, self.forecasts.now
-        p50_s, p90_s = self._times_of(state.live)
+        running = tuple(map(self._times_of, state.live))
         if not state.coming or state.row is None:
-            layout.course.add(Part(name, p50_s, p90_s, after, len(state.live), len(state.live)))
+            layout.course.add(Part(name, 0.0, 0.0, after, 0, running=running))
             return
         width = self._choose_width(state.row, profile, fast=fast)
-        p50_s = max(p50_s, self.forecasts.rest_s(state.row, width, "p50"))
-        p90_s = max(p90_s, self.forecasts.rest_s(state.row, width, "p90"))
+        p50_s = self.forecasts.rest_s(state.row, width, "p50")
+        p90_s = self.forecasts.rest_s(state.row, width, "p90")
         gpus = width * state.row.gpus_per_worker
         ready_s = float(np.median(layout.course.ready_s(after))) + state.step.gap_s
         start_s, at_once = _find_room(profile, ready_s, gpus, p90_s, state.coming)
@@ -89,9 +89,8 @@ class Planner:
         if start_s == FOREVER:
             layout.blocked = layout.blocked or name
             start_s, at_once = ready_s, 1
-        jobs = len(state.live) + state.coming
         wait_s = state.step.gap_s + max(0.0, start_s - ready_s)
-        part = Part(name, p50_s, p90_s, after, jobs, len(state.live) + at_once, wait_s)
+        part = Part(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
         layout.course.add(part)
         layout.widths[name] = width
         end_s = max(start_s + p90_s, float(np.quantile(layout.course.ends_s[name], 0.9)))
@@ -100,12 +99,9 @@ class Planner:
             f"{group}/{name}", now + start_s, now + end_s, at_once * gpus
         )
 
-    def _times_of(self, live: Sequence[Job]) -> tuple[float, float]:
-        """P50 and P90 of the longest that is left of these."""
-        return (
-            max((self.forecasts.trajectory_s(job, "p50") for job in live), default=0.0),
-            max((self.forecasts.trajectory_s(job, "p90") for job in live), default=0.0),
-        )
+    def _times_of(self, job: Job) -> tuple[float, float]:
+        """P50 and P90 of what is left of a job that is there."""
+        return self.forecasts.trajectory_s(job, "p50"), self.forecasts.trajectory_s(job, "p90")
 
     def _choose_width(self, row: Job, profile: Profile, *, fast: bool) -> int:
         widths = self.forecasts.curve(row).widths

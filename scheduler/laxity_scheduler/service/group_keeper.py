@@ -46,6 +46,7 @@ class Standing:
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     late: Mapping[str, float] = field(default_factory=dict)  # steps that do not come, since when
     waits: Mapping[str, str] = field(default_factory=dict)  # jobs whose turn has not come: for what
+    deadline_at: float = FOREVER
 
 
 class GroupKeeper:
@@ -209,12 +210,16 @@ class GroupKeeper:
             LOG.warning("group %s is not laid out: %s", group.id, error)
             return Standing(records, late=late, waits=_find_waits(records))
         shares = divide_time(layout.course, left_s)
+        same = before.deadline_at == group.deadline_at
         due_at = {
-            name: _steady(before.due_at.get(name), state.now + share.due_s, state.now)
+            name: state.now + _due_s(share, before.due_at[name] - state.now)
+            if same and name in before.due_at and records[name].live
+            else state.now + share.due_s
             for name, share in shares.items()
         }
         reasons = {name: _share_reason(group, share, left_s) for name, share in shares.items()}
-        return Standing(records, layout, due_at, reasons, late, _find_waits(records))
+        waits = _find_waits(records)
+        return Standing(records, layout, due_at, reasons, late, waits, group.deadline_at)
 
     def _end_if_over(self, group: Group, standing: Standing, now: float) -> None:
         """End a group whose steps are all done, or one of whose waiting jobs can never start."""
@@ -286,11 +291,9 @@ def _offers(layout: Layout, step: str, due_at: float) -> list[Json]:
     return offers
 
 
-def _steady(before: float | None, due_at: float, now: float) -> float:
-    """The share as it was said, unless it has moved."""
-    if before is not None and abs(due_at - before) <= max(1.0, STEADY * (due_at - now)):
-        return before
-    return due_at
+def _due_s(share: StepShare, before_s: float) -> float:
+    """The share of a step that runs: as it was, unless it needs more, or later steps do."""
+    return min(max(before_s, share.due_s), max(share.latest_s, share.due_s))
 
 
 def _share_reason(group: Group, share: StepShare, left_s: float) -> Reason:

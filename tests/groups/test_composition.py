@@ -129,3 +129,18 @@ def test_guilty_step_is_the_one_that_shortens_the_rest_most() -> None:
     ]
     assert guilty_step(compose(parts)) == "evaluate"
     assert guilty_step(compose(parts[:2])) == "long"
+
+
+def test_latest_end_of_a_step_leaves_the_later_ones_their_time() -> None:
+    nearly_done = [
+        Part("a", 0.0, 0.0, count=0, running=((1.0, 1.1),)),
+        Part("b", 100.0, 110.0, ("a",)),
+    ]
+    share = divide_time(compose(nearly_done), 250.0)["a"]
+    assert share.due_s < 10.0
+    assert share.latest_s == pytest.approx(150.0, rel=0.02)
+
+
+def test_jobs_that_run_end_with_the_last_of_them() -> None:
+    part = Part("a", 0.0, 0.0, count=0, running=((10.0, 11.0), (500.0, 510.0)))
+    assert compose([part]).quantile_s(0.9) == pytest.approx(510.0, rel=0.01)

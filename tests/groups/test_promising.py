@@ -197,3 +197,14 @@ def test_refused_deadline_of_a_group_leaves_its_promise(tmp_path: Path) -> None:
     assert answer["verdict"] == "refused"
     assert "the promise of before stands" in answer["reason"]
     assert (after["verdict"], after["deadline_at"]) == ("promised", first["deadline_at"])
+
+
+def test_share_of_a_step_stays_as_it_nears_its_end(tmp_path: Path) -> None:
+    world = MemoryWorld(4)
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="1h")
+        submit(stage, "p1", "pretrain")
+        before = stage.until("default/p1", lambda v: v["workers"] == 1, "running")
+        world.send_epochs("default/p1", 9, epoch_s=60.0)
+        after = stage.until("default/p1", lambda v: v["epochs_done"] == 9, "nearly done")
+    assert after["deadline_at"] == pytest.approx(before["deadline_at"], abs=5.0)

@@ -81,10 +81,13 @@ def submit(
     """Submit a training job and show its verdict.
 
     Promised, refused with counter-offers, or a forecast. FILE is YAML or JSON of one or more
-    batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn.
+    batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn. Jobs with
+    laxity.dev/after wait for one another, and have one deadline together.
     """
     from laxity.api.client import Client
+    from laxity.cli.group_files import is_group, submit_group
     from laxity.cli.job_source import job_manifests, option_annotations
+    from laxity.cli.render.group_panel import print_group
 
     timeout_s = read_timeout_s(timeout, follow=follow)
     annotations = option_annotations(
@@ -99,6 +102,10 @@ def submit(
         source, annotations,
         name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
     )  # fmt: skip
+    if is_group(manifests):
+        group, manifests = submit_group(client, manifests, source, key)
+        if group["state"] == "refused" or not follow:
+            raise typer.Exit(print_group(group, as_json=as_json))
     _, code = submit_jobs(client, manifests, timeout_s=timeout_s, follow=follow, as_json=as_json)
     raise typer.Exit(code)
 
@@ -332,7 +339,8 @@ def _await_verdict(client: "Client", job_id: str) -> "JobView":
 
 
 def _has_settled(job: "JobView") -> bool:
-    return job.ended or (job.state == "running" and job.service_class == "best_effort")
+    is_held = job.verdict == "none" and bool(job.share_reason)  # until the steps before it are done
+    return job.ended or is_held or (job.state == "running" and job.service_class == "best_effort")
 
 
 def read_timeout_s(text: str | None, *, follow: bool) -> float:

@@ -30,8 +30,8 @@ LEAST_S: Final = 1e-6
 class Part:
     """What is left of one step, in seconds. Parts come behind those that they are `after`.
 
-    `count` jobs are left, of which `at_once` run side by side; each takes `p50_s`, and at P90 `p90_s`.
-    `wait_s` is spent after all steps before it have ended, until its jobs start.
+    `count` jobs are to come, of which `at_once` run side by side; each takes `p50_s`, and at P90 `p90_s`.
+    Of those that run, `running` says the same for what is left of each. `wait_s` is spent after all steps before it have ended, until its jobs start.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Part:
     count: int = 1
     at_once: int = 1
     wait_s: float = 0.0
+    running: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(slots=True)
@@ -74,9 +75,13 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class StepShare:
-    """A step must end by `due_s`, in seconds from now; `takes_s` is its mean time."""
+    """A step must end by `due_s`, in seconds from now; `takes_s` is its mean time.
+
+    By `latest_s` it must end if all that comes after it takes its mean time and no slack.
+    """
 
     due_s: float
+    latest_s: float
     takes_s: float
     is_critical: bool
 
@@ -91,22 +96,27 @@ def compose(parts: Sequence[Part]) -> Course:
 
 def _draw_step(part: Part) -> Floats:
     """In rounds of as many jobs as run side by side, each round as long as its longest job."""
-    if part.count <= 0 or part.p90_s <= 0.0:
-        return np.zeros(SAMPLES)
-    median_s = max(part.p50_s, LEAST_S)
-    spread = np.log(max(part.p90_s, median_s) / median_s) / Z90
+    total = np.zeros(SAMPLES)
     at_once = max(1, min(part.at_once, part.count))
     rounds, rest = divmod(part.count, at_once)
-    total = np.zeros(SAMPLES)
     for number, jobs in enumerate([at_once] * rounds + [rest] * bool(rest)):
-        total += median_s * np.exp(spread * _longest_normal(part.name, number, jobs))
+        total += _draw_times(part.p50_s, part.p90_s, _longest_normal(part.name, number, jobs))
+    for number, (p50_s, p90_s) in enumerate(part.running):
+        alone = _longest_normal(part.name, -1 - number, 1)
+        total = np.maximum(total, _draw_times(p50_s, p90_s, alone))
     return total
+
+
+def _draw_times(p50_s: float, p90_s: float, normal: Floats) -> Floats:
+    median_s = max(p50_s, LEAST_S)
+    times: Floats = median_s * np.exp(np.log(max(p90_s, median_s) / median_s) / Z90 * normal)
+    return times
 
 
 @lru_cache(maxsize=512)
 def _longest_normal(name: str, number: int, jobs: int) -> Floats:
     """Draws of the greatest of so many standard normal numbers; the same ones for the same step."""
-    rng = np.random.default_rng([zlib.crc32(name.encode()), number])
+    rng = np.random.default_rng(zlib.crc32(f"{name}/{number}".encode()))
     levels = np.clip(rng.random(SAMPLES) ** (1.0 / jobs), 1e-12, 1.0 - 1e-12)
     draws = np.fromiter(map(NormalDist().inv_cdf, levels.tolist()), float, SAMPLES)
     draws.flags.writeable = False
@@ -123,8 +133,9 @@ def divide_time(course: Course, left_s: float) -> dict[str, StepShare]:
         through = way + to_go[name]
         even_s = left_s * way / through if through > 0.0 else left_s
         p90_s = float(np.quantile(course.ends_s[name], 0.9))
-        due_s = max(even_s, min(p90_s, left_s - to_go[name]))
-        shares[name] = StepShare(due_s, takes[name], through >= longest * (1.0 - 1e-9))
+        latest_s = left_s - to_go[name]
+        due_s = max(even_s, min(p90_s, latest_s))
+        shares[name] = StepShare(due_s, latest_s, takes[name], through >= longest * (1.0 - 1e-9))
     return shares
 
 
@@ -148,7 +159,10 @@ def guilty_step(course: Course) -> str:
     """The step without whose time the whole would end soonest at P90."""
 
     def without(name: str) -> float:
-        parts = [replace(p, count=0, wait_s=0.0) if p.name == name else p for p in course.parts]
+        parts = [
+            replace(p, count=0, wait_s=0.0, running=()) if p.name == name else p
+            for p in course.parts
+        ]
         return compose(parts).quantile_s(0.9)
 
     return min((part.name for part in course.parts), key=lambda name: (without(name), name))

@@ -3,8 +3,8 @@
 A step that is not there yet stands in the snapshot as GPUs that are kept from one instant to another
 (`ClusterState.reserved`), not as a row: no policy could start it, and every reader of rows would have
 to know that. Earlier promises are respected, as its time is chosen on what they leave; later ones,
-as they are planned on what it leaves. Its time moves only when the steps before it end later than
-that. GPUs are counted on the cluster as a whole, not by node.
+as they are planned on what it leaves. They are kept from the P90 end of the steps before it to its own,
+so that no job of the group is in the way of the next. That moves later only when steps end later. GPUs are counted on the cluster as a whole, not by node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,8 @@ from laxity_scheduler.groups.composition import Course, Part
 from laxity_scheduler.groups.structure import Step
 from laxity_scheduler.model.cluster import Reserved
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.reserve import Profile, find_end, find_slot
+from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reserve import Profile, find_end, find_slot, keep_gpus
 
 MOST_ROUNDS: Final = 16  # that are tried for jobs that do not all fit side by side
 TOLERANCE: Final = 0.05  # of its length, by which a step may begin later than its GPUs are kept
@@ -48,8 +49,9 @@ class Layout:
 class Planner:
     """Lays out groups on what all claims leave of the cluster."""
 
-    def __init__(self, forecasts: Forecasts, profile: Profile) -> None:
-        self.forecasts, self.profile = forecasts, profile
+    def __init__(self, forecasts: Forecasts, reservations: Reservations, horizon_s: float) -> None:
+        self.forecasts, self.shares = forecasts, reservations.shares
+        self.profile = reservations.profile(horizon_s)
 
     def lay_out(
         self, group: str, states: Sequence[StepState], kept: Mapping[str, Reserved], *, fast: bool
@@ -74,38 +76,39 @@ class Planner:
         fast: bool,
     ) -> None:
         name, after, now = state.step.name, state.step.after, self.forecasts.now
-        p50_s, p90_s = self._times_of(state.live)
+        running = tuple(map(self._times_of, state.live))
         if not state.coming or state.row is None:
-            layout.course.add(Part(name, p50_s, p90_s, after, len(state.live), len(state.live)))
+            layout.course.add(Part(name, 0.0, 0.0, after, 0, running=running))
             return
         width = self._choose_width(state.row, profile, fast=fast)
-        p50_s = max(p50_s, self.forecasts.rest_s(state.row, width, "p50"))
-        p90_s = max(p90_s, self.forecasts.rest_s(state.row, width, "p90"))
+        p50_s = self.forecasts.rest_s(state.row, width, "p50")
+        p90_s = self.forecasts.rest_s(state.row, width, "p90")
         gpus = width * state.row.gpus_per_worker
-        ready_s = float(np.median(layout.course.ready_s(after))) + state.step.gap_s
+        ready_s = float(np.quantile(layout.course.ready_s(after), 0.9)) + state.step.gap_s
         start_s, at_once = _find_room(profile, ready_s, gpus, p90_s, state.coming)
-        if kept is not None and kept.from_at - now + TOLERANCE * p90_s >= ready_s:
-            start_s, at_once = max(ready_s, kept.from_at - now), max(1, kept.gpus // gpus)
+        if kept is not None and ready_s <= kept.from_at - now + TOLERANCE * p90_s:
+            kept_s = max(ready_s, kept.from_at - now)
+            if kept_s < start_s:
+                start_s, at_once = kept_s, max(1, kept.gpus // gpus)
         if start_s == FOREVER:
             layout.blocked = layout.blocked or name
             start_s, at_once = ready_s, 1
-        jobs = len(state.live) + state.coming
         wait_s = state.step.gap_s + max(0.0, start_s - ready_s)
-        part = Part(name, p50_s, p90_s, after, jobs, len(state.live) + at_once, wait_s)
+        part = Part(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
         layout.course.add(part)
         layout.widths[name] = width
-        end_s = max(start_s + p90_s, float(np.quantile(layout.course.ends_s[name], 0.9)))
-        profile.add(start_s, end_s, -float(at_once * gpus))
+        end_s = max(start_s + p50_s, float(np.quantile(layout.course.ends_s[name], 0.9)))
+        keep_gpus(profile, start_s, end_s, float(at_once * gpus))
         layout.reserved[name] = Reserved(
             f"{group}/{name}", now + start_s, now + end_s, at_once * gpus
         )
 
-    def _times_of(self, live: Sequence[Job]) -> tuple[float, float]:
-        """P50 and P90 of the longest that is left of these."""
-        return (
-            max((self.forecasts.trajectory_s(job, "p50") for job in live), default=0.0),
-            max((self.forecasts.trajectory_s(job, "p90") for job in live), default=0.0),
-        )
+    def _times_of(self, job: Job) -> tuple[float, float]:
+        """P50 and P90 of what is left of a job that is there; while it waits, as it is planned."""
+        p50_s, p90_s = (self.forecasts.trajectory_s(job, quantile) for quantile in ("p50", "p90"))
+        share = None if job.workers else self.shares.get(job.id)
+        wait_s = 0.0 if share is None else max(0.0, share.finish_s - p90_s)
+        return p50_s + wait_s, p90_s + wait_s
 
     def _choose_width(self, row: Job, profile: Profile, *, fast: bool) -> int:
         widths = self.forecasts.curve(row).widths

@@ -32,7 +32,6 @@ from laxity_scheduler.service.view_fields import Json, finite_or_none
 LOG: Final = logging.getLogger(__name__)
 PATIENCE_S: Final = 600.0  # so long GPUs are kept for a step that does not come
 STEADY: Final = 0.01  # of the time left, by which a share moves before it is said anew
-OFFER_MARGIN: Final = 0.05  # an offered deadline is later than it need be by this share
 TERMS: Final = Terms()
 
 
@@ -46,6 +45,8 @@ class Standing:
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     late: Mapping[str, float] = field(default_factory=dict)  # steps that do not come, since when
     waits: Mapping[str, str] = field(default_factory=dict)  # jobs whose turn has not come: for what
+    deadline_at: float = FOREVER
+    p90_at: float = 0.0
 
 
 class GroupKeeper:
@@ -71,11 +72,21 @@ class GroupKeeper:
         views, changed = list(self._views()), state
         for group in groups:
             records = record_steps(group, views, state.jobs)
-            standing = self._stand(group, records, changed, predictor)
+            standing = self._stand(group, records, self._beside(group, groups, state), predictor)
             self.standings[group.id] = standing
             self._end_if_over(group, standing, state.now)
             changed = _overlay(changed, group, standing)
         return changed
+
+    def _beside(self, group: Group, groups: Iterable[Group], state: ClusterState) -> ClusterState:
+        """The snapshot with what is kept for all other groups."""
+        kept = [
+            reserved
+            for other in groups
+            if other.promised and other.id != group.id and other.id in self.standings
+            for reserved in self.standings[other.id].layout.reserved.values()
+        ]
+        return replace(state, reserved=tuple(kept))
 
     def judge(self, group: Group, state: ClusterState, predictor: Predictor) -> Group:
         """The group with the verdict on the whole. QoSError if one of its Jobs makes no sense.
@@ -113,19 +124,13 @@ class GroupKeeper:
     def group_fields(self, group: Group) -> Json:
         """What a group's view says of its steps now."""
         standing = self.standings.get(group.id, Standing())
-        steps = [
-            {
-                **{name: value for name, value in step.to_json().items() if name != "manifest"},
-                "due_at": finite_or_none(standing.due_at.get(step.name)),
-                "share_reason": str(getattr(standing.reasons.get(step.name), "text", "")),
-                **(standing.records[step.name].counts if step.name in standing.records else {}),
-            }
-            for step in group.steps
-        ]
-        missing = [
-            f"step {name} has not come: its GPUs are no longer kept" for name in standing.late
-        ]
-        fields: Json = {"steps": steps} | ({"reason": "; ".join(missing)} if missing else {})
+        steps = [_step_view(step, standing) for step in group.steps]
+        fields: Json = {"steps": steps}
+        if group.state == "active" and standing.p90_at:
+            fields["p90_at"] = finite_or_none(standing.p90_at)
+        if standing.late:
+            sentence = "step {} has not come, and its GPUs are no longer kept"
+            fields["reason"] = "; ".join(map(sentence.format, standing.late))
         return fields
 
     def finish(self, group: Group, state: Any) -> Group:
@@ -195,9 +200,9 @@ class GroupKeeper:
             for record in records.values()
         ]
         horizon_s = max(1.0, 2.0 * (group.deadline_at - state.now))
-        profile = Reservations(state, forecasts, TERMS).profile(horizon_s)
+        planner = Planner(forecasts, Reservations(state, forecasts, TERMS), horizon_s)
         kept = self.standings.get(group.id, Standing()).layout.reserved
-        return Planner(forecasts, profile).lay_out(group.id, steps, kept, fast=fast)
+        return planner.lay_out(group.id, steps, kept, fast=fast)
 
     def _stand(
         self,
@@ -218,12 +223,17 @@ class GroupKeeper:
             LOG.warning("group %s is not laid out: %s", group.id, error)
             return Standing(records, late=late, waits=_find_waits(records))
         shares = divide_time(layout.course, left_s)
+        same = before.deadline_at == group.deadline_at
         due_at = {
-            name: _steady(before.due_at.get(name), state.now + share.due_s, state.now)
+            name: state.now + _due_s(share, before.due_at[name] - state.now)
+            if same and name in before.due_at and records[name].live
+            else state.now + share.due_s
             for name, share in shares.items()
         }
         reasons = {name: _share_reason(group, share, left_s) for name, share in shares.items()}
-        return Standing(records, layout, due_at, reasons, late, _find_waits(records))
+        waits = _find_waits(records)
+        p90_at = state.now + _p90_s(layout)
+        return Standing(records, layout, due_at, reasons, late, waits, group.deadline_at, p90_at)
 
     def _end_if_over(self, group: Group, standing: Standing, now: float) -> None:
         """End a group whose steps are all done, or one of whose waiting jobs can never start."""
@@ -238,6 +248,19 @@ class GroupKeeper:
             last_at = max((record.ended_at for record in records), default=now)
             if not group.open or now - last_at > PATIENCE_S:
                 self.finish(group, "finished")
+
+
+def _step_view(step: Step, standing: Standing) -> Json:
+    """A step without the Job that it is predicted from; its share, until it is done."""
+    view = {name: value for name, value in step.to_json().items() if name != "manifest"}
+    record, share = standing.records.get(step.name), standing.reasons.get(step.name)
+    if record is None or share is None:
+        return view
+    view |= record.counts
+    if record.is_done:
+        return view
+    due_at = finite_or_none(standing.due_at.get(step.name))
+    return view | {"due_at": due_at, "share_reason": share.text}
 
 
 def _p90_s(layout: Layout) -> float:
@@ -267,7 +290,8 @@ def _judged(group: Group, layout: Layout, state: ClusterState) -> Group:
             "group_too_slow", p90_at=now + p90_s, late_s=late_s,
             step=step, takes_s=shares[step].takes_s,
         )  # fmt: skip
-        offers = _offers(layout, step, now + p90_s * (1.0 + OFFER_MARGIN))
+        margin_s = max(TERMS.offer_margin_s, TERMS.offer_margin * p90_s)
+        offers = _offers(layout, step, now + p90_s + margin_s)
         verdict = _verdict("refused", why, offers=offers, **figures)
         return replace(group, state="refused", verdict=verdict)
     way = ", ".join(name for name, share in shares.items() if share.is_critical)
@@ -295,11 +319,9 @@ def _offers(layout: Layout, step: str, due_at: float) -> list[Json]:
     return offers
 
 
-def _steady(before: float | None, due_at: float, now: float) -> float:
-    """The share as it was said, unless it has moved."""
-    if before is not None and abs(due_at - before) <= max(1.0, STEADY * (due_at - now)):
-        return before
-    return due_at
+def _due_s(share: StepShare, before_s: float) -> float:
+    """The share of a step that runs: as it was, unless it needs more, or later steps do."""
+    return min(max(before_s, share.due_s), max(share.latest_s, share.due_s))
 
 
 def _share_reason(group: Group, share: StepShare, left_s: float) -> Reason:
@@ -333,7 +355,7 @@ def _find_waits(records: Mapping[str, StepRecord]) -> dict[str, str]:
             name for name in record.step.after if name in records and not records[name].is_done
         ]
         if open_steps:
-            waits |= {job.id: f"it waits for {' and '.join(open_steps)}" for job in record.held}
+            waits |= {job.id: f"it waits for {', '.join(open_steps)}" for job in record.held}
     return waits
 
 

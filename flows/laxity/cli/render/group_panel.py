@@ -50,6 +50,8 @@ def _print_words(group: Json, now: float) -> None:
 def _step_text(step: Mapping[str, Any], now: float) -> str:
     after = f", after {', '.join(step['after'])}" if step["after"] else ""
     text = f"{count_noun(step['count'], 'job')}{after}"
+    if step.get("finished"):
+        text += f"; {step['finished']} finished"
     if step.get("due_at") is not None:
         text += f"; must end by {instant_text(step['due_at'], now)}"
     return f"{text}: {step['share_reason']}" if step.get("share_reason") else text

@@ -9,7 +9,7 @@ from tests.support.sweep_race import race_with_promise, race_with_timeout
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", [2, 11])
+@pytest.mark.parametrize("seed", [0, 11])
 def test_best_trial_is_as_good_as_with_a_timeout(seed: int) -> None:
     ours, theirs = race_with_promise(seed), race_with_timeout(seed)
     assert ours.best >= theirs.best

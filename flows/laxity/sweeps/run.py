@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
@@ -101,7 +102,7 @@ class SweepRun:
         self._asked: Trial | None = None  # waits for room
         self._whole: TrialTime | None = None
         self._misfits, self._is_away = 0, False
-        self._verdict = ""
+        self._verdict = self._held = ""
         self._standing = (
             -1,
             True,
@@ -188,6 +189,7 @@ class SweepRun:
         elif answer["reason_code"] == TOO_SLOW:
             self._start_late(trial)
         elif answer["verdict"] == "refused" or not (answer["starts_now"] or self._has_grown()):
+            self._held = answer.get("waits_reason") or answer["reason"]
             return False
         else:
             self._misfits = 0
@@ -265,8 +267,10 @@ class SweepRun:
             if now is None or now.state in TERMINAL_STATES:
                 del self._views[number]
                 self._tell(number, now or replace(view, state="cancelled", reason="it was deleted"))
-            else:
-                self._views[number] = now
+                continue
+            self._views[number] = now
+            if not now.workers and time.time() >= self._jobs.record.deadline_at:
+                self._call(partial(self._client.cancel, now.id))  # it waits, and would be of no use
 
     def _tell(self, number: int, view: JobView) -> None:
         trial = next(row for row in self._trials.begun() if row.number == number)
@@ -304,7 +308,7 @@ class SweepRun:
         self._close("finished")
         begun = tuple(self._trials.begun())
         if best_of(begun, self._trials.direction) is None:
-            raise SweepFailed(_failure_text(begun, self._verdict), begun)
+            raise SweepFailed(_failure_text(begun, self._verdict, self._held), begun)
         return SweepResult(self._trials.name, self._trials.direction, self._verdict, begun)
 
     def _close(self, state: str) -> None:
@@ -349,9 +353,11 @@ def outcome_of(trial: Trial, view: JobView) -> Trial:
     return replace(trial, outcome="complete", value=value, share=1.0)
 
 
-def _failure_text(trials: tuple[Trial, ...], verdict: str) -> str:
+def _failure_text(trials: tuple[Trial, ...], verdict: str, held: str) -> str:
+    """Why no trial has reached full length; `held`: why the next one did not start."""
     if not trials:
-        return verdict or "no trial was started before the deadline"
+        why = f"no trial was started before the deadline: {held}".rstrip(": ")
+        return verdict if verdict.startswith("refused") else why
     pruned = sum(row.note.startswith("pruned") for row in trials)
     if pruned == len(trials):
         return (

@@ -84,6 +84,20 @@ def test_ended_trials_are_told_with_value_length_and_reason(tmp_path: Path) -> N
     assert trials.study.best_value == 0.9
 
 
+def test_sampler_that_has_tried_all_ends_the_sweep(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    trials = trials_of(stored(tmp_path, sampler=optuna.samplers.GridSampler({"x": [0.0, 1.0]})))
+    exhausted = []
+    for _ in range(2):
+        trial = begin(trials)
+        suggest(trials, trial.number)
+        trials.tell(replace(trial, outcome="complete", value=0.5))
+        exhausted.append(trials.is_exhausted)
+    assert exhausted == [False, True]
+    assert [row.outcome for row in trials.begun()] == ["complete", "complete"]
+
+
 def test_study_in_memory_is_kept_in_a_file_and_given_back(tmp_path: Path) -> None:
     from dataclasses import replace
 

@@ -162,7 +162,8 @@ class SweepRun:
         """Whether trials are left that could still be in time."""
         state = self._state()
         in_time = state.now < state.deadline_at and not state.is_too_late
-        return bool(state.left) and in_time and self._misfits < MOST_MISFITS
+        may_ask = not self._trials.is_exhausted and self._misfits < MOST_MISFITS
+        return bool(state.left) and in_time and may_ask
 
     def _start_trials(self) -> None:
         state = self._state()
@@ -173,7 +174,7 @@ class SweepRun:
 
     def _start_next(self) -> bool:
         """Start one more; False if none can start now."""
-        if self._misfits >= MOST_MISFITS:
+        if self._misfits >= MOST_MISFITS or self._trials.is_exhausted:
             return False
         self._asked = trial = self._asked or self._trials.ask()
         if trial is None:

@@ -41,7 +41,7 @@ class StudyTrials:
         self.given = study
         self.is_kept = isinstance(study._storage, InMemoryStorage)  # noqa: SLF001 - nowhere else
         self.study = _keep_study(study, title) if self.is_kept else study
-        self.name = self.study.study_name
+        self.name, self.is_exhausted = self.study.study_name, False
         self._epochs, self._metric, self._first = epochs, metric, 0
         _check_portable(self.study)
 
@@ -76,11 +76,14 @@ class StudyTrials:
     def tell(self, trial: Trial) -> None:
         """The value at full length, or that of the last epoch of one that ended before."""
         self._set_attr(trial.number, NOTE, trial.note)
-        if trial.outcome == "complete":
-            self.study.tell(trial.number, trial.value)
-        else:
-            state = TrialState.PRUNED if trial.outcome == "pruned" else TrialState.FAIL
-            self.study.tell(trial.number, state=state)
+        states = {"pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+        value = trial.value if trial.outcome == "complete" else None
+        try:
+            self.study.tell(trial.number, value, states.get(trial.outcome))
+        except RuntimeError:  # a sampler that has tried all it has ends `study.optimize`
+            if not self.study.get_trials(deepcopy=False)[trial.number].state.is_finished():
+                raise
+            self.is_exhausted = True
 
     def begun(self) -> Sequence[Trial]:
         trials = self.study.get_trials(deepcopy=False)[self._first :]

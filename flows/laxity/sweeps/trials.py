@@ -81,6 +81,7 @@ class Trials(Protocol):
 
     name: str
     direction: Direction
+    is_exhausted: bool  # nothing is left to try
 
     def read_record(self) -> SweepRecord | None:
         """That of the latest sweep over these trials."""
@@ -122,7 +123,7 @@ class GridTrials:
         grid: Mapping[str, Sequence[Any]],
         function: Callable[..., Any],
     ) -> None:
-        self.name, self.direction = name, direction
+        self.name, self.direction, self.is_exhausted = name, direction, False
         self.points = [_bind_point(function, point) for point in _combine(grid)]
         self._path = record_folder() / f"{name}.json"
         self._trials: dict[int, Trial] = {}

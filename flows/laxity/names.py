@@ -122,6 +122,7 @@ TAG_JOB: Final = "laxity.job"
 TAG_UID: Final = "laxity.uid"
 TAG_MODEL: Final = "laxity.model"
 TAG_CLASS: Final = "laxity.class"
+TAG_GROUP: Final = "laxity.group"  # GROUP/STEP of a job that shares a deadline with others
 TAG_DEADLINE: Final = "laxity.deadline"
 TAG_VERDICT: Final = "laxity.verdict"
 TAG_OUTCOME: Final = "laxity.outcome"  # kept, broken, late, finished, refused, failed, cancelled

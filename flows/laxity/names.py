@@ -124,6 +124,7 @@ TAG_UID: Final = "laxity.uid"
 TAG_GROUP: Final = "laxity.group"  # of the run that those of its jobs are nested in
 TAG_MODEL: Final = "laxity.model"
 TAG_CLASS: Final = "laxity.class"
+TAG_GROUP: Final = "laxity.group"  # GROUP/STEP of a job that shares a deadline with others
 TAG_DEADLINE: Final = "laxity.deadline"
 TAG_VERDICT: Final = "laxity.verdict"
 TAG_OUTCOME: Final = "laxity.outcome"  # kept, broken, late, finished, refused, failed, cancelled

@@ -3,8 +3,8 @@
 import pytest
 
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.groups.layout import Layout, Planner, StepState, find_start
-from laxity_scheduler.groups.structure import Step
+from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState, find_start
+from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import ClusterState, Reserved
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
@@ -16,14 +16,14 @@ LONG_S = 36_000.0
 
 def lay_out(
     state: ClusterState, *steps: StepState, kept: dict[str, Reserved] | None = None
-) -> Layout:
+) -> GroupLayout:
     forecasts = Forecasts(state, Curve(epoch_s=600.0))
-    planner = Planner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
     return planner.lay_out("default/g", steps, kept or {}, fast=False)
 
 
 def coming(name: str, *after: str, jobs: int = 1) -> StepState:
-    return StepState(Step(name, jobs, after), coming=jobs, row=job(f"{name}-coming"))
+    return StepState(GroupStep(name, jobs, after), coming=jobs, row=job(f"{name}-coming"))
 
 
 def test_first_start_is_where_enough_gpus_are_free_for_long_enough() -> None:
@@ -64,21 +64,21 @@ def test_claims_are_planned_around_what_is_kept() -> None:
 
 def test_step_that_never_fits_is_named() -> None:
     assert lay_out(cluster(gpus=1), coming("a")).blocked == ""
-    wide = StepState(Step("w"), coming=1, row=job("w-coming", workers=(4,)))
+    wide = StepState(GroupStep("w"), coming=1, row=job("w-coming", workers=(4,)))
     assert lay_out(cluster(gpus=1), wide).blocked == "w"
 
 
 def test_gpus_of_a_step_are_kept_from_the_p90_end_of_the_one_before() -> None:
     state = cluster(gpus=1, jobs=[job("a", running=1)])
-    running = StepState(Step("a"), live=state.jobs)
+    running = StepState(GroupStep("a"), live=state.jobs)
     forecasts = Forecasts(state, Curve(epoch_s=600.0, spread=0.5))
-    planner = Planner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
     layout = planner.lay_out("default/g", [running, coming("b", "a")], {}, fast=False)
     assert layout.reserved["b"].from_at >= forecasts.trajectory_s(state.jobs[0]) * 0.97
 
 
 def test_jobs_that_take_turns_put_off_the_step_behind_them() -> None:
     state = cluster(gpus=1, jobs=[promised(name, 40_000.0) for name in ("x", "y")])
-    waiting = StepState(Step("a", 2), live=state.jobs)
+    waiting = StepState(GroupStep("a", 2), live=state.jobs)
     layout = lay_out(state, waiting, coming("b", "a"))
     assert layout.reserved["b"].from_at == pytest.approx(12_000.0, abs=300.0)

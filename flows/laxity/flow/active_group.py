@@ -1,4 +1,4 @@
-"""The group that deadline flows join which are called in a workflow, also in its tasks and threads."""
+"""A workflow, and the group that deadline flows join which are called in it, also in tasks and threads."""
 
 import hashlib
 import json
@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from laxity.instants import format_instant
 from laxity.job.spec import dns_label
 
 if TYPE_CHECKING:
@@ -48,6 +50,31 @@ class ActiveGroup:
 
 
 ACTIVE: Final[ContextVar[ActiveGroup | None]] = ContextVar("laxity_group", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """What `deadline_workflow` was told."""
+
+    title: str
+    deadline: str
+    namespace: str
+    service_class: str
+    idempotency_key: str | None
+    steps: tuple[Mapping[str, Any], ...]
+
+    def document(self, name: str, submitted_at: datetime | None) -> dict[str, Any]:
+        """The group of one run, for the service."""
+        return {
+            "name": name,
+            "namespace": self.namespace,
+            "workflow": self.title,
+            "deadline": self.deadline,
+            "class": self.service_class,
+            "submitted_at": submitted_at and format_instant(submitted_at),
+            "open": True,
+            "steps": list(self.steps),
+        }
 
 
 def step_name(title: str) -> str:

@@ -15,10 +15,9 @@ from prefect.logging import get_run_logger
 
 from laxity.api.client import Client, ServiceError
 from laxity.api.status_text import GroupRefused
-from laxity.flow.active_group import ACTIVE, ActiveGroup
+from laxity.flow.active_group import ACTIVE, ActiveGroup, Workflow
 from laxity.flow.declaration import ENV_IDEMPOTENCY_KEY
 from laxity.flow.failed_states import end_retries, is_retried, make_failed_state
-from laxity.flow.workflow import Workflow
 from laxity.instants import format_rfc3339
 from laxity.job.qos import QoSError
 from laxity.job.spec import job_name

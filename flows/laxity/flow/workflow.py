@@ -10,7 +10,7 @@ from datetime import datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from laxity.durations import parse_zoned_deadline, with_local_zone
-from laxity.flow.active_group import step_name
+from laxity.flow.active_group import Workflow, step_name
 from laxity.flow.decorator import is_plain
 from laxity.instants import format_instant
 from laxity.job.qos import QoSError, check_class
@@ -46,31 +46,6 @@ def parallel(*flows: Any) -> Parallel:
         else:
             branches.append((one, 1))
     return Parallel(tuple(branches))
-
-
-@dataclass(frozen=True, slots=True)
-class Workflow:
-    """What `deadline_workflow` was told."""
-
-    title: str
-    deadline: str
-    namespace: str
-    service_class: str
-    idempotency_key: str | None
-    steps: tuple[Json, ...]
-
-    def document(self, name: str, submitted_at: datetime | None) -> Json:
-        """The group of one run, for the service."""
-        return {
-            "name": name,
-            "namespace": self.namespace,
-            "workflow": self.title,
-            "deadline": self.deadline,
-            "class": self.service_class,
-            "submitted_at": submitted_at and format_instant(submitted_at),
-            "open": True,
-            "steps": list(self.steps),
-        }
 
 
 def deadline_workflow(

@@ -27,7 +27,7 @@ LEAST_S: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StepTime:
     """What is left of one step, in seconds. Parts come behind those that they are `after`.
 
     `count` jobs are to come, of which `at_once` run side by side; each takes `p50_s`, and at P90 `p90_s`.
@@ -45,10 +45,10 @@ class Part:
 
 
 @dataclass(slots=True)
-class Course:
+class GroupCourse:
     """How a group goes, in seconds from now: draws of each step's time and end."""
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[StepTime] = field(default_factory=list)
     takes_s: dict[str, Floats] = field(default_factory=dict)
     ends_s: dict[str, Floats] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class Course:
         before = [self.ends_s[name] for name in after if name in self.ends_s]
         return np.max(before, axis=0) if before else np.zeros(SAMPLES)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: StepTime) -> None:
         """A further step, behind all that it comes after."""
         takes_s = part.wait_s + _draw_step(part)
         self.parts.append(part)
@@ -86,15 +86,15 @@ class StepShare:
     is_critical: bool
 
 
-def compose(parts: Sequence[Part]) -> Course:
+def compose(parts: Sequence[StepTime]) -> GroupCourse:
     """Draw how the group goes."""
-    course = Course()
+    course = GroupCourse()
     for part in parts:
         course.add(part)
     return course
 
 
-def _draw_step(part: Part) -> Floats:
+def _draw_step(part: StepTime) -> Floats:
     """In rounds of as many jobs as run side by side, each round as long as its longest job."""
     total = np.zeros(SAMPLES)
     at_once = max(1, min(part.at_once, part.count))
@@ -123,7 +123,7 @@ def _longest_normal(name: str, number: int, jobs: int) -> Floats:
     return draws
 
 
-def divide_time(course: Course, left_s: float) -> dict[str, StepShare]:
+def divide_time(course: GroupCourse, left_s: float) -> dict[str, StepShare]:
     """The share of each step of the time that is left until the deadline."""
     takes = course.mean_takes_s
     to_end, to_go = _longest_ways(course.parts, takes)
@@ -140,7 +140,7 @@ def divide_time(course: Course, left_s: float) -> dict[str, StepShare]:
 
 
 def _longest_ways(
-    parts: Sequence[Part], takes: Mapping[str, float]
+    parts: Sequence[StepTime], takes: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """The longest way to the end of each step, and from there to the end of the group."""
     to_end: dict[str, float] = {}
@@ -155,7 +155,7 @@ def _longest_ways(
     return to_end, to_go
 
 
-def guilty_step(course: Course) -> str:
+def guilty_step(course: GroupCourse) -> str:
     """The step without whose time the whole would end soonest at P90."""
 
     def without(name: str) -> float:

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.groups.composition import Course, Part
-from laxity_scheduler.groups.structure import Step
+from laxity_scheduler.groups.composition import GroupCourse, StepTime
+from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import Reserved
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.reservations import Reservations
@@ -30,23 +30,23 @@ TOLERANCE: Final = 0.05  # of its length, by which a step may begin later than i
 class StepState:
     """A step now: its `live` jobs, and so many that are still to `come`, each like `row`."""
 
-    step: Step
+    step: GroupStep
     live: tuple[Job, ...] = ()
     coming: int = 0
     row: Job | None = None
 
 
 @dataclass(slots=True)
-class Layout:
+class GroupLayout:
     """A group laid out in time. `blocked` is a step for which there is never room."""
 
-    course: Course = field(default_factory=Course)
+    course: GroupCourse = field(default_factory=GroupCourse)
     reserved: dict[str, Reserved] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
     blocked: str = ""
 
 
-class Planner:
+class GroupPlanner:
     """Lays out groups on what all claims leave of the cluster."""
 
     def __init__(self, forecasts: Forecasts, reservations: Reservations, horizon_s: float) -> None:
@@ -55,19 +55,19 @@ class Planner:
 
     def lay_out(
         self, group: str, states: Sequence[StepState], kept: Mapping[str, Reserved], *, fast: bool
-    ) -> Layout:
+    ) -> GroupLayout:
         """All steps, in their order, on their least widths or on their fastest.
 
         `kept` is what was reserved before, by step; it stays where it still does.
         """
-        layout, profile = Layout(), self.profile.copy()
+        layout, profile = GroupLayout(), self.profile.copy()
         for state in states:
             self._add_step(layout, group, state, kept.get(state.step.name), profile, fast=fast)
         return layout
 
     def _add_step(
         self,
-        layout: Layout,
+        layout: GroupLayout,
         group: str,
         state: StepState,
         kept: Reserved | None,
@@ -78,7 +78,7 @@ class Planner:
         name, after, now = state.step.name, state.step.after, self.forecasts.now
         running = tuple(map(self._times_of, state.live))
         if not state.coming or state.row is None:
-            layout.course.add(Part(name, 0.0, 0.0, after, 0, running=running))
+            layout.course.add(StepTime(name, 0.0, 0.0, after, 0, running=running))
             return
         width = self._choose_width(state.row, profile, fast=fast)
         p50_s = self.forecasts.rest_s(state.row, width, "p50")
@@ -94,7 +94,7 @@ class Planner:
             layout.blocked = layout.blocked or name
             start_s, at_once = ready_s, 1
         wait_s = state.step.gap_s + max(0.0, start_s - ready_s)
-        part = Part(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
+        part = StepTime(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
         layout.course.add(part)
         layout.widths[name] = width
         end_s = max(start_s + p50_s, float(np.quantile(layout.course.ends_s[name], 0.9)))

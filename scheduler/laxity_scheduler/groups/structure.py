@@ -13,7 +13,7 @@ MOST_JOBS: Final = 10_000  # of one step
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GroupStep:
     """`count` jobs side by side, which start when all jobs of the steps `after` have finished.
 
     `manifest` is a Job as its jobs will be, for predictions; None: not known yet. `gap_s` is the time
@@ -33,7 +33,7 @@ class Step:
         }  # fmt: skip
 
 
-def read_steps(rows: Any) -> tuple[Step, ...]:
+def read_steps(rows: Any) -> tuple[GroupStep, ...]:
     """The steps that a client sends, each after those that it names. QoSError names the wrong one."""
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
         raise QoSError("steps", "write a list of steps, each with a name")
@@ -44,7 +44,7 @@ def read_steps(rows: Any) -> tuple[Step, ...]:
     return steps
 
 
-def _read_step(row: Mapping[str, Any]) -> Step:
+def _read_step(row: Mapping[str, Any]) -> GroupStep:
     name, after, manifest = row.get("name"), row.get("after") or [], row.get("manifest")
     if not isinstance(name, str) or not name or dns_label(name) != name:
         what = f"{name!r:.80} is no DNS label: 1 to {LONGEST_NAME} of a-z, 0-9 and '-'"
@@ -54,10 +54,10 @@ def _read_step(row: Mapping[str, Any]) -> Step:
     if manifest is not None and not isinstance(manifest, Mapping):
         raise QoSError("steps", f"step {name}: its manifest is no Job")
     count = check_whole("steps", row.get("count", 1), least=1, most=MOST_JOBS, what="jobs")
-    return Step(name, count, tuple(dict.fromkeys(after)), manifest)
+    return GroupStep(name, count, tuple(dict.fromkeys(after)), manifest)
 
 
-def order_steps(steps: Sequence[Step]) -> list[Step]:
+def order_steps(steps: Sequence[GroupStep]) -> list[GroupStep]:
     """The steps, each behind those that it comes after. QoSError for a cycle or an unknown step."""
     by_name = {step.name: step for step in steps}
     for step in steps:

@@ -186,8 +186,8 @@ class Room:
         self._add_unlisted(profile)
         self._occupy_for_needs(profile)
         for kept in self.state.reserved:
-            from_s, until_s = kept.from_at - self.state.now, kept.until_at - self.state.now
-            keep_gpus(profile, max(0.0, from_s), until_s, float(kept.gpus))
+            begin_s, end_s = kept.from_at - self.state.now, kept.until_at - self.state.now
+            keep_gpus(profile, max(0.0, begin_s), end_s, float(kept.gpus))
         for part, kind in enumerate(self.whole, 1 + len(self.regions)):
             may = self.state.nodes_of_set(kind.eligible)
             profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)

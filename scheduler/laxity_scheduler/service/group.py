@@ -5,7 +5,7 @@ from typing import Final, Literal, Self, cast
 
 import orjson
 
-from laxity_scheduler.groups.structure import Step
+from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.service.view_fields import Json, finite_or_none
 from laxity_scheduler.store.tables import GroupRow
 
@@ -29,7 +29,7 @@ class Group:
     service_class: str = "hard"
     state: State = "active"
     finished_at: float | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[GroupStep, ...] = ()
     open: bool = False
     verdict: Json = field(default_factory=lambda: {"verdict": "none", "reason": "", "offers": []})
 
@@ -52,7 +52,9 @@ class Group:
     @classmethod
     def from_row(cls, row: GroupRow) -> Self:
         body = orjson.loads(row.body)
-        steps = tuple(Step(**{**step, "after": tuple(step["after"])}) for step in body["steps"])
+        steps = tuple(
+            GroupStep(**{**step, "after": tuple(step["after"])}) for step in body["steps"]
+        )
         return cls(
             row.id, row.workflow, row.deadline_at, row.submitted_at, body["kind"],
             row.service_class, cast("State", row.state), row.finished_at, steps, body["open"], body["verdict"],

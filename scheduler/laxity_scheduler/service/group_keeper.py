@@ -15,8 +15,8 @@ from laxity.job.qos import QoSError
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.groups.composition import StepShare, divide_time, guilty_step
-from laxity_scheduler.groups.layout import Layout, Planner, StepState
-from laxity_scheduler.groups.structure import Step
+from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState
+from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.live import LiveWorld, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
@@ -40,7 +40,7 @@ class Standing:
     """A group as of the last cycle: its steps, how it goes on, and each step's share."""
 
     records: Mapping[str, StepRecord] = field(default_factory=dict)
-    layout: Layout = field(default_factory=Layout)
+    layout: GroupLayout = field(default_factory=GroupLayout)
     due_at: Mapping[str, float] = field(default_factory=dict)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     late: Mapping[str, float] = field(default_factory=dict)  # steps that do not come, since when
@@ -146,7 +146,7 @@ class GroupKeeper:
         except UnknownJobError:
             return None
 
-    def _learned_steps(self, group: Group) -> tuple[Step, ...]:
+    def _learned_steps(self, group: Group) -> tuple[GroupStep, ...]:
         """Those of the last finished run of this workflow; none without one."""
         runs = [
             run
@@ -166,7 +166,7 @@ class GroupKeeper:
                 return f"how long step {step.name} takes"
         return ""
 
-    def _row_of(self, group: Group, step: Step, now: float) -> Job | None:
+    def _row_of(self, group: Group, step: GroupStep, now: float) -> Job | None:
         """A row as its coming jobs will have; None where nobody says what these are."""
         key = group.id, step.name
         if key not in self._rows or self._rows[key] is None:
@@ -188,7 +188,7 @@ class GroupKeeper:
         *,
         fast: bool,
         late: Mapping[str, float] | None = None,
-    ) -> Layout:
+    ) -> GroupLayout:
         forecasts = Forecasts(state, predictor)
         steps = [
             StepState(
@@ -200,7 +200,7 @@ class GroupKeeper:
             for record in records.values()
         ]
         horizon_s = max(1.0, 2.0 * (group.deadline_at - state.now))
-        planner = Planner(forecasts, Reservations(state, forecasts, TERMS), horizon_s)
+        planner = GroupPlanner(forecasts, Reservations(state, forecasts, TERMS), horizon_s)
         kept = self.standings.get(group.id, Standing()).layout.reserved
         return planner.lay_out(group.id, steps, kept, fast=fast)
 
@@ -250,7 +250,7 @@ class GroupKeeper:
                 self.finish(group, "finished")
 
 
-def _step_view(step: Step, standing: Standing) -> Json:
+def _step_view(step: GroupStep, standing: Standing) -> Json:
     """A step without the Job that it is predicted from; its share, until it is done."""
     view = {name: value for name, value in step.to_json().items() if name != "manifest"}
     record, share = standing.records.get(step.name), standing.reasons.get(step.name)
@@ -263,11 +263,11 @@ def _step_view(step: Step, standing: Standing) -> Json:
     return view | {"due_at": due_at, "share_reason": share.text}
 
 
-def _p90_s(layout: Layout) -> float:
+def _p90_s(layout: GroupLayout) -> float:
     return FOREVER if layout.blocked else layout.course.quantile_s(0.9)
 
 
-def _judged(group: Group, layout: Layout, state: ClusterState) -> Group:
+def _judged(group: Group, layout: GroupLayout, state: ClusterState) -> Group:
     now, p90_s = state.now, _p90_s(layout)
     late_s = now + p90_s - group.deadline_at
     course = layout.course
@@ -304,7 +304,7 @@ def _verdict(kind: str, why: Reason, **more: Any) -> Json:
     return said | {"p50_at": None, "p90_at": None} | more
 
 
-def _offers(layout: Layout, step: str, due_at: float) -> list[Json]:
+def _offers(layout: GroupLayout, step: str, due_at: float) -> list[Json]:
     """What would do: a later deadline, or more room for jobs side by side."""
     part = next(part for part in layout.course.parts if part.name == step)
     later = reason("offer_later", due_at=due_at).text

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from laxity_scheduler.groups.structure import Step, order_steps
+from laxity_scheduler.groups.structure import GroupStep, order_steps
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.group import Group
 from laxity_scheduler.service.manifest_view import declaration_of
@@ -20,7 +20,7 @@ class StepRecord:
     `held` are those that wait for other steps; they count among those that are to `come`.
     """
 
-    step: Step
+    step: GroupStep
     live: tuple[Job, ...]
     held: tuple[Job, ...]
     finished: int
@@ -74,14 +74,14 @@ def _step_of(view: Json) -> str:
     return str(view["step"] or view["id"].partition("/")[2])
 
 
-def _undeclared(rows: Iterable[Job], declared: set[str]) -> list[Step]:
+def _undeclared(rows: Iterable[Job], declared: set[str]) -> list[GroupStep]:
     names = sorted({row.step for row in rows} - declared)
-    return [Step(name, 0) for name in names]
+    return [GroupStep(name, 0) for name in names]
 
 
 def learn_steps(
     group: Group, views: Iterable[Json], find_job: Callable[[str], Mapping[str, Any] | None]
-) -> tuple[Step, ...]:
+) -> tuple[GroupStep, ...]:
     """The steps of a run from when its jobs began and ended: who came after whose end, and how many."""
     by_step: dict[str, list[Json]] = {}
     for view in views:
@@ -105,5 +105,5 @@ def learn_steps(
         gap_s = max(0.0, began_at - max((spans[other][1] for other in direct), default=began_at))
         manifest = find_job(jobs[0]["id"])
         kept = None if manifest is None else declaration_of(manifest)
-        steps.append(Step(name, len(jobs), tuple(sorted(direct)), kept, gap_s))
+        steps.append(GroupStep(name, len(jobs), tuple(sorted(direct)), kept, gap_s))
     return tuple(steps)

@@ -120,8 +120,7 @@ class Service:
         self._policy_fault = ""
         self._rejected: frozenset[str] = frozenset()  # in this cycle
         self.stale_reason = ""  # why nothing is decided though the service runs
-        self._leads = leads
-        self._learning = learning
+        self._leads, self._learning = leads, learning
         self.report_of = report_of
         self.notifications = notifications
         demand_keeper = DemandKeeper(store, world.demand_history)

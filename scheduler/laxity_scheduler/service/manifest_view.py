@@ -74,16 +74,21 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "flow_run": str(json_tree.labels_of(manifest).get(names.FLOW_RUN) or ""),
         "followed_by": str(annotations.get(names.FOLLOWED_BY) or ""),
         "idempotency_key": str(annotations.get(names.IDEMPOTENCY_KEY) or ""),
-        "group": str(annotations.get(names.GROUP) or ""),
-        "step": str(annotations.get(names.STEP) or ""),
-        "after": list(parse_steps(str(annotations.get(names.AFTER) or ""))),
-        "share_reason": "",
+        **_group_fields(annotations),
         "error": "",
         "outcome": "",
         "broken": False,
         "refused_deadline": parse_refused_deadline(annotations.get(names.REFUSED_DEADLINE)),
         **verdict_fields(verdict),
     }
+
+
+def _group_fields(annotations: Mapping[str, Any]) -> Json:
+    """Of which group it is, as which step, and after which; its share is known to the keeper."""
+    group, step, after = (
+        str(annotations.get(name) or "") for name in (names.GROUP, names.STEP, names.AFTER)
+    )
+    return {"group": group, "step": step, "after": list(parse_steps(after)), "share_reason": ""}
 
 
 def project_view(manifest: Mapping[str, Any]) -> Json:

@@ -33,7 +33,7 @@ def evaluate(training: Training, models: list[str]) -> list[str]:
 
 
 @deadline_workflow(
-    deadline=sys.argv[1] if len(sys.argv) > 1 else "1h",
+    deadline=os.environ.get("RELEASE_DEADLINE", "1h"),
     steps=[pretrain, parallel(finetune, 3), evaluate],
     idempotency_key="tests",
 )

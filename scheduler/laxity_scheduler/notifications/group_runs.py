@@ -48,7 +48,7 @@ class GroupRuns:
 
 
 def _find_run(client: "MlflowClient", experiment: str, group: str) -> str:
-    query = f"tags.`{names.TAG_GROUP}` = '{group}'"
+    query = f"tags.`{names.TAG_GROUP_RUN}` = '{group}'"
     runs = client.search_runs([experiment], query, max_results=1)
     return str(runs[0].info.run_id) if runs else ""
 
@@ -57,7 +57,7 @@ def _create_run(client: "MlflowClient", experiment: str, group: str, view: Json)
     run = client.create_run(
         experiment,
         start_time=round(1000 * (view["submitted_at"] or 0.0)),
-        tags={names.TAG_GROUP: group},
+        tags={names.TAG_GROUP_RUN: group},
         run_name=view["group"],
     )
     return str(run.info.run_id)

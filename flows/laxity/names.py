@@ -121,7 +121,9 @@ FINAL_RUN_ACTUAL: Final = "final/run_actual_s"
 FINAL_ERROR: Final = "final/abs_pct_err"  # of the run time
 TAG_JOB: Final = "laxity.job"
 TAG_UID: Final = "laxity.uid"
-TAG_GROUP_RUN: Final = "laxity.group_run"  # NAMESPACE/GROUP: the runs of its jobs are nested in this one
+TAG_GROUP_RUN: Final = (
+    "laxity.group_run"  # NAMESPACE/GROUP: the runs of its jobs are nested in this one
+)
 TAG_MODEL: Final = "laxity.model"
 TAG_CLASS: Final = "laxity.class"
 TAG_GROUP: Final = "laxity.group"  # GROUP/STEP of a job that shares a deadline with others

@@ -40,7 +40,7 @@ def suggest(trials: StudyTrials, number: int, x: float = 0.5) -> None:
     trials.study._storage.set_trial_param(trial_id, "x", x, distribution)
 
 
-def begin(trials: Trials) -> laxity.sweeps.trials.Trial:
+def begin(trials: Trials) -> laxity.sweeps.trials.SweepTrial:
     trial = trials.ask()
     assert trial is not None
     trials.note_job(trial, f"default/job-{trial.number}")

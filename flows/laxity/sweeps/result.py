@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from laxity.sweeps.trials import Direction, Trial
+from laxity.sweeps.trials import Direction, SweepTrial
 from laxity.worded_error import WordedError
 
 
 class SweepFailed(WordedError, RuntimeError):  # noqa: N818 - beside TrainingFailed
     """No trial of the sweep has reached full length. `trials` are those that began."""
 
-    def __init__(self, message: str, trials: Sequence[Trial] = ()) -> None:
+    def __init__(self, message: str, trials: Sequence[SweepTrial] = ()) -> None:
         self.trials = tuple(trials)
         super().__init__(message)
 
@@ -23,10 +23,10 @@ class SweepResult:
     name: str
     direction: Direction
     verdict: str
-    trials: tuple[Trial, ...]
+    trials: tuple[SweepTrial, ...]
 
     @property
-    def best(self) -> Trial:
+    def best(self) -> SweepTrial:
         best = best_of(self.trials, self.direction)
         assert best is not None  # noqa: S101 - a sweep without one raises
         return best
@@ -56,7 +56,7 @@ class SweepResult:
         return "\n".join([head, *(trial.to_text() for trial in rows)])
 
 
-def best_of(trials: Sequence[Trial], direction: Direction) -> Trial | None:
+def best_of(trials: Sequence[SweepTrial], direction: Direction) -> SweepTrial | None:
     """Of those that reached full length."""
     whole = [trial for trial in trials if trial.outcome == "complete" and trial.value is not None]
     choose = max if direction == "maximize" else min

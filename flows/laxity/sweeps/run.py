@@ -26,7 +26,7 @@ from laxity.job.spec import TrainingSpec
 from laxity.stderr import say
 from laxity.sweeps.plan import SweepState, TrialTime, count_starts, promise_text
 from laxity.sweeps.result import SweepFailed, SweepResult, best_of
-from laxity.sweeps.trials import SweepRecord, Trial, Trials
+from laxity.sweeps.trials import SweepRecord, SweepTrial, Trials
 from laxity.worker.trial import ENDED, VALUE
 
 T = TypeVar("T")
@@ -76,7 +76,9 @@ class TrialJobs:
             "reason": reason,
         }
 
-    def spec(self, trials: Trials, trial: Trial, service_class: str | None = None) -> TrainingSpec:
+    def spec(
+        self, trials: Trials, trial: SweepTrial, service_class: str | None = None
+    ) -> TrainingSpec:
         """The job of one trial, under the deadline of the sweep."""
         due = datetime.fromtimestamp(self.record.deadline_at, UTC)
         options: dict[str, Any] = {"deadline": due}
@@ -99,7 +101,7 @@ class SweepRun:
     def __init__(self, client: Client, trials: Trials, jobs: TrialJobs, wanted: int) -> None:
         self._client, self._trials, self._jobs, self._wanted = client, trials, jobs, wanted
         self._views: dict[int, JobView] = {}  # of the trials that run
-        self._asked: Trial | None = None  # waits for room
+        self._asked: SweepTrial | None = None  # waits for room
         self._whole: TrialTime | None = None
         self._misfits, self._is_away = 0, False
         self._verdict = self._held = ""
@@ -203,7 +205,7 @@ class SweepRun:
         """Whether a trial of ours shrinks at its epoch's end where another one waits."""
         return any(view.workers > self._jobs.least_workers for view in self._views.values())
 
-    def _start_late(self, trial: Trial) -> None:
+    def _start_late(self, trial: SweepTrial) -> None:
         """Start a trial that is not promised full length in time, but likely to reach it."""
         manifest = self._jobs.spec(self._trials, trial, "soft").to_manifest()
         answer = self._call(lambda: self._client.whatif(manifest))
@@ -221,7 +223,7 @@ class SweepRun:
         if p50_at is not None and p90_at is not None:
             self._whole = TrialTime(p50_at - now, p90_at - now)
 
-    def _submit(self, trial: Trial, service_class: str | None = None) -> None:
+    def _submit(self, trial: SweepTrial, service_class: str | None = None) -> None:
         spec = self._jobs.spec(self._trials, trial, service_class)
         if not trial.job:
             self._trials.note_job(trial, spec.id)
@@ -237,7 +239,7 @@ class SweepRun:
                 return None
             raise
 
-    def _give_up(self, trial: Trial, why: str) -> None:
+    def _give_up(self, trial: SweepTrial, why: str) -> None:
         self._trials.tell(replace(trial, outcome="failed", note=why))
 
     # --- following ---
@@ -337,7 +339,7 @@ class SweepRun:
                 return answer
 
 
-def outcome_of(trial: Trial, view: JobView) -> Trial:
+def outcome_of(trial: SweepTrial, view: JobView) -> SweepTrial:
     """The trial as its job ended."""
     result = view.result if isinstance(view.result, dict) else {}
     value, ended = result.get(VALUE), str(result.get(ENDED) or "")
@@ -354,7 +356,7 @@ def outcome_of(trial: Trial, view: JobView) -> Trial:
     return replace(trial, outcome="complete", value=value, share=1.0)
 
 
-def _failure_text(trials: tuple[Trial, ...], verdict: str, held: str) -> str:
+def _failure_text(trials: tuple[SweepTrial, ...], verdict: str, held: str) -> str:
     """Why no trial has reached full length; `held`: why the next one did not start."""
     if not trials:
         why = f"no trial was started before the deadline: {held}".rstrip(": ")

@@ -19,7 +19,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from laxity.job.qos import QoSError
-from laxity.sweeps.trials import Direction, Outcome, SweepRecord, Trial, record_folder
+from laxity.sweeps.trials import Direction, Outcome, SweepRecord, SweepTrial, record_folder
 from laxity.worker.trial import TrialTerms, pack_study
 
 RECORD: Final = "laxity.sweep"  # attributes of the study ...
@@ -56,7 +56,7 @@ class StudyTrials:
         """Trials that the study has, of this sweep and others."""
         return len(self.study.get_trials(deepcopy=False))
 
-    def ask(self) -> Trial | None:
+    def ask(self) -> SweepTrial | None:
         """The next trial, with the parameters that all trials so far have had in common.
 
         What an objective suggests is known once a trial has suggested it: the first one goes alone.
@@ -65,15 +65,15 @@ class StudyTrials:
         if space is None and any(trial.outcome == "running" for trial in self.begun()):
             return None
         asked = self.study.ask(fixed_distributions=space or {})
-        return Trial(asked.number, dict(asked.params))
+        return SweepTrial(asked.number, dict(asked.params))
 
-    def terms(self, trial: Trial, until: float) -> TrialTerms:
+    def terms(self, trial: SweepTrial, until: float) -> TrialTerms:
         return TrialTerms(until, self._metric, pack_study(self.study), trial.number)
 
-    def note_job(self, trial: Trial, job: str) -> None:
+    def note_job(self, trial: SweepTrial, job: str) -> None:
         self._set_attr(trial.number, JOB, job)
 
-    def tell(self, trial: Trial) -> None:
+    def tell(self, trial: SweepTrial) -> None:
         """The value at full length, or that of the last epoch of one that ended before."""
         self._set_attr(trial.number, NOTE, trial.note)
         states = {"pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
@@ -85,7 +85,7 @@ class StudyTrials:
                 raise
             self.is_exhausted = True
 
-    def begun(self) -> Sequence[Trial]:
+    def begun(self) -> Sequence[SweepTrial]:
         trials = self.study.get_trials(deepcopy=False)[self._first :]
         return [self._row(trial) for trial in trials if JOB in trial.user_attrs]
 
@@ -95,11 +95,11 @@ class StudyTrials:
             known = len(self.given.get_trials(deepcopy=False))
             self.given.add_trials(self.study.get_trials()[known:])
 
-    def _row(self, trial: FrozenTrial) -> Trial:
+    def _row(self, trial: FrozenTrial) -> SweepTrial:
         reached = max(trial.intermediate_values, default=0)
         is_whole = trial.state is TrialState.COMPLETE
         took = trial.duration
-        return Trial(
+        return SweepTrial(
             trial.number,
             trial.params,
             OUTCOMES.get(trial.state, "running"),
@@ -126,7 +126,7 @@ class StudyTrials:
 
     def _set_attr(self, number: int, name: str, value: Any) -> None:
         trial = self.study.get_trials(deepcopy=False)[number]
-        self.study._storage.set_trial_user_attr(trial._trial_id, name, value)  # noqa: SLF001 - public in Optuna's Trial only
+        self.study._storage.set_trial_user_attr(trial._trial_id, name, value)  # noqa: SLF001 - public in Optuna's SweepTrial only
 
 
 def _check_direction(study: "optuna.Study", asked: str | None) -> Direction:

@@ -25,7 +25,7 @@ Direction = Literal["minimize", "maximize"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SweepTrial:
     """One trial. `value` is its objective, None while it has none; `note` says why it ended.
 
     `share` of its epochs that it has trained; `took_s` from its job's submission to its end.
@@ -95,20 +95,20 @@ class Trials(Protocol):
     def close(self) -> None:
         """The sweep is over, or its client ends."""
 
-    def ask(self) -> Trial | None:
+    def ask(self) -> SweepTrial | None:
         """Begin the next one; None if there is none, or none yet."""
 
-    def terms(self, trial: Trial, until: float) -> TrialTerms:
+    def terms(self, trial: SweepTrial, until: float) -> TrialTerms:
         """What its worker needs to know."""
         ...
 
-    def note_job(self, trial: Trial, job: str) -> None:
+    def note_job(self, trial: SweepTrial, job: str) -> None:
         """Keep which job trains it, before that is submitted."""
 
-    def tell(self, trial: Trial) -> None:
+    def tell(self, trial: SweepTrial) -> None:
         """Keep how it ended."""
 
-    def begun(self) -> Sequence[Trial]:
+    def begun(self) -> Sequence[SweepTrial]:
         """All of this sweep that have begun, those that have ended included."""
         ...
 
@@ -126,7 +126,7 @@ class GridTrials:
         self.name, self.direction, self.is_exhausted = name, direction, False
         self.points = [_bind_point(function, point) for point in _combine(grid)]
         self._path = record_folder() / f"{name}.json"
-        self._trials: dict[int, Trial] = {}
+        self._trials: dict[int, SweepTrial] = {}
 
     def read_record(self) -> SweepRecord | None:
         """That of the latest sweep of this name and grid on this machine."""
@@ -146,23 +146,23 @@ class GridTrials:
     def close(self) -> None:
         """Nothing is open."""
 
-    def ask(self) -> Trial | None:
+    def ask(self) -> SweepTrial | None:
         number = len(self._trials)
         if number >= len(self.points):
             return None
-        self._trials[number] = Trial(number, self.points[number])
+        self._trials[number] = SweepTrial(number, self.points[number])
         return self._trials[number]
 
-    def terms(self, trial: Trial, until: float) -> TrialTerms:
+    def terms(self, trial: SweepTrial, until: float) -> TrialTerms:
         return TrialTerms(until)
 
-    def note_job(self, trial: Trial, job: str) -> None:
+    def note_job(self, trial: SweepTrial, job: str) -> None:
         self._trials[trial.number] = replace(trial, job=job)
 
-    def tell(self, trial: Trial) -> None:
+    def tell(self, trial: SweepTrial) -> None:
         self._trials[trial.number] = trial
 
-    def begun(self) -> Sequence[Trial]:
+    def begun(self) -> Sequence[SweepTrial]:
         return [trial for trial in self._trials.values() if trial.job]
 
 

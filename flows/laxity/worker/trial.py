@@ -69,7 +69,7 @@ def prepare_trial(
 
     A function of a study takes the trial, one of a grid the `parameters`.
     """
-    judge = Judge(training, TrialTerms(**json.loads(text)))
+    judge = TrialJudge(training, TrialTerms(**json.loads(text)))
     training.judge_with(judge)
     if judge.trial is None:
         call = partial(function, **call_arguments(function, training, parameters))
@@ -78,7 +78,7 @@ def prepare_trial(
     return lambda: judge.result(call())
 
 
-class Judge:
+class TrialJudge:
     """Says at each boundary of worker 0 whether the trial ends there, and why."""
 
     def __init__(self, training: Training, terms: TrialTerms) -> None:
@@ -160,7 +160,7 @@ def _join_trial(terms: TrialTerms, rank: int) -> "Trial":
     study = _open_study(terms.study)
     from optuna.trial import Trial
 
-    class Follower(Trial):  # type: ignore[misc]
+    class TrialFollower(Trial):  # type: ignore[misc]
         """The trial in workers 1 and up: they take what worker 0 was suggested, and report nothing."""
 
         def _suggest(self, name: str, distribution: Any) -> Any:
@@ -179,4 +179,4 @@ def _join_trial(terms: TrialTerms, rank: int) -> "Trial":
             return False
 
     trial_id = study.get_trials(deepcopy=False)[terms.number]._trial_id  # noqa: SLF001 - the same
-    return (Follower if rank else Trial)(study, trial_id)
+    return (TrialFollower if rank else Trial)(study, trial_id)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laxity_scheduler.groups.composition import Z90, StepTime, compose, divide_time, guilty_step
+from laxity_scheduler.groups.composition import Z90, StepPart, compose, divide_time, guilty_step
 
 Rng = np.random.Generator
 
 
-def random_series_parallel(rng: Rng, steps: int) -> list[StepTime]:
+def random_series_parallel(rng: Rng, steps: int) -> list[StepPart]:
     """Steps in series and side by side, each with a time and a spread of its own."""
-    parts: list[StepTime] = []
+    parts: list[StepPart] = []
     frontier: tuple[str, ...] = ()
     while len(parts) < steps:
         branches = int(rng.integers(1, 4))
@@ -30,14 +30,14 @@ def random_series_parallel(rng: Rng, steps: int) -> list[StepTime]:
     return parts
 
 
-def random_part(rng: Rng, name: str, after: tuple[str, ...]) -> StepTime:
+def random_part(rng: Rng, name: str, after: tuple[str, ...]) -> StepPart:
     p50_s = float(rng.lognormal(7.0, 1.0))
     count = int(rng.integers(1, 5))
     at_once = int(rng.integers(1, count + 1))
-    return StepTime(name, p50_s, p50_s * (1.0 + float(rng.exponential(0.3))), after, count, at_once)
+    return StepPart(name, p50_s, p50_s * (1.0 + float(rng.exponential(0.3))), after, count, at_once)
 
 
-def true_finish_s(rng: Rng, parts: Sequence[StepTime]) -> float:
+def true_finish_s(rng: Rng, parts: Sequence[StepPart]) -> float:
     """One course of the group, job by job: a freed place is taken by the next job at once."""
     ends: dict[str, float] = {}
     for part in parts:
@@ -74,7 +74,7 @@ def test_rounds_of_jobs_are_never_promised_too_early() -> None:
 def test_p90_of_a_sum_is_less_than_the_sum_of_p90s() -> None:
     names = [f"s{number}" for number in range(10)]
     parts = [
-        StepTime(name, 100.0, 150.0, tuple(names[:place][-1:])) for place, name in enumerate(names)
+        StepPart(name, 100.0, 150.0, tuple(names[:place][-1:])) for place, name in enumerate(names)
     ]
     assert 1000.0 < compose(parts).quantile_s(0.9) < 1300.0
 
@@ -104,7 +104,7 @@ def test_shares_follow_the_order_of_steps_and_leave_each_its_time(
             assert mine.due_s >= mine.takes_s * (1.0 - 1e-9)
 
 
-def sum_of_critical(parts: Sequence[StepTime], takes: dict[str, float]) -> float:
+def sum_of_critical(parts: Sequence[StepPart], takes: dict[str, float]) -> float:
     to_end: dict[str, float] = {}
     for part in parts:
         to_end[part.name] = takes[part.name] + max((to_end[p] for p in part.after), default=0.0)
@@ -112,8 +112,8 @@ def sum_of_critical(parts: Sequence[StepTime], takes: dict[str, float]) -> float
 
 
 def test_late_step_takes_slack_of_later_ones() -> None:
-    planned = [StepTime("a", 100.0, 110.0), StepTime("b", 100.0, 110.0, ("a",))]
-    late = [StepTime("a", 180.0, 190.0), StepTime("b", 100.0, 110.0, ("a",))]
+    planned = [StepPart("a", 100.0, 110.0), StepPart("b", 100.0, 110.0, ("a",))]
+    late = [StepPart("a", 180.0, 190.0), StepPart("b", 100.0, 110.0, ("a",))]
     on_plan, behind = (divide_time(compose(parts), 300.0) for parts in (planned, late))
     assert on_plan["a"].due_s == pytest.approx(150.0, rel=0.01)
     assert behind["a"].due_s == pytest.approx(193.0, rel=0.02)
@@ -122,10 +122,10 @@ def test_late_step_takes_slack_of_later_ones() -> None:
 
 def test_guilty_step_is_the_one_that_shortens_the_rest_most() -> None:
     parts = [
-        StepTime("pretrain", 100.0, 120.0),
-        StepTime("long", 900.0, 950.0, ("pretrain",)),
-        StepTime("beside", 890.0, 940.0, ("pretrain",)),
-        StepTime("evaluate", 300.0, 310.0, ("long", "beside")),
+        StepPart("pretrain", 100.0, 120.0),
+        StepPart("long", 900.0, 950.0, ("pretrain",)),
+        StepPart("beside", 890.0, 940.0, ("pretrain",)),
+        StepPart("evaluate", 300.0, 310.0, ("long", "beside")),
     ]
     assert guilty_step(compose(parts)) == "evaluate"
     assert guilty_step(compose(parts[:2])) == "long"
@@ -133,8 +133,8 @@ def test_guilty_step_is_the_one_that_shortens_the_rest_most() -> None:
 
 def test_latest_end_of_a_step_leaves_the_later_ones_their_time() -> None:
     nearly_done = [
-        StepTime("a", 0.0, 0.0, count=0, running=((1.0, 1.1),)),
-        StepTime("b", 100.0, 110.0, ("a",)),
+        StepPart("a", 0.0, 0.0, count=0, running=((1.0, 1.1),)),
+        StepPart("b", 100.0, 110.0, ("a",)),
     ]
     share = divide_time(compose(nearly_done), 250.0)["a"]
     assert share.due_s < 10.0
@@ -142,5 +142,5 @@ def test_latest_end_of_a_step_leaves_the_later_ones_their_time() -> None:
 
 
 def test_jobs_that_run_end_with_the_last_of_them() -> None:
-    part = StepTime("a", 0.0, 0.0, count=0, running=((10.0, 11.0), (500.0, 510.0)))
+    part = StepPart("a", 0.0, 0.0, count=0, running=((10.0, 11.0), (500.0, 510.0)))
     assert compose([part]).quantile_s(0.9) == pytest.approx(510.0, rel=0.01)

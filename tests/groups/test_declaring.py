@@ -100,3 +100,22 @@ def test_unknown_group_is_not_found(tmp_path: Path) -> None:
         404,
         "there is no group default/nobody",
     )
+
+
+def test_running_group_with_other_steps_is_refused(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        stage.http.post("/v1/groups", json=declaration(*STEPS))
+        answer = stage.http.post("/v1/groups", json=declaration(*STEPS[:2]))
+    assert answer.status_code == 422
+    assert (
+        "runs with other steps (1 of pretrain, 3 of finetune" in answer.json()["error"]["message"]
+    )
+
+
+def test_failed_group_counts_its_deadline_from_the_first_submission(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        first = stage.http.post("/v1/groups", json=declaration(*STEPS)).json()
+        stage.http.post("/v1/groups/default/release/end", json={"state": "failed"})
+        again = stage.http.post("/v1/groups", json=declaration(*STEPS)).json()
+    assert again["state"] == "active"
+    assert abs(again["deadline_at"] - first["deadline_at"]) < 0.01

@@ -208,3 +208,28 @@ def test_share_of_a_step_stays_as_it_nears_its_end(tmp_path: Path) -> None:
         world.send_epochs("default/p1", 9, epoch_s=60.0)
         after = stage.until("default/p1", lambda v: v["epochs_done"] == 9, "nearly done")
     assert after["deadline_at"] == pytest.approx(before["deadline_at"], abs=5.0)
+
+
+def test_step_that_does_not_come_loses_its_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laxity_scheduler.service.group_keeper.PATIENCE_S", -1.0)
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, step("pretrain"), deadline="1h", open=True)
+        stage.submit("other", deadline="11m", model="x", widths="1", epochs="10")
+        other = stage.until("default/other", lambda v: v["verdict"] != "none", "judged")
+        group = group_of(stage)
+    assert other["verdict"] == "promised"
+    assert group["reason"] == "step pretrain has not come, and its GPUs are no longer kept"
+
+
+def test_fault_of_one_group_harms_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ArithmeticError
+
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="1h")
+        monkeypatch.setattr("laxity_scheduler.service.group_keeper.record_steps", fail)
+        stage.submit("other", deadline="1h")
+        other = stage.until("default/other", lambda v: v["workers"] > 0, "running")
+    assert other["verdict"] == "promised"

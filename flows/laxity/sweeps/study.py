@@ -126,7 +126,7 @@ class StudyTrials:
 
     def _set_attr(self, number: int, name: str, value: Any) -> None:
         trial = self.study.get_trials(deepcopy=False)[number]
-        self.study._storage.set_trial_user_attr(trial._trial_id, name, value)  # noqa: SLF001 - public in Optuna's SweepTrial only
+        self.study._storage.set_trial_user_attr(trial._trial_id, name, value)  # noqa: SLF001 - public in Optuna's Trial only
 
 
 def _check_direction(study: "optuna.Study", asked: str | None) -> Direction:

@@ -27,7 +27,7 @@ LEAST_S: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class StepTime:
+class StepPart:
     """What is left of one step, in seconds. Parts come behind those that they are `after`.
 
     `count` jobs are to come, of which `at_once` run side by side; each takes `p50_s`, and at P90 `p90_s`.
@@ -48,7 +48,7 @@ class StepTime:
 class GroupCourse:
     """How a group goes, in seconds from now: draws of each step's time and end."""
 
-    parts: list[StepTime] = field(default_factory=list)
+    parts: list[StepPart] = field(default_factory=list)
     takes_s: dict[str, Floats] = field(default_factory=dict)
     ends_s: dict[str, Floats] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class GroupCourse:
         before = [self.ends_s[name] for name in after if name in self.ends_s]
         return np.max(before, axis=0) if before else np.zeros(SAMPLES)
 
-    def add(self, part: StepTime) -> None:
+    def add(self, part: StepPart) -> None:
         """A further step, behind all that it comes after."""
         takes_s = part.wait_s + _draw_step(part)
         self.parts.append(part)
@@ -86,7 +86,7 @@ class StepShare:
     is_critical: bool
 
 
-def compose(parts: Sequence[StepTime]) -> GroupCourse:
+def compose(parts: Sequence[StepPart]) -> GroupCourse:
     """Draw how the group goes."""
     course = GroupCourse()
     for part in parts:
@@ -94,7 +94,7 @@ def compose(parts: Sequence[StepTime]) -> GroupCourse:
     return course
 
 
-def _draw_step(part: StepTime) -> Floats:
+def _draw_step(part: StepPart) -> Floats:
     """In rounds of as many jobs as run side by side, each round as long as its longest job."""
     total = np.zeros(SAMPLES)
     at_once = max(1, min(part.at_once, part.count))
@@ -140,7 +140,7 @@ def divide_time(course: GroupCourse, left_s: float) -> dict[str, StepShare]:
 
 
 def _longest_ways(
-    parts: Sequence[StepTime], takes: Mapping[str, float]
+    parts: Sequence[StepPart], takes: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """The longest way to the end of each step, and from there to the end of the group."""
     to_end: dict[str, float] = {}

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.groups.composition import GroupCourse, StepTime
+from laxity_scheduler.groups.composition import GroupCourse, StepPart
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import Reserved
 from laxity_scheduler.model.job import FOREVER, Job
@@ -78,7 +78,7 @@ class GroupPlanner:
         name, after, now = state.step.name, state.step.after, self.forecasts.now
         running = tuple(map(self._times_of, state.live))
         if not state.coming or state.row is None:
-            layout.course.add(StepTime(name, 0.0, 0.0, after, 0, running=running))
+            layout.course.add(StepPart(name, 0.0, 0.0, after, 0, running=running))
             return
         width = self._choose_width(state.row, profile, fast=fast)
         p50_s = self.forecasts.rest_s(state.row, width, "p50")
@@ -94,7 +94,7 @@ class GroupPlanner:
             layout.blocked = layout.blocked or name
             start_s, at_once = ready_s, 1
         wait_s = state.step.gap_s + max(0.0, start_s - ready_s)
-        part = StepTime(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
+        part = StepPart(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
         layout.course.add(part)
         layout.widths[name] = width
         end_s = max(start_s + p50_s, float(np.quantile(layout.course.ends_s[name], 0.9)))

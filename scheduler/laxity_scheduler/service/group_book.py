@@ -6,6 +6,7 @@ from threading import RLock
 from typing import Any, Final
 
 from laxity.durations import deadline_instant, parse_instant, parse_zoned_deadline
+from laxity.instants import format_rfc3339
 from laxity.job.qos import QoSError, check_class
 from laxity.job.spec import LONGEST_NAME, dns_label
 from laxity_scheduler.groups.structure import read_steps
@@ -47,21 +48,27 @@ class GroupBook:
     def find_declared(self, document: Mapping[str, Any]) -> tuple[Group, bool]:
         """The group that a client declares, and whether it asks for a verdict; nothing is kept.
 
-        One that failed or was cancelled goes on under its name, with the deadline of its first
-        submission. QoSError says what is wrong with the declaration.
+        The deadline of one that failed or was cancelled counts from its first submission. QoSError
+        says what is wrong with the declaration, or that it is another one than that which runs.
         """
         declared = read_group(document, CLOCK.now())
-        with self._lock:
-            before = self._groups.get(declared.id)
-            if before is not None:
-                declared = replace(
-                    declared, deadline_at=before.deadline_at, submitted_at=before.submitted_at
-                )
-            if before is not None and before.state == "active":
-                if declared.is_sweep:  # its client knows more by now
-                    return replace(before, verdict=declared.verdict), True
-                return before, False
-            return declared, True
+        before = self._groups.get(declared.id)
+        if before is not None and before.state == "active":
+            if declared.is_sweep:  # its client knows more by now
+                return replace(before, verdict=declared.verdict), True
+            _check_alike(before, declared)
+            return before, False
+        if before is not None and before.state in {"failed", "cancelled"}:
+            since = format_rfc3339(before.submitted_at, "milliseconds")
+            declared = read_group({**document, "submitted_at": since}, CLOCK.now())
+        return declared, True
+
+    def refresh(self) -> None:
+        """See the groups that other replicas have declared."""
+        if not self._store.is_exclusive:
+            with self._lock:
+                rows = self._store.load_rows(GroupRow)
+                self._groups = {row.id: Group.from_row(row) for row in rows}
 
     def keep(self, group: Group) -> None:
         """Write the group as it is now."""
@@ -78,6 +85,16 @@ class GroupBook:
             group = group.ended(state, CLOCK.now())
             self.keep(group)
             return group
+
+
+def _check_alike(there: Group, asked: Group) -> None:
+    shapes = [
+        [(step.name, step.count, step.after) for step in group.steps] for group in (there, asked)
+    ]
+    if asked.steps and there.steps and shapes[0] != shapes[1]:
+        names = ", ".join(f"{step.count} of {step.name}" for step in there.steps)
+        what = f"group {there.id} runs with other steps ({names}); cancel it, or choose another key"
+        raise QoSError("steps", what)
 
 
 def read_group(document: Mapping[str, Any], now: float) -> Group:

@@ -17,6 +17,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.groups.composition import StepShare, divide_time, guilty_step
 from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState
 from laxity_scheduler.groups.structure import GroupStep
+from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import LiveWorld, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
@@ -53,14 +54,23 @@ class GroupKeeper:
     """The groups of one service, between the world that is observed and the policy that decides."""
 
     def __init__(
-        self, book: GroupBook, world: LiveWorld, views: Callable[[], Iterable[Json]]
+        self,
+        book: GroupBook,
+        world: LiveWorld,
+        views: Callable[[], Iterable[Json]],
+        faults: JobFaults,
     ) -> None:
+        self._faults = faults
         self.book, self._world, self._views = book, world, views
         self.standings: dict[str, Standing] = {}
         self._rows: dict[tuple[str, str], Job | None] = {}
 
-    def apply_to(self, state: ClusterState, predictor: Predictor) -> ClusterState:
-        """The snapshot as policies are to see it; itself while there are no active groups."""
+    def apply_to(self, state: ClusterState, predictor: Predictor, *, acts: bool) -> ClusterState:
+        """The snapshot as policies are to see it; itself while there are no active groups.
+
+        Groups are ended, and jobs cancelled, only by the replica that `acts`.
+        """
+        self.book.refresh()
         groups = [
             group
             for group in self.book.groups(lambda _: True)
@@ -71,11 +81,14 @@ class GroupKeeper:
             return state
         views, changed = list(self._views()), state
         for group in groups:
-            records = record_steps(group, views, state.jobs)
-            standing = self._stand(group, records, self._beside(group, groups, state), predictor)
-            self.standings[group.id] = standing
-            self._end_if_over(group, standing, state.now)
-            changed = _overlay(changed, group, standing)
+            with self._faults.isolate("group", group.id):
+                records = record_steps(group, views, state.jobs)
+                beside = self._beside(group, groups, state)
+                standing = self._stand(group, records, beside, predictor)
+                self.standings[group.id] = standing
+                if acts:
+                    self._end_if_over(group, standing, state.now)
+                changed = _overlay(changed, group, standing)
         return changed
 
     def _beside(self, group: Group, groups: Iterable[Group], state: ClusterState) -> ClusterState:

@@ -106,7 +106,8 @@ class Service:
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )
         self.view_cache = ViewCache.load(store, self.metrics.faults)
-        self.groups = GroupKeeper(GroupBook(store), world, self.view_cache.views_in_any_order)
+        all_views, faults = self.view_cache.views_in_any_order, self.metrics.faults
+        self.groups = GroupKeeper(GroupBook(store), world, all_views, faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None
@@ -255,7 +256,7 @@ class Service:
         predictor = self._learning.predictor()
         snapshot = self.loan_orders.apply_to(self.world.observe())
         self.take_left_reports()
-        snapshot = self.groups.apply_to(snapshot, predictor)
+        snapshot = self.groups.apply_to(snapshot, predictor, acts=self.leading)
         budgets = snapshot.budgets or self.settings.budgets
         return replace(snapshot, cycle=self.world.cycle, budgets=budgets), predictor
 

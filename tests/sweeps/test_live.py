@@ -45,8 +45,8 @@ def group_of(live: Live, job: str) -> dict[str, Any]:
     return live.client.group(live.client.job(job).group)
 
 
-def start_client(live: Live, folder: Path, trials: int = 6) -> "subprocess.Popen[bytes]":
-    return live.processes.start("client", [sys.executable, PROGRAM, str(folder), "4m", str(trials)])
+def start_client(live: Live, folder: Path, deadline: str = "4m") -> "subprocess.Popen[bytes]":
+    return live.processes.start("client", [sys.executable, PROGRAM, str(folder), deadline, "6"])
 
 
 def outcomes(folder: Path) -> list[str]:
@@ -95,15 +95,16 @@ def test_killed_client_goes_on_with_its_trials(live: Live, tmp_path: Path) -> No
     first.wait()
     begun = len(outcomes(tmp_path))
 
-    again = start_client(live, tmp_path)
+    again = start_client(live, tmp_path, deadline="5m")
     assert again.wait(timeout=200) == 0, live.processes.tail("client")
 
     rows = json.loads((tmp_path / "rows.json").read_text())
     jobs = [live.client.job(job) for _, _, job in rows]
     assert begun < 6
-    assert [number for number, _, _ in rows] == list(range(6))
+    assert [outcome for _, outcome, _ in rows] == ["complete"] * 6
     assert {job.attempt for job in jobs} == {1}
     assert {job.epochs_done for job in jobs} == {sweeping.EPOCHS}
+    assert group_of(live, jobs[0].id)["deadline_at"] > (jobs[0].submitted_at or 0.0) + 270.0
     assert "run already" in live.processes.tail("client", 100)
 
 

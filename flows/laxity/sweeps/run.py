@@ -26,7 +26,7 @@ from laxity.job.spec import TrainingSpec
 from laxity.stderr import say
 from laxity.sweeps.plan import SweepState, TrialTime, count_starts, promise_text
 from laxity.sweeps.result import SweepFailed, SweepResult, best_of
-from laxity.sweeps.trials import SweepRecord, SweepTrial, Trials
+from laxity.sweeps.trials import NOT_STARTED, SweepRecord, SweepTrial, Trials
 from laxity.worker.trial import ENDED, VALUE
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ class TrialJobs:
     project: Project
     record: SweepRecord
     group: str
+    is_moved: bool = False  # its deadline, by what the client declares now
 
     @property
     def least_workers(self) -> int:
@@ -112,7 +113,11 @@ class SweepRun:
 
     def run(self) -> SweepResult:
         """Follow and start trials until no more will come; SweepFailed if none reached full length."""
-        self._call(lambda: self._client.submit_group(self._jobs.declaration()))
+        document = self._jobs.declaration()
+        self._call(lambda: self._client.submit_group(document))
+        if self._jobs.is_moved:
+            due = str(document["deadline"])
+            self._call(lambda: self._client.amend_group(self._jobs.group_id, due))
         say(f"sweep {self._jobs.group}: see laxity show {self._jobs.group}")
         self._find_running()
         while True:
@@ -122,18 +127,21 @@ class SweepRun:
             self._wait()
             self._look()
         if self._asked is not None:
-            self._give_up(self._asked, "not started: too late")
+            self._give_up(self._asked, f"{NOT_STARTED}: too late")
         return self._end()
 
     def _find_running(self) -> None:
         """Attach to what an earlier client has started; of a grid the jobs tell how much that is."""
         known = len(self._call(lambda: self._client.group(self._jobs.group_id))["jobs"])
-        while len(self._trials.begun()) < known and (trial := self._trials.ask()):
-            self._trials.note_job(trial, self._jobs.spec(self._trials, trial).id)
+        while len(self._trials.begun()) < known and self._ask():
+            pass
+        self._asked = None
         for trial in self._trials.begun():
             view = self._find_job(trial.job) if trial.outcome == "running" else None
             if view is not None:
                 self._views[trial.number] = view
+            elif trial.outcome == "running" and self._asked is None:
+                self._asked = trial
             elif trial.outcome == "running":
                 self._submit(trial)
         if self._views:
@@ -178,7 +186,7 @@ class SweepRun:
         """Start one more; False if none can start now."""
         if self._misfits >= MOST_MISFITS or self._trials.is_exhausted:
             return False
-        self._asked = trial = self._asked or self._trials.ask()
+        trial = self._asked or self._ask()
         if trial is None:
             return False
         spec = self._jobs.spec(self._trials, trial)
@@ -201,6 +209,13 @@ class SweepRun:
         self._asked = None
         return True
 
+    def _ask(self) -> SweepTrial | None:
+        """The next trial, known to be of this sweep from now on."""
+        self._asked = trial = self._trials.ask()
+        if trial is not None:
+            self._trials.note_job(trial, self._jobs.spec(self._trials, trial).id)
+        return trial
+
     def _has_grown(self) -> bool:
         """Whether a trial of ours shrinks at its epoch's end where another one waits."""
         return any(view.workers > self._jobs.least_workers for view in self._views.values())
@@ -213,7 +228,7 @@ class SweepRun:
         is_first = not self._count() and not self._views
         if is_first or (answer["p50_at"] or math.inf) > self._jobs.record.deadline_at:
             self._misfits += 1
-            self._give_up(trial, "not started: too slow")
+            self._give_up(trial, f"{NOT_STARTED}: too slow")
         else:
             self._misfits = 0
             self._submit(trial, "soft")
@@ -225,8 +240,6 @@ class SweepRun:
 
     def _submit(self, trial: SweepTrial, service_class: str | None = None) -> None:
         spec = self._jobs.spec(self._trials, trial, service_class)
-        if not trial.job:
-            self._trials.note_job(trial, spec.id)
         manifest = spec.to_manifest()
         self._views[trial.number] = self._call(lambda: self._client.submit(manifest))
 

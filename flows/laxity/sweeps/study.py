@@ -19,7 +19,14 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from laxity.job.qos import QoSError
-from laxity.sweeps.trials import Direction, Outcome, SweepRecord, SweepTrial, record_folder
+from laxity.sweeps.trials import (
+    NOT_STARTED,
+    Direction,
+    Outcome,
+    SweepRecord,
+    SweepTrial,
+    record_folder,
+)
 from laxity.worker.trial import TrialTerms, pack_study
 
 RECORD: Final = "laxity.sweep"  # attributes of the study ...
@@ -87,7 +94,8 @@ class StudyTrials:
 
     def begun(self) -> Sequence[SweepTrial]:
         trials = self.study.get_trials(deepcopy=False)[self._first :]
-        return [self._row(trial) for trial in trials if JOB in trial.user_attrs]
+        rows = [self._row(trial) for trial in trials if JOB in trial.user_attrs]
+        return [row for row in rows if not row.note.startswith(NOT_STARTED)]
 
     def close(self) -> None:
         """Add the trials to the study in memory, which its owner looks at."""

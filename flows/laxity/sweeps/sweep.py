@@ -73,9 +73,11 @@ def sweep(
         wanted = _check_trials(trials)
         _check_service()
         source = _open_study(study, declared, metric, direction)
-    record = _open_record(source, declared)
+    before = source.read_record()
+    record = _open_record(source, declared, before)
+    is_moved = before is not None and before.uid == record.uid and before != record
     group = f"{dns_label(source.name, longest=LONGEST_GROUP)}-{record.uid[:6]}"
-    jobs = TrialJobs(declared, declared.project(train), record, group)
+    jobs = TrialJobs(declared, declared.project(train), record, group, is_moved)
     try:
         return SweepRun(Client(patience_s=PATIENCE_S), source, jobs, wanted).run()
     except KeyboardInterrupt:
@@ -125,10 +127,9 @@ def _open_study(
     )
 
 
-def _open_record(trials: Trials, declared: Declaration) -> SweepRecord:
-    """That of a sweep that goes on, or a new one."""
+def _open_record(trials: Trials, declared: Declaration, record: SweepRecord | None) -> SweepRecord:
+    """That of a sweep that goes on, or a new one. Another deadline counts from now on."""
     now, text = time.time(), declared.qos.deadline_text
-    record = trials.read_record()
     if record is None or not record.goes_on(now):
         due_at = declared.qos.deadline_at(now)
         record = SweepRecord(uuid.uuid4().hex[:12], text, due_at, trials.count_all())

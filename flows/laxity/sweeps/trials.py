@@ -20,6 +20,7 @@ from laxity.private_files import private_folder
 from laxity.worker.trial import TrialTerms
 
 MOST_TRIALS: Final = 1_000
+NOT_STARTED: Final = "not started"  # how the note of a trial begins that had no job
 Outcome = Literal["complete", "pruned", "failed", "running"]
 Direction = Literal["minimize", "maximize"]
 
@@ -103,7 +104,7 @@ class Trials(Protocol):
         ...
 
     def note_job(self, trial: SweepTrial, job: str) -> None:
-        """Keep which job trains it, before that is submitted."""
+        """Keep which job will train it."""
 
     def tell(self, trial: SweepTrial) -> None:
         """Keep how it ended."""
@@ -163,7 +164,8 @@ class GridTrials:
         self._trials[trial.number] = trial
 
     def begun(self) -> Sequence[SweepTrial]:
-        return [trial for trial in self._trials.values() if trial.job]
+        trials = self._trials.values()
+        return [row for row in trials if row.job and not row.note.startswith(NOT_STARTED)]
 
 
 def _combine(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

@@ -42,9 +42,9 @@ class Settings:
     budgets: Mapping[str, float] | None = None
     kept_cycles: int = 20_000
     kept_mb: int = 500  # of cycles and decisions
-    kept_days: float = 30.0
-    least_interval_s: float = 0.2
-    longest_sleep_s: float = 30.0
+    kept_days: float = 30.0  # ended jobs, from their end
+    least_interval_s: float = 0.2  # between the starts of two cycles
+    longest_sleep_s: float = 30.0  # between cycles without news
     shared_sleep_s: float = 3.0  # ... where workers may have told another replica
     lease_s: float = 15.0  # a leader among replicas that is silent for so long is replaced
     pods_within_s: float = 60.0  # pods that do not all run by then are not waited for

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +37,25 @@ def write_source(folder: Path) -> None:
     (folder / "reference").mkdir()
     for name, text in pages().items():
         (folder / f"reference/{name}.md").write_text(text)
+    (folder / "llms.txt").write_text(llms_text(folder))
+
+
+def llms_text(folder: Path) -> str:
+    """The pages for language models: each with its first sentence, in the order of the navigation."""
+    project = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    lines = [f"# {project['site_name']}", "", f"> {project['site_description']}"]
+    for section in project["nav"]:
+        for title, names in section.items():
+            lines += ["", f"## {title}", "", *(_entry(folder, name) for name in names)]
+    return "\n".join([*lines, ""])
+
+
+def _entry(folder: Path, name: str) -> str:
+    paragraphs = (folder / name).read_text().split("\n\n")
+    title = paragraphs[0].removeprefix("# ")
+    text = next(text for text in paragraphs[1:] if not text.startswith(("#", "|", "```")))
+    first = re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
+    return f"- [{title}]({name.removesuffix('.md').removesuffix('README')}): {first}"
 
 
 def _link(folder: Path, match: re.Match[str]) -> str:

@@ -102,6 +102,15 @@ def test_every_page_is_in_the_navigation(tmp_path: Path) -> None:
     assert len(listed) == len(there)
 
 
+def test_llms_txt_names_every_page_with_its_first_sentence(tmp_path: Path) -> None:
+    write_source(tmp_path)
+    text = (tmp_path / "llms.txt").read_text()
+    pages = list(tmp_path.rglob("*.md"))
+
+    assert len(re.findall(r"^- \[.+\]\(\S*\): \S.+", text, re.MULTILINE)) == len(pages)
+    assert "- [Exit codes](reference/exit-codes): How a command ends." in text
+
+
 def test_every_annotation_is_in_the_reference_with_a_meaning() -> None:
     page = reference.annotations()
     annotations = {

@@ -32,6 +32,8 @@ STYLE: Final = (
     "svg{background:#fff;font:12px sans-serif}text{fill:#333}.t{font-size:14px;font-weight:700}"
     ".band{fill:#9ecae1;opacity:.6}.p50{fill:none;stroke:#17609f;stroke-width:2}"
     ".dl{fill:none;stroke:#b3261e;stroke-width:2;stroke-dasharray:6 3}.axis{stroke:#999}"
+    ".dot{fill:#1a1c20}@media(prefers-color-scheme:dark){svg{background:#14161a}text{fill:#ddd}"
+    ".dot{fill:#e6e8eb}}"
 )
 Points = Sequence[tuple[int, float]]  # (epoch, seconds), one per epoch, in order
 
@@ -79,21 +81,35 @@ def read_series(client: "MlflowClient", run_id: str, name: str) -> Points:
     return sorted({p.step: p.value for p in history if math.isfinite(p.value)}.items())
 
 
+PLOTS: Final = {
+    "Seconds per epoch: P50, P90 band, measured (dots)": (
+        names.EPOCH_P50, names.EPOCH_P90, "", names.EPOCH_ACTUAL,
+    ),
+    "Finish after submission: P50, P90 band, deadline (dashed), actual (dot)": (
+        names.FINISH_P50, names.FINISH_P90, names.FINISH_DEADLINE, names.FINAL_ACTUAL,
+    ),
+}  # fmt: skip
+
+
 def draw_run(series: Mapping[str, Points], title: str, epochs: int) -> str:
-    """An SVG of both plots. `series` are seconds by names of MLflow metrics; empty ones are left out."""
+    """An SVG with the plots that have points. `series` are seconds by names of MLflow metrics."""
     last = max([1, epochs, *(points[-1][0] for points in series.values() if points)])
-    middle = (names.EPOCH_P50, names.EPOCH_P90, "", names.EPOCH_ACTUAL)
-    end = (names.FINISH_P50, names.FINISH_P90, names.FINISH_DEADLINE, names.FINAL_ACTUAL)
+    plots = {text: shown for text, shown in PLOTS.items() if any(map(series.get, shown))}
+    height = 40 + 205 * len(plots)
+    drawn = [
+        element
+        for number, (text, shown) in enumerate(plots.items())
+        for element in _plot(text, 60 + 205 * number, last, series, shown)
+    ]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 450" width="{WIDTH}" height="450">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}">',
             f"<title>{escape(title)}</title><style>{STYLE}</style>",
             f'<text class="t" x="10" y="22">{escape(title[:100])}</text>',
-            *_plot("Seconds per epoch: P50, P90 band, measured (dots)", 60, last, series, middle),
-            *_plot("Finish after submission: P50, P90 band, deadline (dashed), actual (dot)", 265, last, series, end),
-            f'<text x="{LEFT}" y="440">epoch 1 to {last}</text></svg>\n',
+            *drawn,
+            f'<text x="{LEFT}" y="{height - 10}">epoch 1 to {last}</text></svg>\n',
         ]
-    )  # fmt: skip
+    )
 
 
 def _plot(
@@ -121,7 +137,7 @@ def _plot(
         yield line("dl", [*deadline, (last, deadline[-1][1])])
     for point in actual:
         x, y = place(point).split(",")
-        yield f'<circle cx="{x}" cy="{y}" r="3" fill="#1a1c20"/>'
+        yield f'<circle cx="{x}" cy="{y}" r="3" class="dot"/>'
 
 
 def thin(points: Points) -> Points:

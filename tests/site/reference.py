@@ -6,19 +6,21 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Final
 
 from fastapi import FastAPI
 from typer.main import get_command
 
 import laxity
+import laxity_scheduler.http
 from laxity import names
 from laxity.cli.exit_codes import INTERRUPTED, MEANINGS, TERMINATED
 from laxity.cli.lazy_commands import BY_NAME, load_command
 from laxity.cli.main import app
-from laxity_scheduler.http import cluster_routes, job_routes, loan_routes, page_routes
 from laxity_scheduler.http.api_reference import schema_text
 from laxity_scheduler.model.reasons import TEMPLATES
 from laxity_scheduler.service.metrics import Metrics
@@ -112,8 +114,9 @@ def http() -> str:
 def openapi() -> Mapping[str, Any]:
     """The OpenAPI document of the service."""
     api = FastAPI(title="laxity")
-    for module in (job_routes, cluster_routes, loan_routes, page_routes):
-        api.include_router(module.router)
+    for module in sorted(module.name for module in iter_modules(laxity_scheduler.http.__path__)):
+        if module.endswith("_routes"):
+            api.include_router(import_module(f"laxity_scheduler.http.{module}").router)
     return api.openapi()
 
 

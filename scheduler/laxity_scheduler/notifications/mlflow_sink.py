@@ -108,7 +108,8 @@ class MlflowSink:
         ]
         for first in range(0, len(metrics), POINTS_PER_CALL):
             client.log_batch(tracked.run_id, metrics=metrics[first : first + POINTS_PER_CALL])
-        self._update_picture(client, tracked, message.view)
+        if not message.points_only or message.view["state"] in TERMINAL_STATES:
+            self._update_picture(client, tracked, message.view)
         if message.points_only:
             return
         note = {NOTE_TAG: note_of(message.view, tracked, self._page_url)}

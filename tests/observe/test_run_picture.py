@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,6 +77,24 @@ def test_long_series_are_thinned_and_keep_their_ends(length: int) -> None:
 
     assert len(kept) <= MOST_POINTS + 1
     assert (kept[:1], kept[-1:]) == (points[:1], points[-1:])
+
+
+@pytest.mark.slow
+def test_picture_of_a_real_store_is_an_artifact_of_the_run(mlflow_uri: str) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(mlflow_uri)
+    run_id = client.create_run(client.create_experiment("pictures")).info.run_id
+    for step, p90_s in enumerate([15.0, 12.0], start=1):
+        for name, value in ((names.EPOCH_P50, 10.0), (names.EPOCH_P90, p90_s)):
+            client.log_metric(run_id, name, value, step=step)
+
+    RunPictures().update(client, run_id, "default/a: promised", 4, is_last=False)
+
+    picture = Path(client.download_artifacts(run_id, FILE)).read_text()
+    assert "default/a: promised" in picture
+    (band,) = elements(picture, "polygon")
+    assert len(band["points"].split()) == 4
 
 
 def test_empty_run_has_a_picture_without_points() -> None:

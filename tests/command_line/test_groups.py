@@ -39,6 +39,15 @@ def test_refused_group_shows_its_offers_and_exits_as_refused(
     assert "1. fewer trainings" in laxity.read()
 
 
+def test_refused_deadline_of_a_group_whose_promise_stands_exits_as_refused(
+    answering: Service, laxity: CommandLine
+) -> None:
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": []})
+    answering.answers["POST /v1/jobs/default/release/amend"] = MISSING
+    answering.answers["POST /v1/groups/default/release/amend"] = (200, group(verdict="refused"))
+    assert laxity("amend", "release", "--deadline", "2h") == 3
+
+
 def test_name_of_neither_job_nor_group_is_an_unknown_job(
     answering: Service, laxity: CommandLine
 ) -> None:

@@ -9,6 +9,8 @@ from laxity_scheduler.model.cluster import ClusterState, Reserved
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Profile, slot_edges
+from laxity_scheduler.store.codec import encode_record, load_state
+from laxity_scheduler.store.differences import apply_difference, snapshot_difference
 from tests.support.builders import Curve, cluster, job, promised
 
 LONG_S = 36_000.0
@@ -82,3 +84,11 @@ def test_jobs_that_take_turns_put_off_the_step_behind_them() -> None:
     waiting = StepState(GroupStep("a", 2), live=state.jobs)
     layout = lay_out(state, waiting, coming("b", "a"))
     assert layout.reserved["b"].from_at == pytest.approx(12_000.0, abs=300.0)
+
+
+def test_kept_gpus_come_back_from_the_journal() -> None:
+    kept = Reserved("default/g/a", 0.0, 6000.0, 1)
+    without, with_kept = cluster(gpus=1), cluster(gpus=1, reserved=(kept,))
+    assert load_state(encode_record(with_kept)) == with_kept
+    for old, new in ((without, with_kept), (with_kept, without)):
+        assert apply_difference(old, snapshot_difference(old, new)) == new

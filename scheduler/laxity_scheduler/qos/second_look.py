@@ -36,8 +36,6 @@ Decide = Callable[
 def look_again(decide: Decide, state: ClusterState, predictor: Predictor, most: int) -> Plan:
     """The plan, with the promises that a second look gives; at most so many looks."""
     plan, assumed, tried = decide(state, frozenset()), frozenset[str](), set[str]()
-    if state.reserved:  # the first question does not know of them
-        return plan
     late: frozenset[str] | None = None  # as all promises are planned anew
     while len(tried) < most and (job := _next_refused(plan, state, tried)) is not None:
         tried.add(job.id)

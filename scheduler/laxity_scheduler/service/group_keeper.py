@@ -6,7 +6,7 @@ else about a job is as for any other, so policies need not know of groups.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.service.group import Group
 from laxity_scheduler.service.group_book import GroupBook
 from laxity_scheduler.service.group_steps import StepRecord, learn_steps, record_steps
+from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.service.view_fields import Json, finite_or_none
 
 LOG: Final = logging.getLogger(__name__)
@@ -54,14 +55,10 @@ class GroupKeeper:
     """The groups of one service, between the world that is observed and the policy that decides."""
 
     def __init__(
-        self,
-        book: GroupBook,
-        world: LiveWorld,
-        views: Callable[[], Iterable[Json]],
-        faults: JobFaults,
+        self, book: GroupBook, world: LiveWorld, views: ViewCache, faults: JobFaults
     ) -> None:
-        self._faults = faults
-        self.book, self._world, self._views = book, world, views
+        self.book, self._world, self._faults = book, world, faults
+        self._views = views.views_in_any_order
         self.standings: dict[str, Standing] = {}
         self._rows: dict[tuple[str, str], Job | None] = {}
 
@@ -79,7 +76,7 @@ class GroupKeeper:
         if not groups:
             self.standings = {}
             return state
-        views, changed = list(self._views()), state
+        views, changed = self._views(), state
         for group in groups:
             with self._faults.isolate("group", group.id):
                 records = record_steps(group, views, state.jobs)
@@ -116,7 +113,7 @@ class GroupKeeper:
         if what:
             why = reason("group_unknown", what=what)
             return replace(group, state="active", verdict=_verdict("forecast", why))
-        records = record_steps(group, list(self._views()), state.jobs)
+        records = record_steps(group, self._views(), state.jobs)
         layouts = [
             self._lay_out(group, records, state, predictor, fast=fast) for fast in (False, True)
         ]
@@ -149,7 +146,7 @@ class GroupKeeper:
     def finish(self, group: Group, state: Any) -> Group:
         """The group, ended, with the steps that it really had where none were declared."""
         if not group.steps and not group.is_sweep:
-            learned = learn_steps(group, list(self._views()), self._find_job)
+            learned = learn_steps(group, self._views(), self._find_job)
             self.book.keep(replace(group, steps=learned))
         return self.book.end(group.id, state)
 

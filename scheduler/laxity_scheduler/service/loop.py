@@ -106,8 +106,7 @@ class Service:
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )
         self.view_cache = ViewCache.load(store, self.metrics.faults)
-        all_views, faults = self.view_cache.views_in_any_order, self.metrics.faults
-        self.groups = GroupKeeper(GroupBook(store), world, all_views, faults)
+        self.groups = GroupKeeper(GroupBook(store), world, self.view_cache, self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None

@@ -21,7 +21,7 @@ def print_group(group: Json, *, as_json: bool) -> int:
         _print_words({name: printable_value(value) for name, value in group.items()}, time.time())
     if group["state"] in {"failed", "cancelled"}:
         return FAILED
-    if group["state"] == "refused":
+    if group["verdict"] == "refused":  # also another deadline, while the promise stands
         return REFUSED
     is_late = (group["finished_at"] or 0.0) > (group["deadline_at"] or float("inf"))
     return BROKEN if is_late and group["verdict"] == "promised" else OK

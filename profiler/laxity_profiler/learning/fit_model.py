@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress, groupby, pairwise
 from operator import mul, truediv
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.learning.fit_inputs import fit_inputs
 from laxity_profiler.learning.run_shapes import collect_shapes
-from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score
+from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score, widen_for_few
 from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
 from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve
 from laxity_profiler.model.inputs import InputFit
@@ -38,7 +38,7 @@ from laxity_profiler.model.run_shape import ShapeRuns
 if TYPE_CHECKING:
     from laxity_profiler.history.history import TrainingRun
 
-SPREAD_POINTS: Final = 2.0  # how many runs the assumed spread is worth
+LEAST_SPREAD2: Final = 1e-6
 NOISE_POINTS: Final = 4.0
 RUNS_SCORED: Final = 200
 WARM_UP_ERROR: Final = 0.3  # of an epoch time known only from first epochs
@@ -164,7 +164,8 @@ def fit_model(
     noise2 = _fit_noise2(stretches)
     regimes = _split_into_regimes(stretches, noise2)
     drift = _fit_drift(regimes, noise2)
-    settings = _fit_settings(regimes, drift, noise2)
+    wide = drift if drift.step2 else Drift(_fit_spread2(regimes, noise2, is_wide=True))
+    settings = _fit_settings(regimes, wide, noise2)
     trials = list(predict_trials(regimes, drift=drift, noise2=noise2))
     at_start, at_half = (
         [trial.score for trial in trials if trial.stage == stage] for stage in ("start", "half")
@@ -172,7 +173,7 @@ def fit_model(
     return ModelFit(
         model,
         settings,
-        drift.spread2,
+        wide.spread2,
         noise2,
         factors_of_scores(at_start, level=level),
         factors_of_scores(at_half, level=later_level),
@@ -290,20 +291,23 @@ def _fit_noise2(stretches: Sequence[Stretch]) -> float:
     return noise2 * min(LONGEST_MEMORY, (1.0 + rho) / (1.0 - rho) if rho < 1.0 else math.inf)
 
 
-def _fit_spread2(regimes: Sequence[Regime], noise2: float) -> float:
-    """Relative variance between runs, what epoch noise makes of it taken off."""
-    squares, points = 0.0, 0.0
+def _fit_spread2(regimes: Sequence[Regime], noise2: float, *, is_wide: bool = False) -> float:
+    """Relative variance between runs, what epoch noise makes of it taken off.
+
+    `is_wide`: that of a normal distribution with the P90 of what so few runs say.
+    """
+    squares, noise, points = 0.0, 0.0, 0
     for regime in regimes:
         group = regime.stretches
         means = [stretch.mean_s for stretch in group]
         middle = sum(means) / len(means)
         squares += sum((mean / middle - 1.0) ** 2 for mean in means)
         points += len(group) - 1
-        noise = sum(noise2 / len(stretch.epoch_s) for stretch in group) / len(group)
-        squares -= noise * (len(group) - 1)
-    return max(
-        1e-6, (SPREAD_POINTS * SPREAD * SPREAD + max(0.0, squares)) / (SPREAD_POINTS + points)
-    )
+        noise += (len(group) - 1) * fmean(noise2 / len(stretch.epoch_s) for stretch in group)
+    if not points:
+        return SPREAD * SPREAD
+    factor = widen_for_few(points) if is_wide else 1.0
+    return max(LEAST_SPREAD2, (factor * factor * squares - noise) / points)
 
 
 def _fit_drift(regimes: Sequence[Regime], noise2: float) -> Drift:

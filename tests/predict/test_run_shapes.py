@@ -10,8 +10,9 @@ import pytest
 from laxity_profiler.estimate import Ask, Estimate, Progress, Workload
 from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.history.observations import Epoch
-from laxity_profiler.learning.fit_model import fit_model, split_runs
+from laxity_profiler.learning.fit_model import fit_model
 from laxity_profiler.learning.run_shapes import collect_shapes
+from laxity_profiler.learning.stretches import split_runs
 from laxity_profiler.model.model_fit import ModelFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 

@@ -6,7 +6,7 @@ DOMAIN: Final = "laxity.dev"
 
 # --- labels of a Job (short, for selectors and `kubectl get jobs -L`) ---
 MANAGED: Final = f"{DOMAIN}/managed"  # "true": laxity owns suspend, parallelism and completions
-CLASS_LABEL: Final = f"{DOMAIN}/class"
+CLASS_LABEL: Final = f"{DOMAIN}/class"  # of the Job, as its annotation says
 VERDICT_LABEL: Final = f"{DOMAIN}/verdict"  # promised | refused | forecast | none
 KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # Jobs with this label are Kueue's, never ours
 CHAIN: Final = f"{DOMAIN}/chain"  # by `laxity chain`: this Job is a link of that chain ...
@@ -18,22 +18,22 @@ DEADLINE: Final = f"{DOMAIN}/deadline"  # RFC 3339, 90m from submission, or 06:0
 CLASS: Final = f"{DOMAIN}/class"  # hard | soft | best_effort
 WIDTHS: Final = f"{DOMAIN}/widths"  # "1,2,4" or "1..4"
 MODEL: Final = f"{DOMAIN}/model"  # key of the model's history
-EPOCHS: Final = f"{DOMAIN}/epochs"
+EPOCHS: Final = f"{DOMAIN}/epochs"  # to train in all
 EPOCH_ESTIMATE: Final = f"{DOMAIN}/epoch-estimate"  # a duration: one epoch on one worker
 PREEMPTIBLE: Final = f"{DOMAIN}/preemptible"  # "true" | "false"
 ON_MISS: Final = f"{DOMAIN}/on-miss"  # continue | stop
 WALL_LIMIT: Final = f"{DOMAIN}/wall-limit"  # a duration: so long one start may run, then the next
-SAMPLES: Final = f"{DOMAIN}/samples"
-BATCH_SIZE: Final = f"{DOMAIN}/batch-size"
-DATASET_BYTES: Final = f"{DOMAIN}/dataset-bytes"
+SAMPLES: Final = f"{DOMAIN}/samples"  # of the data set
+BATCH_SIZE: Final = f"{DOMAIN}/batch-size"  # samples per step
+DATASET_BYTES: Final = f"{DOMAIN}/dataset-bytes"  # read in an epoch
 SIZE: Final = f"{DOMAIN}/size"  # parameters of the net
 LAUNCHER: Final = f"{DOMAIN}/launcher"  # torch: workers get RANK, WORLD_SIZE, MASTER_ADDR, ...
 ENTRY: Final = f"{DOMAIN}/entry"  # module:function or /path/file.py:function
 PARAMETERS: Final = f"{DOMAIN}/parameters"  # JSON object
-IDEMPOTENCY_KEY: Final = f"{DOMAIN}/idempotency-key"
+IDEMPOTENCY_KEY: Final = f"{DOMAIN}/idempotency-key"  # the same key attaches to the same job
 ONE_AT_A_TIME: Final = f"{DOMAIN}/one-at-a-time"  # "true": refused while another of its flow runs
 SUBMITTED_AT: Final = f"{DOMAIN}/submitted-at"  # RFC 3339; a retry keeps the first one
-ATTEMPT: Final = f"{DOMAIN}/attempt"
+ATTEMPT: Final = f"{DOMAIN}/attempt"  # counted from 1
 FRESH: Final = f"{DOMAIN}/fresh"  # "true": an attempt after a failure begins at epoch 0
 FREEZE: Final = f"{DOMAIN}/freeze"  # "true": workers run from a copy of the code, made now
 RESUMES: Final = f"{DOMAIN}/resumes"  # "true": the training code keeps and restores its own state
@@ -73,7 +73,7 @@ SIGNAL: Final = f"{DOMAIN}/signal"  # JSON of what its worker should do, if it d
 
 # --- environment of a worker ---
 ENV_JOB: Final = "LAXITY_JOB"  # namespace/name; set means: run by laxity
-ENV_JOB_UID: Final = "LAXITY_JOB_UID"
+ENV_JOB_UID: Final = "LAXITY_JOB_UID"  # of its Kubernetes Job
 ENV_TRAINING: Final = "LAXITY_TRAINING"  # uid of the first attempt; unset: this Job is the first
 ENV_INDEX: Final = "JOB_COMPLETION_INDEX"  # set by Kubernetes for Indexed Jobs; 0 is the leader
 ENV_URL: Final = "LAXITY_URL"  # the service

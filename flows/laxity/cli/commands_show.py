@@ -75,7 +75,7 @@ def top(
 
 
 def ui() -> None:
-    """Open the service's page in the browser, signed in for reading."""
+    """Open the service's page in the browser, signed in."""
     import webbrowser
 
     from laxity.api.client import Client

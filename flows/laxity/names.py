@@ -38,6 +38,9 @@ FRESH: Final = f"{DOMAIN}/fresh"  # "true": an attempt after a failure begins at
 FREEZE: Final = f"{DOMAIN}/freeze"  # "true": workers run from a copy of the code, made now
 RESUMES: Final = f"{DOMAIN}/resumes"  # "true": the training code keeps and restores its own state
 RESTARTS: Final = f"{DOMAIN}/restarts"  # starts in a row that may fail before the next epoch ends
+GROUP: Final = f"{DOMAIN}/group"  # name of the jobs that have one deadline together
+STEP: Final = f"{DOMAIN}/step"  # which step of its group this job is, or is one job of
+AFTER: Final = f"{DOMAIN}/after"  # "a,b": steps of its group that must have finished before
 FOLLOWED_BY: Final = f"{DOMAIN}/followed-by"  # address of the flow run that submitted this job
 PIN: Final = f"{DOMAIN}/pin"  # changed by hand: counted, never touched, until this is removed
 
@@ -119,6 +122,7 @@ TAG_JOB: Final = "laxity.job"
 TAG_UID: Final = "laxity.uid"
 TAG_MODEL: Final = "laxity.model"
 TAG_CLASS: Final = "laxity.class"
+TAG_GROUP: Final = "laxity.group"  # GROUP/STEP of a job that shares a deadline with others
 TAG_DEADLINE: Final = "laxity.deadline"
 TAG_VERDICT: Final = "laxity.verdict"
 TAG_OUTCOME: Final = "laxity.outcome"  # kept, broken, late, finished, refused, failed, cancelled

@@ -243,6 +243,7 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
         names.TAG_MODEL: view["model"],
         names.TAG_CLASS: view["class"],
         names.TAG_DEADLINE: instant_text(view["deadline_at"]),
+        names.TAG_GROUP: "/".join(filter(None, (view.get("group"), view.get("step")))),
         names.TAG_VERDICT: view["verdict"],
         names.TAG_REASON: ending_text(job_view(view)) or view["reason"],
         names.TAG_STALLED: _stalled_tag(view),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from laxity.flow.workflow import deadline_workflow, parallel
     from laxity.job.qos import QoS, QoSError
     from laxity.job.spec import TrainingSpec
+    from laxity.sweeps.sweep import sweep
     from laxity.worker.training import Training
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "deadline_script",
     "deadline_workflow",
     "parallel",
+    "sweep",
 ]
 
 _HOMES: Final = {
@@ -44,6 +46,7 @@ _HOMES: Final = {
     "deadline_script": "laxity.flow.script",
     "deadline_workflow": "laxity.flow.workflow",
     "parallel": "laxity.flow.workflow",
+    "sweep": "laxity.sweeps.sweep",
 }
 
 

@@ -93,6 +93,7 @@ ENV_LAUNCHER: Final = "LAXITY_LAUNCHER"  # torch: set RANK, WORLD_SIZE, ... befo
 ENV_ANEW: Final = "LAXITY_ANEW"  # set: this worker has begun anew, for another width
 ENV_ACCELERATORS: Final = "LAXITY_ACCELERATORS"  # more names of resources, by spaces
 ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
+ENV_TRIAL: Final = "LAXITY_TRIAL"  # JSON: this worker trains a trial of a sweep
 ENV_RESUMES: Final = "LAXITY_RESUMES"  # "true": the training code keeps and restores its own state
 ENV_TRACKED_BY: Final = "LAXITY_TRACKED_BY"  # "service": it logs the epochs to MLflow, not workers
 ENV_FLOW_RUN: Final = "LAXITY_FLOW_RUN"  # the flow run that follows the job: API/flow_runs/ID
@@ -120,6 +121,9 @@ FINAL_RUN_ACTUAL: Final = "final/run_actual_s"
 FINAL_ERROR: Final = "final/abs_pct_err"  # of the run time
 TAG_JOB: Final = "laxity.job"
 TAG_UID: Final = "laxity.uid"
+TAG_GROUP_RUN: Final = (
+    "laxity.group_run"  # NAMESPACE/GROUP: the runs of its jobs are nested in this one
+)
 TAG_MODEL: Final = "laxity.model"
 TAG_CLASS: Final = "laxity.class"
 TAG_GROUP: Final = "laxity.group"  # GROUP/STEP of a job that shares a deadline with others

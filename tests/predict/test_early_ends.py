@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
@@ -98,7 +99,13 @@ def _epochs(draw: random.Random, n: int) -> tuple[float, ...]:
 
 
 def train(
-    history: History, uid: str, trained: int, *, says: bool = True, learner: Learner | None = None
+    history: History,
+    uid: str,
+    trained: int,
+    *,
+    says: bool = True,
+    learner: Learner | None = None,
+    **end: Any,
 ) -> None:
     """A run of 40 declared epochs that ends after so many, of one second each.
 
@@ -108,7 +115,7 @@ def train(
     lines += [
         epoch_line(n + 1, n, epoch_s=1.0, width=1, at=START_AT + n) for n in range(1, trained + 1)
     ]
-    end = {"epochs_done": trained} if says else {}
+    end |= {"epochs_done": trained} if says else {}
     lines.append(line(trained + 2, "finished", at=START_AT + trained + 1, **end))
     history.ingest(uid, uid, workload(epochs=DECLARED), lines[:-1], received_at=LATER_AT)
     if learner is not None:
@@ -150,6 +157,18 @@ def test_a_learner_follows_runs_that_end_early(tmp_path: Path) -> None:
 )
 def test_readers_are_told_of_early_ends(trained: list[int], text: str) -> None:
     assert early_text(shares(*trained), DECLARED) == text
+
+
+def test_pruned_trials_do_not_shorten_what_is_predicted(tmp_path: Path) -> None:
+    history = history_in(tmp_path)
+    for number in range(12):
+        train(history, f"pruned-{number}", 6, judged=True)
+
+    predictor = Learner(history).predictor()
+    expected = predictor.remaining(workload(epochs=DECLARED), Progress(), 1)
+
+    assert predictor.models[0].ended == ()
+    assert expected.p50_s > 35.0
 
 
 def test_a_run_that_does_not_say_how_it_ended_is_unknown(tmp_path: Path) -> None:

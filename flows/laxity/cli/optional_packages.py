@@ -27,6 +27,7 @@ EXTRAS: Final = {
     ),
     "kubernetes": ("aiohttp", "httptools", "kubernetes", "uvloop"),
     "report": ("matplotlib", "numba"),
+    "optuna": ("optuna",),
     "torch": ("torch",),
     "xgboost": ("xgboost",),
     "gym": ("gymnasium", "sb3_contrib"),

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from laxity import names
@@ -169,10 +170,20 @@ def _run_entry(training: Training, entry: str) -> Any:
     try:
         function = load_function(import_from_copy(entry))
         prefect_context.print_to_log(os.environ)
-        arguments = call_arguments(function, training, os.environ.get(names.ENV_PARAMETERS, ""))
+        call = _prepare_call(function, training)
     except Exception as error:
         raise BeforeCallError from error
-    return function(**arguments)
+    return call()
+
+
+def _prepare_call(function: Callable[..., Any], training: Training) -> Callable[[], Any]:
+    """The call of the training function, or of the trial of a sweep that it trains."""
+    parameters = os.environ.get(names.ENV_PARAMETERS, "")
+    if trial := os.environ.get(names.ENV_TRIAL):
+        from laxity.worker.trial import prepare_trial
+
+        return prepare_trial(function, training, trial, parameters)
+    return partial(function, **call_arguments(function, training, parameters))
 
 
 def _require_epochs(training: Training, began: float, result: Any) -> None:
@@ -194,6 +205,8 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
         say(NOT_KEPT.format(what=odd))
     _write_result(training, json_result)
     fields = {"result": json_result, "epochs_done": training.epoch, **_finishing_time(training)}
+    if training.judged:
+        fields["judged"] = True  # that a trial lost tells nothing of how long the next one is
     with suppress(TrainingStopped), termination.defer():  # the result must get out
         _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
 

@@ -196,7 +196,7 @@ class Leader:
             self._saver.send_records()
 
     def _is_over(self) -> bool:
-        if self._course.done < self._course.total:
+        if not self._course.is_done:
             return False
         self._saver.ensure_saved()
         self.end()
@@ -228,6 +228,8 @@ class Leader:
             course.warmup = False
             self._note_stateless(line)
             self._saver.complete_epoch(line)
+        if course.judge is not None and not course.left_early:
+            course.left_early = course.judge(course.done, ended["metrics"], epoch_s)
 
     def _note_stateless(self, line: Line) -> None:
         """Report with each epoch that a stop loses it, and say so once."""

@@ -1,4 +1,4 @@
-"""The part of `Training` for a loop whose epochs are trained outside of it, by another program.
+"""The part of `Training` for a loop that somebody else ends, or whose epochs another program trains.
 
 Their ends are known a while later, a stop is taken between them, and where the program began is known
 only once it has said something.
@@ -10,7 +10,7 @@ from dataclasses import replace
 from laxity.worker.leader import Leader
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role
-from laxity.worker.training_state import TrainingState, instant_of
+from laxity.worker.training_state import Judge, TrainingState, instant_of
 
 
 class OuterUnits:
@@ -68,6 +68,19 @@ class OuterUnits:
     def explain_no_state(self, why: str, remedy: str) -> None:
         """Say in the log why a stop loses all, in these words."""
         self._course.no_state, self._course.remedy = why, remedy
+
+    def judge_with(self, judge: Judge) -> None:
+        """Let this decide at each epoch's end whether the training ends there."""
+        self._course.judge = judge
+
+    @property
+    def judged(self) -> bool:
+        """Whether the training was ended before its last epoch for its figures or its deadline."""
+        return self._course.judged
+
+    def note_judged(self) -> None:
+        """Say that it was."""
+        self._course.judged = True
 
     def begin_anew(self) -> None:
         """Give up what earlier starts have trained: the program does not go on from it."""

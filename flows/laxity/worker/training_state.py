@@ -1,7 +1,7 @@
 """Where a training stands: what its epochs, its boundaries and its user's calls have in common."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +18,10 @@ REMEDY: Final = (
     "Give it the model and the optimizer, or declare resumes=True if your code keeps its own state "
     "in training.folder"
 )
+
+
+# Of the epoch's number, its figures and its seconds: whether the training ends there.
+Judge = Callable[[int, Mapping[str, float], float], bool]
 
 
 class TrainingError(RuntimeError):
@@ -43,8 +47,10 @@ class TrainingState:
     warmup: bool = True
     bytes_read: int = 0
     left_early: bool = False  # the loop over the epochs, by the code itself
+    judged: bool = False  # its judge has ended it
     has_trained: bool = False  # this process has begun an epoch, also one that did not count
     link: ChainLink | None = None  # where it is one of a chain
+    judge: Judge | None = None  # of a trial
     link_ended: bool = False
     began_at: float | None = None  # monotonic: of the epoch in flight, if it began before its loop
     ended_at: float | None = None  # monotonic: of the epoch in flight, if it ended a while ago

@@ -350,7 +350,7 @@ def _run_row(job: str, workload: Workload, state: ReportState, folds: int) -> di
         "said": clean_text(state.to_json()),
         "folds": folds,
         "at": time.time(),
-        "epochs_trained": state.report().finished_epochs,
+        "epochs_trained": None if state.judged else state.report().finished_epochs,
     }
 
 

@@ -117,6 +117,7 @@ class ReportState:
     finishing_s: float | None = None  # from the last epoch to the result, as the worker timed it
     finished_at: float = 0.0
     finished_epochs: int | None = None
+    judged: bool = False  # a trial of a sweep was ended there
     saved_epoch: int | None = None
     save_error: str = ""
     code_changed: str = ""
@@ -358,6 +359,7 @@ class ReportState:
         self.finished = kind == "finished"
         if self.finished and "epochs_done" in line:
             self.finished_epochs = count_in(line, "epochs_done", least=0)
+            self.judged = line.get("judged") is True
         if kind == "started":
             self.formed, self.parked_epoch, self.failed = 0, None, ""
             self.started_at, self.silent_since = at, self.at or None

@@ -29,6 +29,7 @@ from laxity.worker.mlflow_tracking import (
     require_answer,
     write_ahead,
 )
+from laxity_scheduler.notifications.group_runs import GroupRuns
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.run_origin import RunOrigin, origin_of
 from laxity_scheduler.notifications.run_picture import FILE, RunPictures
@@ -82,6 +83,7 @@ class MlflowSink:
         self._client: MlflowClient | None = None
         self._experiments: dict[str, str] = {}  # ids by name
         self._runs: dict[str, TrackedRun] = {}
+        self._groups = GroupRuns()
 
     def deliver(self, message: Message) -> None:
         if message.view["verdict"] == "none" and not message.points:
@@ -113,7 +115,8 @@ class MlflowSink:
         if message.points_only:
             return
         note = {NOTE_TAG: note_of(message.view, tracked, self._page_url)}
-        tag_values = {**tracked.origin.tags, **tags_of(message.view), **note}
+        parent = self._groups.parent_tags(client, tracked.experiment, message.view)
+        tag_values = {**tracked.origin.tags, **tags_of(message.view), **note, **parent}
         tags = [RunTag(name, value) for name, value in tag_values.items()]
         client.log_batch(tracked.run_id, tags=tags)
         self._update_status(client, tracked, message.view)

@@ -38,6 +38,11 @@ class Group:
         return self.id.partition("/")[0]
 
     @property
+    def is_sweep(self) -> bool:
+        """Whether its client decides which jobs it has, and until when."""
+        return self.kind == "sweep"
+
+    @property
     def promised(self) -> bool:
         return self.verdict["verdict"] == "promised" and self.state == "active"
 

@@ -1,6 +1,7 @@
 """The groups of one service: declared by clients, kept in the store, brought up to date with their jobs."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from threading import RLock
 from typing import Any, Final
 
@@ -10,11 +11,14 @@ from laxity.job.qos import QoSError, check_class
 from laxity.job.spec import LONGEST_NAME, dns_label
 from laxity_scheduler.groups.structure import read_steps
 from laxity_scheduler.service.group import ENDED, Group
+from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import GroupRow
 
 KINDS: Final = ("workflow", "sweep")
+VERDICTS: Final = ("promised", "forecast", "refused")
+LONGEST_REASON: Final = 500
 
 
 class UnknownGroupError(KeyError):
@@ -50,6 +54,8 @@ class GroupBook:
         declared = read_group(document, CLOCK.now())
         before = self._groups.get(declared.id)
         if before is not None and before.state == "active":
+            if declared.is_sweep:  # its client knows more by now
+                return replace(before, verdict=declared.verdict), True
             _check_alike(before, declared)
             return before, False
         if before is not None and before.state in {"failed", "cancelled"}:
@@ -111,7 +117,15 @@ def read_group(document: Mapping[str, Any], now: float) -> Group:
         service_class=_read_class(document.get("class")),
         open=document.get("open") is True,
         steps=read_steps(document.get("steps") or []),
+        verdict=_read_verdict(document.get("verdict"), document.get("reason")),
     )
+
+
+def _read_verdict(verdict: Any, text: Any) -> Json:
+    """What the client of a sweep says; that of a workflow is the service's own."""
+    known = verdict if verdict in VERDICTS else "none"
+    said = {"verdict": known, "reason_code": "", "reason": str(text or "")[:LONGEST_REASON]}
+    return said | {"offers": [], "p50_at": None, "p90_at": None}
 
 
 def _read_submission(text: Any, now: float) -> float:

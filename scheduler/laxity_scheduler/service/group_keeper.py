@@ -68,7 +68,11 @@ class GroupKeeper:
         Groups are ended, and jobs cancelled, only by the replica that `acts`.
         """
         self.book.refresh()
-        groups = [group for group in self.book.groups(lambda _: True) if group.state == "active"]
+        groups = [
+            group
+            for group in self.book.groups(lambda _: True)
+            if group.state == "active" and not group.is_sweep
+        ]
         if not groups:
             self.standings = {}
             return state
@@ -95,7 +99,12 @@ class GroupKeeper:
         return replace(state, reserved=tuple(kept))
 
     def judge(self, group: Group, state: ClusterState, predictor: Predictor) -> Group:
-        """The group with the verdict on the whole. QoSError if one of its Jobs makes no sense."""
+        """The group with the verdict on the whole. QoSError if one of its Jobs makes no sense.
+
+        A sweep has its client's verdict: each of its trials is promised as a job of its own.
+        """
+        if group.is_sweep:
+            return group
         others = [kept for kept in state.reserved if not kept.step.startswith(f"{group.id}/")]
         state = replace(state, reserved=tuple(others))
         steps = group.steps or self._learned_steps(group)
@@ -136,7 +145,7 @@ class GroupKeeper:
 
     def finish(self, group: Group, state: Any) -> Group:
         """The group, ended, with the steps that it really had where none were declared."""
-        if not group.steps:
+        if not group.steps and not group.is_sweep:
             learned = learn_steps(group, self._views(), self._find_job)
             self.book.keep(replace(group, steps=learned))
         return self.book.end(group.id, state)

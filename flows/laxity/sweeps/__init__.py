@@ -1,0 +1,1 @@
+"""Many trials of one training function under one deadline."""

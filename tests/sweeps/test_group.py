@@ -1,0 +1,56 @@
+"""A sweep is a group whose client gives the verdict and says when it is over."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import staged
+
+DUE = "2100-01-01T06:00:00Z"
+
+
+def sweep(verdict: str = "forecast", reason: str = "", **more: Any) -> dict[str, Any]:
+    return {
+        "name": "s",
+        "kind": "sweep",
+        "deadline": DUE,
+        "verdict": verdict,
+        "reason": reason,
+    } | more
+
+
+def test_client_of_a_sweep_moves_its_verdict(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        stage.http.post("/v1/groups", json=sweep())
+        stage.http.post("/v1/groups", json=sweep("promised", "4 to 6 of 8 trials"))
+        group = stage.http.get("/v1/groups/default/s").json()
+    assert (group["verdict"], group["reason"]) == ("promised", "4 to 6 of 8 trials")
+    assert group["state"] == "active"
+
+
+def test_amended_deadline_outlasts_the_next_verdict(tmp_path: Path) -> None:
+    later = "2100-01-01T09:00:00Z"
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        first = stage.http.post("/v1/groups", json=sweep()).json()
+        stage.http.post("/v1/groups/default/s/amend", json={"deadline": later})
+        stage.http.post("/v1/groups", json=sweep("promised", "all"))
+        group = stage.http.get("/v1/groups/default/s").json()
+    assert group["deadline_at"] - first["deadline_at"] == 3 * 3600
+    assert group["verdict"] == "promised"
+
+
+def test_trials_keep_their_own_deadlines_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        stage.http.post("/v1/groups", json=sweep())
+        stage.submit("a", group="s", step="trial-0", deadline="1h", widths="1")
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        group = stage.http.get("/v1/groups/default/s").json()
+    assert view["deadline_at"] - view["submitted_at"] < 3601.0
+    assert (group["state"], [job["step"] for job in group["jobs"]]) == ("active", ["trial-0"])
+
+
+def test_workflow_gets_no_verdict_from_its_client(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        asked = sweep("promised", "because I say so", kind="workflow")
+        group = stage.http.post("/v1/groups", json=asked).json()
+    assert group["verdict"] != "promised"

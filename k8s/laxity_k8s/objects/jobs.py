@@ -207,7 +207,7 @@ def build_row(
         not_before=state.not_before,
         start_seen=is_observed(job) if workers else True,
         eligible=eligible,
-        holds_state=_holds_state(job, report),
+        **_read_state(job, report),
         restarted_at=_restart_instant(report, state.resumed_at or 0.0) if heard else None,
         reports=report.since > 0.0 or not (workers and pods.leader_runs(own)),
         **_read_troubles(job, own, displaced, now=now, had_time=had_time),
@@ -235,6 +235,13 @@ def _read_troubles(
         # no pod takes the place of one that cannot end
         troubles["pending"] = overdue or pods.pending_reason(own, workers)
     return troubles
+
+
+def _read_state(job: Json, report: Report) -> dict[str, Any]:
+    """What a stop of it keeps, by the row's fields."""
+    holds_state = _holds_state(job, report)
+    anywhere, part = holds_state and report.stops_anywhere, report.saved_part * holds_state
+    return {"holds_state": holds_state, "stops_anywhere": anywhere, "saved_part": part}
 
 
 def _holds_state(job: Json, report: Report) -> bool:

@@ -27,6 +27,8 @@ EXTRAS: Final = {
     ),
     "kubernetes": ("aiohttp", "httptools", "kubernetes", "uvloop"),
     "report": ("matplotlib", "numba"),
+    "mcp": ("mcp",),
+    "libraries": ("keras", "transformers"),
     "torch": ("torch",),
     "xgboost": ("xgboost",),
     "gym": ("gymnasium", "sb3_contrib"),

@@ -75,7 +75,7 @@ class _Epochs:
 
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
         if self._loop is not None:
-            self._loop.log(**{k: float(v) for k, v in trainer.callback_metrics.items()})
+            self._loop.log(**_figures(trainer))
             self._loop.advance(_done(trainer))
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
@@ -91,11 +91,15 @@ class _Posts:
         post_progress(_done(trainer), _batches_of(trainer))
 
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
-        figures = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        post_progress(_done(trainer), _batches_of(trainer), figures)
+        post_progress(_done(trainer), _batches_of(trainer), _figures(trainer))
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
-        post_progress(_done(trainer), _batches_of(trainer), now=True)
+        post_progress(_done(trainer), _batches_of(trainer), _figures(trainer), now=True)
+
+
+def _figures(trainer: Any) -> dict[str, float]:
+    """What the training has logged last, by name."""
+    return {name: float(value) for name, value in trainer.callback_metrics.items()}
 
 
 def _done(trainer: Any) -> int:

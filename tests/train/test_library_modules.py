@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from laxity.worker import script
 from tests.support.crew import PATIENCE_S, Crew
 from tests.support.training_service import Service
 
@@ -121,3 +123,18 @@ def test_early_stop_of_the_library_finishes_early(places: Any, library: Library)
     assert 0 < result["steps"] < library.steps
     finished = place.service.of("finished")[0]
     assert 0 < finished["epochs_done"] < library.epochs
+
+
+def test_lightning_script_as_it_is_posts_its_progress(tmp_path: Path, service: Service) -> None:
+    if find_spec("lightning") is None:
+        pytest.skip("lightning is not installed")
+    command = [sys.executable, str(EXAMPLES / "lightning_script.py")]
+    crew = Crew(tmp_path, url=service.url, epochs=100, file=Path(script.__file__))
+    environ = {"LAXITY_PARAMETERS": json.dumps({"command": command})}
+
+    code = crew.run("run_script", environ=environ)
+
+    assert code == 0, crew.log()
+    assert service.of("finished")[0]["epochs_done"] == 100
+    assert crew.result()["progress_percent"] == 100.0
+    assert crew.result()["loss"] > 0.0

@@ -35,7 +35,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.laxity/matplotlib
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.laxity/numba
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup torch format check metrics oracle test verify unit smoke integration demo bench soak manifest lock clean
+.PHONY: help setup torch docs format check metrics oracle test verify unit smoke integration demo bench soak manifest lock clean
 
 help: ## list the verbs
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -122,6 +122,9 @@ oracle: setup ## whether a policy decides otherwise than tests/oracle/golden.jso
 
 bench: setup ## decisions per second, on this machine
 	@$(BIN)/laxity bench
+
+docs: setup ## build the documentation site into .laxity/site; a broken link ends it
+	@$(BIN)/python -W ignore -m tests.site
 
 demo: setup ## train real jobs under deadlines on this machine, two to three minutes
 	@$(BIN)/laxity demo

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from laxity.api.status_text import DeadlineRefused, TrainingCancelled, TrainingFailed
     from laxity.flow.decorator import deadline_flow
     from laxity.flow.script import deadline_script
+    from laxity.flow.workflow import deadline_workflow, parallel
     from laxity.job.qos import QoS, QoSError
     from laxity.job.spec import TrainingSpec
     from laxity.worker.training import Training
@@ -26,6 +27,8 @@ __all__ = [
     "TrainingSpec",
     "deadline_flow",
     "deadline_script",
+    "deadline_workflow",
+    "parallel",
 ]
 
 _HOMES: Final = {
@@ -39,6 +42,8 @@ _HOMES: Final = {
     "TrainingSpec": "laxity.job.spec",
     "deadline_flow": "laxity.flow.decorator",
     "deadline_script": "laxity.flow.script",
+    "deadline_workflow": "laxity.flow.workflow",
+    "parallel": "laxity.flow.workflow",
 }
 
 

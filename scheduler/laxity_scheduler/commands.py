@@ -110,6 +110,14 @@ Budgets = Annotated[
 PublicUrl = Annotated[
     str, typer.Option(envvar="LAXITY_PUBLIC_URL", help="Address that workers are given.")
 ]
+EmbedOrigins = Annotated[
+    str,
+    typer.Option(
+        envvar="LAXITY_EMBED_ORIGINS",
+        metavar="ORIGIN...",
+        help="Origins that may show the page in a frame, by spaces: https://grafana.example.com",
+    ),
+]
 KeptCycles = Annotated[int, typer.Option(min=100, help="Cycles that the journal keeps.")]
 KeptMb = Annotated[int, typer.Option(min=10, help="MB that these cycles may take; the oldest go.")]
 LeaseS = Annotated[
@@ -169,6 +177,7 @@ def serve(
     prefect_api: PrefectUrl = "",
     budget: Budgets = None,
     public_url: PublicUrl = "",
+    embed_origins: EmbedOrigins = "",
     kept_cycles: KeptCycles = 20_000,
     kept_mb: KeptMb = 500,
     lease_s: LeaseS = 15.0,
@@ -187,7 +196,7 @@ def serve(
             **_home_setting(home), world=world, slots=slots, inference_slots=inference_slots, host=host,
             port=port, store=store, policy=policy, shadow=shadow, tracking_uri=tracking_uri,
             webhook=webhook, prefect_api=prefect_api, budgets=parse_budgets(budget or []),
-            public_url=public_url, kept_cycles=kept_cycles, kept_mb=kept_mb,
+            public_url=public_url, embed_origins=embed_origins, kept_cycles=kept_cycles, kept_mb=kept_mb,
             lease_s=lease_s, pods_within_s=pods_within_s, pools=pools, log_format=log_format, log_level=log_level,
         )  # fmt: skip
         serve_forever(settings, tokens)

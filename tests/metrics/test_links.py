@@ -47,7 +47,7 @@ def anchors(page: Path) -> set[str]:
 
 def problem(page: Path, link: str) -> str:
     """What is wrong with a link; nothing for one to another site."""
-    inside = link.removeprefix(HERE)
+    inside = link.replace(f"{URLS['Homepage']}/raw/main/", HERE).removeprefix(HERE)
     if inside == link and re.match(r"[a-z]+:", link):
         return ""
     path, _, anchor = inside.partition("#")
@@ -88,6 +88,11 @@ def test_addresses_of_the_project_lead_to_its_repository_and_files() -> None:
         ("other.md#twice", "other.md#twice: no such heading"),
         ("none.md", "none.md: no such file"),
         (f"{HERE}docs/README.md", ""),
+        (f"{URLS['Homepage']}/raw/main/docs/page.png", ""),
+        (
+            f"{URLS['Homepage']}/raw/main/none.png",
+            f"{URLS['Homepage']}/raw/main/none.png: no such file",
+        ),
         (f"{HERE}docs/none.md", f"{HERE}docs/none.md: no such file"),
         ("https://example.org/none.md", ""),
     ],

@@ -224,7 +224,7 @@ def test_mlflow_shows_promise_and_prediction_by_epoch(tmp_path: Path, mlflow_uri
     def on_run(job_id: str, uid: str, experiment: str, run_id: str) -> None:
         world.annotate(job_id, {names.RUN_ID: f"{experiment}/{run_id}"})
 
-    listener = MlflowSink(mlflow_uri, on_run)
+    listener = MlflowSink(mlflow_uri, on_run, page_url="http://me")
     with staged(tmp_path, world, listeners=[listener], predictor=Curve(epoch_s=20.0)) as stage:
         stage.submit("a", deadline="1h", widths="1", epochs=10)
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
@@ -251,6 +251,7 @@ def test_mlflow_shows_promise_and_prediction_by_epoch(tmp_path: Path, mlflow_uri
     assert run.info.status == "FINISHED"
     note = run.data.tags["mlflow.note.content"]
     assert "kept: finished" in note
+    assert "[laxity's page](http://me/?job=default%2Fa)\n\n![Predicted and measured](get" in note
     assert note.split("\n\n")[1].startswith("Predicted 3m20s of run time, took ")
     assert f" ({run.data.metrics[names.FINAL_ERROR]:.0f} % off) · [Epoch time" in note
     assert "&workflowType=machine_learning)" in note

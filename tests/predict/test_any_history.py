@@ -13,7 +13,8 @@ from laxity_profiler.estimate import NO_PROGRESS, Ask, Progress, Workload
 from laxity_profiler.history.history import Epoch, TrainingRun
 from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
-from laxity_profiler.learning.fit_model import fit_model, node_workers, split_runs
+from laxity_profiler.learning.fit_model import fit_model
+from laxity_profiler.learning.stretches import node_workers, split_runs
 from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve, interpolate_curve
 from laxity_profiler.overhead.costs import PRIORS, fit_costs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor

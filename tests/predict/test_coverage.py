@@ -6,7 +6,8 @@ import pytest
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
-from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.learning.fit_model import fit_model
+from laxity_profiler.learning.stretches import Stretch
 from laxity_profiler.model.calibration import (
     Coverage,
     adapt_level,

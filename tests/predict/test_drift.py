@@ -10,8 +10,9 @@ import pytest
 
 from laxity_profiler.estimate import NO_PROGRESS, Workload
 from laxity_profiler.history.history import History
-from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.learning.fit_model import fit_model
 from laxity_profiler.learning.learner import Learner
+from laxity_profiler.learning.stretches import Stretch
 from laxity_profiler.model.calibration import adapt_level
 from laxity_profiler.model.drift import Drift, drift_of, places
 from laxity_profiler.model.model_fit import WorkloadSetting

@@ -8,8 +8,9 @@ import pytest
 
 from laxity_profiler.estimate import Ask, Progress
 from laxity_profiler.history.history import History
-from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.learning.fit_model import fit_model
 from laxity_profiler.learning.learner import Learner
+from laxity_profiler.learning.stretches import Stretch
 from laxity_profiler.model.early_ends import (
     ALL_EPOCHS,
     early_text,

@@ -16,7 +16,7 @@ from laxity_profiler.learning.backtest import (
     live_outcomes,
     run_backtests,
 )
-from laxity_profiler.learning.fit_model import Stretch
+from laxity_profiler.learning.stretches import Stretch
 from laxity_profiler.model.model_fit import ModelFit, WorkloadSetting
 from laxity_profiler.registry.calibration_run import (
     coverage_of,

@@ -13,7 +13,8 @@ from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload, plain_inpu
 from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.history.observations import Epoch
 from laxity_profiler.learning.fit_inputs import fit_inputs, run_lengths
-from laxity_profiler.learning.fit_model import fit_model, split_runs
+from laxity_profiler.learning.fit_model import fit_model
+from laxity_profiler.learning.stretches import split_runs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 EPOCHS = 6

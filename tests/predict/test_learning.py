@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,26 @@ def test_a_single_warm_up_epoch_is_better_than_nothing(history: History) -> None
 
     assert rest.source == "history"
     assert rest.p90_s / rest.p50_s > 1.3
+
+
+def test_a_slow_first_epoch_does_not_outweigh_the_declared_estimate(history: History) -> None:
+    estimated = replace(workload("new"), user_epoch_s=1.0)
+    before = Learner(history).predictor().remaining(estimated, NO_PROGRESS, 1)
+    trained(history, "probe", "new", epoch_s=[15.0])
+
+    rest = Learner(history).predictor().remaining(estimated, NO_PROGRESS, 1)
+
+    assert rest == before
+
+
+def test_runs_of_one_epoch_predict_the_next_such_run(history: History) -> None:
+    for number, seconds in enumerate([60.0, 66.0, 63.0]):
+        trained(history, f"run-{number}", "new", epoch_s=[seconds])
+
+    rest = Learner(history).predictor().remaining(Workload("new", 1), NO_PROGRESS, 1)
+
+    assert rest.p50_s == pytest.approx(63.0, rel=0.01)
+    assert 1.04 < rest.p90_s / rest.p50_s < 1.15
 
 
 def test_the_same_predictor_is_given_while_nothing_is_new(history: History) -> None:

@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
-from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.learning.fit_model import fit_model
+from laxity_profiler.learning.stretches import Stretch
 from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 

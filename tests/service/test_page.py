@@ -1,8 +1,16 @@
 """The page in a real browser: what people do there, and what they see."""
 
 import os
+import shutil
+import subprocess
+import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -12,6 +20,7 @@ from tests.support.builders import TOKEN
 from tests.support.memory_world import MemoryWorld
 from tests.support.page_server import Json, hand_in, page_server, sign_in, store_past_jobs
 from tests.support.services import Stage
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -149,6 +158,143 @@ def test_keys_open_a_refused_job_with_its_offers_and_close_it(tmp_path: Path, pa
         assert page.value("document.getElementById('panel').hidden") is True
         press(page, "/")
         assert page.value("document.activeElement.id") == "text"
+
+
+def press_button(page: Page, label: str) -> None:
+    page.wait_for(
+        f"[...document.querySelectorAll('#panel button')].some(b => b.innerText === '{label}')"
+    )
+    page.value(
+        f"[...document.querySelectorAll('#panel button')].find(b => b.innerText === '{label}').click()"
+    )
+    page.wait_for("document.getElementById('ask').open")
+
+
+def answer(page: Page, word: str) -> None:
+    page.value(f"document.querySelector('#ask button[value={word}]').click()")
+    page.wait_for("!document.getElementById('ask').open")
+
+
+def test_offer_is_accepted_deadline_amended_and_job_cancelled_after_a_yes(
+    tmp_path: Path, page: Page
+) -> None:
+    with page_server(tmp_path / "home", MemoryWorld(1)) as (stage, url):
+        stage.submit("hotfix", deadline="5s", epochs=1000, widths="1")
+        page.open(f"{url}?job=default/hotfix")
+        hand_in_when_asked(page)
+        press_button(page, "Accept offer 1")
+        keep_picture(page, "ask")
+        answer(page, "no")
+        stage.until("default/hotfix", lambda view: view["state"] == "refused", "still refused")
+        press_button(page, "Accept offer 1")
+        answer(page, "yes")
+        view = stage.until("default/hotfix", lambda view: view["verdict"] == "promised", "promised")
+
+        press_button(page, "Amend")
+        page.value("document.querySelector('#ask input').value = '3h'")
+        answer(page, "yes")
+        stage.until(
+            "default/hotfix", lambda now: now["deadline_at"] > view["deadline_at"], "amended"
+        )
+        stage.world.send_epochs("default/hotfix", 4, epoch_s=1.0)
+        page.wait_for("document.querySelector('#panel img')?.naturalWidth > 0")
+        keep_picture(page, "panel")
+
+        press_button(page, "Cancel")
+        assert "Cancel default/hotfix?" in page.value("document.getElementById('ask').innerText")
+        answer(page, "yes")
+        stage.until("default/hotfix", lambda view: view["state"] == "cancelled", "cancelled")
+        page.wait_for(f"{PANEL}.includes('cancelled')")
+        assert page.value("location.search") == "?job=default%2Fhotfix"
+
+
+def test_embedded_page_has_no_buttons_that_change_anything(tmp_path: Path, page: Page) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path)
+    with (
+        page_server(tmp_path / "home", MemoryWorld(1)) as (stage, url),
+        ThreadingHTTPServer(("127.0.0.1", 0), handler) as host,
+    ):
+        Thread(target=host.serve_forever, daemon=True).start()
+        origin = f"http://127.0.0.1:{host.server_port}"
+        stage.service.settings = replace(stage.service.settings, embed_origins=origin)
+        stage.submit("nightly", deadline="1h", epochs=100, widths="1")
+        frame = f"<iframe src='{url}?embed=1&job=default/nightly' width=1200 height=900></iframe>"
+        (tmp_path / "dashboard.html").write_text(frame)
+        sign_in(page, url)
+        page.open(f"{origin}/dashboard.html")
+
+        until(lambda: "Copy" in (in_frame(page, PANEL) or ""), "the job in the frame")
+        assert "Amend" not in in_frame(page, PANEL)
+        assert in_frame(page, "document.querySelector('nav').offsetHeight") == 0
+        keep_picture(page, "embedded")
+        host.shutdown()
+
+
+def in_frame(page: Page, expression: str) -> Any:
+    """What the expression is in the page's only frame; None if there is no such value."""
+    page.wait_for("document.querySelector('iframe') !== null")
+    (child,) = page.ask("Page.getFrameTree")["frameTree"].get("childFrames", [None])
+    if child is None:
+        return None
+    world = page.ask("Page.createIsolatedWorld", frameId=child["frame"]["id"])
+    context = world["executionContextId"]
+    answer = page.ask("Runtime.evaluate", expression=expression, contextId=context)
+    return answer["result"].get("value")
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core, which finds what people with disabilities cannot use."""
+    folder, npm = tmp_path_factory.mktemp("axe"), shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm on this machine")
+    packed = subprocess.run([npm, "pack", "axe-core@4.14.1"], cwd=folder, check=False)
+    if packed.returncode:
+        pytest.skip("no npm registry is reached from this machine")
+    with tarfile.open(folder / "axe-core-4.14.1.tgz") as archive:
+        source = archive.extractfile("package/axe.min.js")
+        assert source
+        return source.read().decode()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1500, 360], ids=["wide", "narrow"])
+def test_axe_finds_nothing_serious(
+    tmp_path: Path, page: Page, axe: str, scheme: str, width: int
+) -> None:
+    with page_server(tmp_path / "home", MemoryWorld(2)) as (stage, url):
+        for number in range(7):
+            stage.submit(f"nightly-{number}", deadline=f"{1 + number}h", epochs=1_000, widths="1")
+        stage.submit("hotfix", deadline="5s", epochs=1000, widths="1")
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        page.ask("Emulation.setEmulatedMedia", features=[feature])
+        page.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=900, deviceScaleFactor=1, mobile=width < 700,
+        )  # fmt: skip
+        sign_in(page, url)
+        page.shows("hotfix")
+        keep_picture(page, f"8-jobs-{scheme}-{width}")
+        found = serious(page, axe)
+        page.open(f"{url}?job=default/hotfix")
+        page.wait_for(f"{PANEL}.includes('Accept offer 1')")
+        keep_picture(page, f"panel-{scheme}-{width}")
+        found += serious(page, axe)
+
+    assert found == []
+
+
+def serious(page: Page, axe: str) -> list[str]:
+    """What axe calls serious or critical, with its places."""
+    page.value(f"{axe}; 1")
+    judged = page.ask(
+        "Runtime.evaluate",
+        expression="axe.run().then(({violations}) => violations.map("
+        "({id, impact, nodes}) => [impact, id, nodes.map(node => node.html)]))",
+        awaitPromise=True,
+        returnByValue=True,
+    )
+    return [row for row in judged["result"]["value"] if row[0] in {"serious", "critical"}]
 
 
 def test_names_with_markup_and_200_characters_stay_text(tmp_path: Path, page: Page) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from laxity_scheduler.http import sessions
 from laxity_scheduler.http.page_files import FILES, FOLDER
 from laxity_scheduler.http.sessions import Sessions
 from laxity_scheduler.http.tokens import Tokens, read_tokens, worker_token
+from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.service_clock import CLOCK
 from tests.support.builders import SECRET, TOKEN, bearer
 from tests.support.memory_world import MemoryWorld
@@ -56,6 +58,54 @@ def test_cookie_opens_reading_and_changes_nothing(stage: Stage) -> None:
     assert browser.post("/v1/release").status_code == 401
     assert browser.delete("/v1/jobs/team-a/job-of-team-a").status_code == 401
     assert browser.post("/v1/session/code").status_code == 401
+
+
+ACTION = {"X-Laxity-Action": "confirmed"}
+
+
+def test_confirmed_action_of_the_page_amends_and_cancels(tmp_path: Path) -> None:
+    tokens = Tokens.for_token(TOKEN, SECRET)
+    with staged(tmp_path, MemoryWorld(1), tokens=tokens) as opened:
+        opened.http.headers["Authorization"] = f"Bearer {TOKEN}"
+        opened.submit("nightly", deadline="1h", epochs=100, widths="1")
+        browser, job = signed_in(opened, TOKEN), "/v1/jobs/default/nightly"
+        amended = browser.post(f"{job}/amend", json={"deadline": "2h"}, headers=ACTION)
+        cancelled = browser.delete(job, headers=ACTION)
+        opened.until("default/nightly", lambda view: view["state"] == "cancelled", "cancelled")
+
+    assert (amended.status_code, cancelled.status_code) == (200, 200)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        pytest.param("team-a/job-of-team-a/amend", {}, 401, id="the cookie alone"),
+        pytest.param(
+            "team-a/job-of-team-a/amend",
+            ACTION | {"Origin": "https://evil.example"},
+            403,
+            id="a page of another site",
+        ),
+        pytest.param(
+            "team-a/job-of-team-a/amend",
+            ACTION | {"Sec-Fetch-Site": "same-site"},
+            403,
+            id="another port of this host",
+        ),
+        pytest.param("team-a/job-of-team-a/signal", ACTION, 401, id="a call for workers"),
+        pytest.param("team-b/job-of-team-b/amend", ACTION, 404, id="a job of another namespace"),
+    ],
+)
+def test_page_changes_nothing_else(
+    stage: Stage, path: str, headers: dict[str, str], status: int
+) -> None:
+    browser = signed_in(stage, ONE_TEAM)
+
+    answer = browser.post(f"/v1/jobs/{path}", json={"deadline": "2h"}, headers=headers)
+
+    assert answer.status_code == status
+    assert signed_in(stage, ONE_TEAM).post("/v1/release", headers=ACTION).status_code == 401
+    assert signed_in(stage, ONE_TEAM).post("/v1/jobs", json={}, headers=ACTION).status_code == 401
 
 
 def test_cookie_is_for_this_site_and_no_script(stage: Stage) -> None:
@@ -161,6 +211,39 @@ def test_page_runs_only_what_the_service_sends(stage: Stage) -> None:
     assert stage.http.get("/page/..%2Fapp.py").status_code in (401, 404)
 
 
+@pytest.mark.parametrize(
+    ("origins", "path", "ancestors"),
+    [
+        pytest.param("", "/?embed=1", "'none'", id="no origin is allowed"),
+        pytest.param("https://g.example https://m.example:5000", "/", "'none'", id="not embedded"),
+        pytest.param(
+            "https://g.example https://m.example:5000",
+            "/?embed=1",
+            "https://g.example https://m.example:5000",
+            id="embedded",
+        ),
+    ],
+)
+def test_frames_of_named_origins_only_show_the_page(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, origins: str, path: str, ancestors: str
+) -> None:
+    settings = replace(stage.service.settings, embed_origins=origins)
+    monkeypatch.setattr(stage.service, "settings", settings)
+
+    policy = stage.http.get(path).headers["Content-Security-Policy"]
+
+    assert policy.endswith(f"frame-ancestors {ancestors}")
+    assert "default-src 'none'" in policy
+
+
+@pytest.mark.parametrize(
+    "origins", ["grafana", "https://g.example/path", "https://a; script-src *"]
+)
+def test_embedding_origin_that_is_none_is_refused(origins: str) -> None:
+    with pytest.raises(SettingsError, match="write http://HOST:PORT"):
+        Settings(embed_origins=origins)
+
+
 def test_page_stays_small() -> None:
     lines = [len((FOLDER / name).read_text().splitlines()) for name in FILES]
     assert len(lines) <= 8
@@ -202,6 +285,10 @@ def test_story_of_a_refused_job_names_its_offers_and_commands(tmp_path: Path) ->
     assert story["standing"] == "refused"
     assert story["offers"][0].startswith("deadline ")
     assert story["commands"][0] == "laxity accept hotfix 1"
+    labels = [action["label"] for action in story["actions"]]
+    assert labels[0] == "Accept offer 1"
+    assert labels[-2:] == ["Amend", "Cancel"]
+    assert len(labels) == len(story["offers"]) + 2
     assert story["chain"][-1]["decision"] == "refuse"
 
 

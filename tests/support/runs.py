@@ -9,7 +9,8 @@ from typing import Any
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history.history import History
 from laxity_profiler.history.history_database import open_engine
-from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.learning.fit_model import fit_model
+from laxity_profiler.learning.stretches import Stretch
 from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 

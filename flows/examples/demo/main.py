@@ -3,11 +3,15 @@
 import signal
 import sys
 import time
+import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
+
+from rich.console import Console
+from rich.text import Text
 
 from examples.demo.demo_report import Ended, executions, print_report, report_of, write_report
 from examples.demo.display import Screen
@@ -27,22 +31,37 @@ def play_demo(folder: Path, *, slots: int) -> int:
     """The whole demo; its exit code. Nothing that it started is left running."""
     began = time.monotonic()
     out = console()
-    with exit_on_sigterm(), Screen(out) as screen:
-        screen.play("Starting: the service, a Prefect API, an MLflow store")
-        stage = open_stage(folder, slots=slots)
-        try:
+    with exit_on_sigterm(), ExitStack() as stack:
+        with Screen(out) as screen:
+            screen.play("Starting: the service, a Prefect API, an MLflow store")
+            stage = open_stage(folder, slots=slots)
+            stack.callback(stage.close)
             servers_s = stage.ready(screen.say)
             story, watch = play_story(stage, screen, servers_s)
             refused = count_refusals(stage.client)
             ended = at_the_end(story, watch, folder)
-        finally:
-            screen.say("Stopping everything that the demo started")
-            stage.close()
-    wall_s = time.monotonic() - began
-    report = report_of(ended, wall_s=wall_s, refused=refused, offer_accepted=story.offer_accepted)
-    write_report(folder / "report.json", report)
-    print_report(out, ended, folder=folder)
+        wall_s = time.monotonic() - began
+        accepted = story.offer_accepted
+        report = report_of(ended, wall_s=wall_s, refused=refused, offer_accepted=accepted)
+        write_report(folder / "report.json", report)
+        print_report(out, ended, folder=folder)
+        show_page(out, stage.client, folder)
+        out.print("Stopping everything that the demo started")
     return judge_report(ended, missed=story.missed)
+
+
+def show_page(out: Console, client: Client, folder: Path) -> None:
+    """Open the page on what the demo did, until Enter; without a terminal, say how to open it later."""
+    if not (out.is_terminal and sys.stdin.isatty()):
+        out.print(Text(f"On a time axis: export LAXITY_HOME={folder}; laxity up; laxity ui"))
+        return
+    address = client.page_address()
+    is_open = webbrowser.open(address)
+    out.print(
+        "The page is open in your browser." if is_open else Text(f"Within a minute, open {address}")
+    )
+    with suppress(EOFError, KeyboardInterrupt):
+        input("Press Enter to stop everything that the demo started. ")
 
 
 def play_story(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, JobPoller]:

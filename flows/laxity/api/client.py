@@ -136,6 +136,26 @@ class Client:
         body = {"offer": offer}
         return job_view(self._post_json(_job_path(job_id, "accept"), body, repeatable=False))
 
+    def submit_group(self, document: Mapping[str, Any]) -> Json:
+        """Declare several jobs with one deadline, by the name that their Jobs carry; its verdict.
+
+        `document` has name, deadline, class, workflow and steps; the same name is the same group.
+        """
+        return dict(self._post_json("/v1/groups", document))
+
+    def group(self, group_id: str) -> Json:
+        """One group with the views of its jobs."""
+        return dict(self._send_request("GET", _group_path(group_id)))
+
+    def amend_group(self, group_id: str, deadline: str) -> Json:
+        """Ask for another deadline of the whole."""
+        body = {"deadline": with_local_zone(deadline)}
+        return dict(self._post_json(_group_path(group_id, "amend"), body))
+
+    def end_group(self, group_id: str, state: str) -> Json:
+        """Say how it ended: finished, failed, or cancelled, with all of its jobs."""
+        return dict(self._post_json(_group_path(group_id, "end"), {"state": state}))
+
     def explain(self, job_id: str) -> Json:
         """The chain of decisions with reasons, who holds what it waits for, its expected start."""
         return dict(self._send_request("GET", _job_path(job_id, "explain")))
@@ -211,6 +231,10 @@ def with_idempotency_key(manifest: Mapping[str, Any]) -> Json:
 
 def _job_path(job_id: str, verb: str = "") -> str:
     return f"/v1/jobs/{full_id(job_id)}" + (f"/{verb}" if verb else "")
+
+
+def _group_path(group_id: str, verb: str = "") -> str:
+    return f"/v1/groups/{full_id(group_id)}" + (f"/{verb}" if verb else "")
 
 
 def _service_json() -> Json:

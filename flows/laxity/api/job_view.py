@@ -43,6 +43,7 @@ class JobView:
     `part` is "starting" before the first epoch and "finishing" after the last one, with what it usually takes;
     `prediction_note`: how the job differs from the runs that its prediction rests on;
     `finished_early`: its code ended it before its last epoch; `first_...` are what the first verdict predicted;
+    `group`, `step`: jobs with one deadline together, whose part for this one is `deadline_at`, and why;
     `attached`: in the answer to a submission, that its key is of this earlier job; `raw` is the whole
     answer.
     """
@@ -98,6 +99,9 @@ class JobView:
     run_url: str = ""
     untracked: str = ""
     revision: Any = None
+    group: str = ""
+    step: str = ""
+    share_reason: str = ""
     error: str = ""
     refused_deadline: Mapping[str, Any] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -33,6 +33,20 @@ class DeadlineRefused(WordedError, RuntimeError):  # noqa: N818 - what the desig
         return type(self), (self.job,)  # Prefect keeps a failed run's exception as a pickle
 
 
+class GroupRefused(DeadlineRefused):
+    """The deadline of a whole group was not promised; `group` is the service's answer."""
+
+    def __init__(self, group: dict[str, Any]) -> None:
+        self.group = group
+        self.reason_code, self.offers, self.is_final = group["reason_code"], (), True
+        lines = [f"{group['id']}: deadline refused [{self.reason_code}]: {group['reason']}"]
+        lines += [f"  offer {n}: {row['text']}" for n, row in enumerate(group["offers"], start=1)]
+        RuntimeError.__init__(self, "\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.group,)
+
+
 class TrainingFailed(WordedError, RuntimeError):  # noqa: N818 - what the design and its users call it
     """The job ended without a result. The next attempt begins with the same call."""
 

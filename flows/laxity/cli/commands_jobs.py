@@ -21,7 +21,7 @@ from laxity.cli.exit_codes import (
     CommandError,
     interrupt_on_sigterm,
 )
-from laxity.cli.job_names import complete_job, with_job
+from laxity.cli.job_names import complete_job, with_job, with_job_or_group
 from laxity.cli.job_options import (
     JOB_HELP,
     AsJson,
@@ -81,10 +81,13 @@ def submit(
     """Submit a training job and show its verdict.
 
     Promised, refused with counter-offers, or a forecast. FILE is YAML or JSON of one or more
-    batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn.
+    batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn. Jobs with
+    laxity.dev/after wait for one another, and have one deadline together.
     """
     from laxity.api.client import Client
+    from laxity.cli.group_files import is_group, submit_group
     from laxity.cli.job_source import job_manifests, option_annotations
+    from laxity.cli.render.group_panel import print_group
 
     timeout_s = read_timeout_s(timeout, follow=follow)
     annotations = option_annotations(
@@ -99,6 +102,10 @@ def submit(
         source, annotations,
         name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
     )  # fmt: skip
+    if is_group(manifests):
+        group, manifests = submit_group(client, manifests, source, key)
+        if group["state"] == "refused" or not follow:
+            raise typer.Exit(print_group(group, as_json=as_json))
     _, code = submit_jobs(client, manifests, timeout_s=timeout_s, follow=follow, as_json=as_json)
     raise typer.Exit(code)
 
@@ -192,15 +199,23 @@ def amend(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Ask for another deadline; the old promise stands if refused."""
+    """Ask for another deadline of a job or a group; the old promise stands if refused."""
     from laxity.api.client import Client
     from laxity.cli.job_source import zoned_deadline
+    from laxity.cli.render.group_panel import print_group
     from laxity.cli.render.job_panel import print_job
 
     client, zoned = Client(patience_s=5.0), zoned_deadline(deadline)
-    view = with_job(client, job, lambda name: client.amend(name, zoned))
-    print_job(view, as_json=as_json)
-    raise typer.Exit(_exit_code(view))
+
+    def amend_job(name: str) -> int:
+        view = client.amend(name, zoned)
+        print_job(view, as_json=as_json)
+        return _exit_code(view)
+
+    def amend_group(name: str) -> int:
+        return print_group(client.amend_group(name, zoned), as_json=as_json)
+
+    raise typer.Exit(with_job_or_group(client, job, amend_job, amend_group))
 
 
 def cancel(
@@ -208,7 +223,7 @@ def cancel(
         list[str], typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job)
     ],
 ) -> None:
-    """Stop jobs and give up their promises. On this machine their checkpoints are kept for a week.
+    """Stop jobs, or all jobs of groups, and give up their promises. On this machine their checkpoints are kept for a week.
 
     A job that is submitted again with the same key goes on from its last finished epoch.
     """
@@ -216,9 +231,16 @@ def cancel(
 
     client = Client(patience_s=5.0)
     for job in jobs:
-        before = with_job(client, job, client.cancel)
+        before = with_job_or_group(client, job, client.cancel, partial(cancel_group, client))
         end = "; its workers are told to stop" if before == "running" else ""
         typer.echo(f"{job}: already {before}" if before in ENDED else f"{job}: cancelled{end}")
+
+
+def cancel_group(client: "Client", group: str) -> str:
+    """Cancel the jobs of a group, and the group; its state before."""
+    before = str(client.group(group)["state"])
+    client.end_group(group, "cancelled")
+    return before
 
 
 def release(
@@ -317,7 +339,8 @@ def await_verdict(client: "Client", job_id: str) -> "JobView":
 
 
 def _has_settled(job: "JobView") -> bool:
-    return job.ended or (job.state == "running" and job.service_class == "best_effort")
+    is_held = job.verdict == "none" and bool(job.share_reason)  # until the steps before it are done
+    return job.ended or is_held or (job.state == "running" and job.service_class == "best_effort")
 
 
 def read_timeout_s(text: str | None, *, follow: bool) -> float:

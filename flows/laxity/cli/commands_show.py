@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from laxity.cli.exit_codes import FAILED, OK
-from laxity.cli.job_names import with_job
+from laxity.cli.job_names import with_job, with_job_or_group
 from laxity.cli.job_options import AsJson, JobId
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def top(
 
 
 def ui() -> None:
-    """Open the service's page in the browser, signed in for reading."""
+    """Open the service's page in the browser, signed in."""
     import webbrowser
 
     from laxity.api.client import Client
@@ -88,12 +88,18 @@ def ui() -> None:
 
 
 def show(job: JobId, *, as_json: AsJson = False) -> None:
-    """Show one job: verdict, expected finish, widths, offers."""
+    """Show one job: verdict, expected finish, widths, offers. Or a group, with its jobs."""
     from laxity.api.client import Client
+    from laxity.cli.render.group_panel import print_group
     from laxity.cli.render.job_panel import print_job
 
     client = Client(patience_s=0)
-    print_job(with_job(client, job, client.job), as_json=as_json)
+    with_job_or_group(
+        client,
+        job,
+        lambda name: print_job(client.job(name), as_json=as_json),
+        lambda name: print_group(client.group(name), as_json=as_json),
+    )
 
 
 def logs(

@@ -29,6 +29,23 @@ def with_job(client: "Client", job: str, act: Callable[[str], T]) -> T:
     return act(alike[0])
 
 
+def with_job_or_group(
+    client: "Client", name: str, act: Callable[[str], T], act_on_group: Callable[[str], T]
+) -> T:
+    """What `act` returns for the job of this name; for the group, where there is no such job."""
+    from laxity.api.client import ServiceError
+
+    try:
+        return with_job(client, name, act)
+    except ServiceError as error:
+        if error.status != NO_SUCH_JOB:
+            raise
+        try:
+            return act_on_group(name)
+        except ServiceError as no_group:
+            raise error if no_group.status == NO_SUCH_JOB else no_group from None
+
+
 def beginning_with(client: "Client", start: str) -> list[str]:
     """Ids of the jobs whose name begins so, in the namespace that is named or the default one."""
     from laxity.api.client import ServiceError, full_id

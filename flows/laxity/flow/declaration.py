@@ -40,6 +40,8 @@ _SPEC_FIELDS: Final = (
     "freeze",
     "resumes",
     "restarts",
+    "group",
+    "step",
     "image",
     "template",
 )

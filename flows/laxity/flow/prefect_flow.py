@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
+from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
@@ -18,6 +19,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.flows import Flow
 from prefect.settings import PREFECT_SERVER_ANALYTICS_ENABLED, temporary_settings
 from prefect.states import Cancelled
+from prefect.tasks import Task
 from prefect.utilities.hashing import file_hash
 from prefect.utilities.urls import url_for
 
@@ -25,6 +27,7 @@ from laxity import names
 from laxity.api.client import Client
 from laxity.api.job_follower import JobFollower, Watcher, submit_patience_s
 from laxity.api.status_text import TrainingCancelled, result_of
+from laxity.flow.active_group import ACTIVE
 from laxity.flow.declaration import OPTIONS, Declaration
 from laxity.flow.failed_states import (
     end_retries,
@@ -109,6 +112,21 @@ class DeadlineFlow(Flow[P, R]):
             "Any", _flow_body(self._function, self.declaration.with_changes(**options))
         )
         return changed
+
+    def submit(self, *args: Any, **options: Any) -> Any:
+        """Call it in the background, in a task of the flow that runs: a future, as of any task."""
+        return self._as_task().submit(*args, **options)
+
+    def map(self, *args: Any, **options: Any) -> Any:
+        """Call it once for each element, in the background: a list of futures, as of any task."""
+        return self._as_task().map(*args, **options)
+
+    def _as_task(self) -> Task[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            return self(*args, **options)
+
+        cast("Any", call).__signature__ = cast("Any", self.fn).__signature__
+        return Task(call, name=self.name, cache_policy=NO_CACHE)
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Train here and now, in this process: no job, no verdict, no Prefect."""
@@ -256,7 +274,12 @@ def _job_spec(
 ) -> TrainingSpec:
     """The job of this call. Its deadline counts from the run's scheduled start, also in a retry."""
     project, parameters = declared.project(function), to_json(function, arguments)
-    key = declared.idempotency_key(arguments, parameters, str(run.id) if run else "")
+    run_id, group = str(run.id) if run else "", ACTIVE.get()
+    key = declared.idempotency_key(arguments, parameters, run_id)
+    if group is not None:
+        declared = group.join(declared)
+        if not declared.said.get("idempotency_key"):
+            key = group.key_of(declared.title, parameters, run_id)
     return declared.spec(
         entry=project.entry,
         parameters=parameters,

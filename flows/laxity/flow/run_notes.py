@@ -138,6 +138,9 @@ class RunNotes:
             "laxity.deadline": deadline,
             "laxity.standing": deadline_status(job),
             "laxity.mlflow_run": job.run_id,
+            "laxity.group": job.group,
+            "laxity.step": job.step,
+            "laxity.share": job.share_reason,
         }
         if self._is_news("labels", labels):
             with _passing_over(self._log):

@@ -240,6 +240,11 @@ def _read_whole(text: str) -> int:
     return int(text)
 
 
+def parse_steps(text: str) -> tuple[str, ...]:
+    """The names of steps in "a, b"."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
 def _read_json(text: str) -> object:
     return json.loads(text, parse_constant=_no_constant)
 
@@ -264,6 +269,9 @@ _FIELDS: Final[FieldTable] = {
     names.FRESH: ("fresh", parse_flag),
     names.ONE_AT_A_TIME: ("one_at_a_time", parse_flag),
     names.FREEZE: ("freeze", parse_flag),
+    names.GROUP: ("group", str),
+    names.STEP: ("step", str),
+    names.AFTER: ("after", parse_steps),
     names.RESUMES: ("resumes", parse_flag),
     names.RESTARTS: ("restarts", _read_whole),
 }

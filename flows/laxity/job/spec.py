@@ -49,7 +49,8 @@ class TrainingSpec:
     which go on from the last finished epoch unless they are `fresh`. `resumes`: the code keeps its
     own state beside what it gives to `Training.restore`. `freeze`: on this machine its workers import from a
     copy of the code, made at submission. `restarts`: so many starts in a row may follow
-    failures without finishing an epoch.
+    failures without finishing an epoch. A job of a `group` is one of its `step`, and starts when the
+    steps that it comes `after` have finished.
     """
 
     name: str
@@ -72,6 +73,9 @@ class TrainingSpec:
     freeze: bool = False
     resumes: bool = False
     restarts: int = MOST_RESTARTS
+    group: str | None = None
+    step: str | None = None
+    after: tuple[str, ...] = ()
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -157,6 +161,9 @@ class TrainingSpec:
             names.ONE_AT_A_TIME: "true" if self.one_at_a_time else None,
             names.FREEZE: "true" if self.freeze else None,
             names.RESUMES: "true" if self.resumes else None,
+            names.GROUP: self.group,
+            names.STEP: self.step,
+            names.AFTER: ",".join(self.after) or None,
             names.RESTARTS: None if self.restarts == MOST_RESTARTS else self.restarts,
         }
         written = {name: str(value) for name, value in texts.items() if value is not None}
@@ -251,6 +258,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
             "restarts", spec.restarts, least=0, most=MOST_ATTEMPTS, what="restarts"
         ),
         lambda: check_whole("attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempts"),
+        lambda: _check_group(spec),
         lambda: _check_optional_text("image", spec.image, longest=1024),
         lambda: check_env(spec.env),
         lambda: check_template(spec.template, spec.qos.gpus_per_worker),
@@ -339,6 +347,17 @@ def _check_launcher(launcher: object) -> None:
     if launcher not in (None, *LAUNCHERS):
         known = " or ".join(LAUNCHERS)
         raise QoSError("launcher", f"{launcher!r:.60} is unknown; write {known}, or leave it out")
+
+
+def _check_group(spec: TrainingSpec) -> None:
+    for where, label in (("group", spec.group), ("step", spec.step)):
+        if label is not None:
+            _check_label(where, label)
+    for label in spec.after:
+        _check_label("after", label)
+    if spec.group is None and (spec.step or spec.after):
+        where = "step" if spec.step else "after"
+        raise QoSError(where, f"a step of no group; name it with {names.GROUP}, or leave this out")
 
 
 def _check_optional(where: str, value: int | None, *, least: int) -> None:

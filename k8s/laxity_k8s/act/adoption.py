@@ -10,6 +10,7 @@ from laxity.job.manifest_reader import controller_of
 from laxity_k8s.act.patches import LONGEST_REASON
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import jobs
+from laxity_k8s.objects.size_owners import size_owners
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
     digest_terms,
@@ -109,11 +110,7 @@ def is_applied(job: Json) -> bool:
         return False
     runs = jobs.current_width(job) > 0
     field = "f:parallelism" if runs and read_status(job).wanted else "f:suspend"
-    return any(
-        entry.get("manager") in APPLIERS
-        and field in json_tree.mapping_at(entry, "fieldsV1", "f:spec")
-        for entry in json_tree.list_at(job, "metadata", "managedFields")
-    )
+    return not APPLIERS.isdisjoint(size_owners(job, field))
 
 
 def _take_back(job: Json, now: float) -> Tending:

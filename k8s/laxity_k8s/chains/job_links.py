@@ -28,7 +28,7 @@ folder={folder}
 link={link}
 job={job}
 index=${{JOB_COMPLETION_INDEX:-0}}
-export LAXITY_CHAIN_ID={chain_id}
+export LAXITY_CHAIN_ID={chain_id}  # name of the chain
 ends_at=$(($(date +%s) + {left_s}))
 mkdir -p "$folder/links"
 """

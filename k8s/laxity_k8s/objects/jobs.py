@@ -208,10 +208,17 @@ def build_row(
         start_seen=is_observed(job) if workers else True,
         eligible=eligible,
         **_read_state(job, report),
+        **_read_group(spec),
         restarted_at=_restart_instant(report, state.resumed_at or 0.0) if heard else None,
         reports=report.since > 0.0 or not (workers and pods.leader_runs(own)),
         **_read_troubles(job, own, displaced, now=now, had_time=had_time),
     )
+
+
+def _read_group(spec: TrainingSpec) -> dict[str, Any]:
+    """Of which group it is, as which step; one that names no step is a step of its own."""
+    step = (spec.step or spec.name) if spec.group else ""
+    return {"group": spec.group or "", "step": step, "after": spec.after}
 
 
 def _restart_instant(report: Report, resumed_at: float) -> float | None:

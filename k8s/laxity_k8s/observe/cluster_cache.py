@@ -19,6 +19,7 @@ from laxity import json_tree
 from laxity_k8s.cluster_api import Change, ClusterApi, Json, Kind, Listing, Watch
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
+from laxity_k8s.objects.size_owners import keep_size_owners
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.service_clock import CLOCK
 
@@ -103,6 +104,7 @@ class Mirror:
                 previous = json_tree.revision_of(table[key])
             if revision <= previous:
                 return
+            keep_size_owners(thing)
             if kind == "jobs":
                 thing = self._check_seal(key, thing)
                 self.job_ids.pop(json_tree.uid_of(table.get(key, {})), None)

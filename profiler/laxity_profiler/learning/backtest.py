@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from laxity_profiler.history.history import TrainingRun
-from laxity_profiler.learning.fit_model import BacktestTrial, Stretch, backtest_trials
+from laxity_profiler.learning.fit_model import BacktestTrial, backtest_trials
+from laxity_profiler.learning.stretches import Stretch
 from laxity_profiler.model.calibration import factor_at, score_quantiles, wilson_interval
 
 LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -7,18 +7,15 @@ are the scores.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import compress, groupby, pairwise
-from operator import mul, truediv
-from statistics import median
-from typing import TYPE_CHECKING, Final
+from itertools import compress, pairwise
+from statistics import fmean, median
+from typing import Final
 
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
-from laxity_profiler.learning.fit_inputs import fit_inputs
-from laxity_profiler.learning.run_shapes import collect_shapes
-from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score
+from laxity_profiler.learning.stretches import Stretch, set_odd_apart
+from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score, widen_for_few
 from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
 from laxity_profiler.model.epoch_curve import ONE_WIDTH, Level, WidthCurve
 from laxity_profiler.model.inputs import InputFit
@@ -29,41 +26,15 @@ from laxity_profiler.model.model_fit import (
     SettingFit,
     StepFit,
     WorkloadSetting,
-    fewest_nodes,
 )
 from laxity_profiler.model.odd_epochs import split_epochs
 from laxity_profiler.model.run_factor import Belief, last_jump, update_belief
 from laxity_profiler.model.run_shape import ShapeRuns
 
-if TYPE_CHECKING:
-    from laxity_profiler.history.history import TrainingRun
-
-SPREAD_POINTS: Final = 2.0  # how many runs the assumed spread is worth
+LEAST_SPREAD2: Final = 1e-6
 NOISE_POINTS: Final = 4.0
 RUNS_SCORED: Final = 200
-WARM_UP_ERROR: Final = 0.3  # of an epoch time known only from first epochs
 LONGEST_MEMORY: Final = 30.0  # inflation of the noise of a mean by resemblance of neighbours
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Epochs of one run at one width, warmed up, oldest first, in seconds; on how many nodes.
-
-    Each is over its place in the run's shape, `shape`, as the other runs show it (empty: all equal).
-    `noise2` is what one epoch strays at least, where no other run shows that.
-    """
-
-    setting: WorkloadSetting
-    width: int
-    epoch_s: tuple[float, ...]
-    only_warm_up: bool = False
-    nodes: int | None = None
-    shape: tuple[float, ...] = ()
-    noise2: float = 0.0
-
-    @property
-    def mean_s(self) -> float:
-        return sum(self.epoch_s) / len(self.epoch_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,48 +73,6 @@ class BacktestTrial:
         return miss_score(self.actual_s, self.predicted_s, self.sigma)
 
 
-def split_runs(
-    runs: "Sequence[TrainingRun]",
-    *,
-    gpus_per_node: int | None = None,
-    shapes: Mapping[int, ShapeRuns] | None = None,
-) -> list[Stretch]:
-    """The stretches of all runs. A run that has only warm-up epochs is not thrown away.
-
-    Where nobody knows the nodes, they are the fewest that hold the workers.
-    """
-    stretches: list[Stretch] = []
-    densest = node_workers(runs)
-    shapes = collect_shapes(runs) if shapes is None else shapes
-    effective = {fit.name for fit in fit_inputs(runs) if fit.has_effect}
-    for run in runs:
-        setting = WorkloadSetting.of(run.workload, effective)
-        lay_on = partial(fewest_nodes, run.workload, gpus_per_node, densest)
-        alike = shapes.get(run.workload.epochs)
-        others = alike.shape(without=run.uid) if alike else None
-        noise2 = alike.alone_noise2 if alike and others else 0.0
-        places = groupby(
-            run.epochs, key=lambda stretch: (stretch.width, stretch.nodes or lay_on(stretch.width))
-        )
-        for (width, nodes), epochs in places:
-            every = tuple(epochs)
-            warm = tuple(epoch for epoch in every if not epoch.warmup)
-            place = tuple(others.ratio(epoch.epoch) for epoch in warm or every) if others else ()
-            seconds = tuple(epoch.epoch_s for epoch in warm or every)
-            if place:
-                seconds = tuple(map(truediv, seconds, place))
-            stretches.append(Stretch(setting, width, seconds, not warm, nodes, place, noise2))
-    return stretches
-
-
-def node_workers(runs: "Iterable[TrainingRun]") -> int | None:
-    """The most workers that were seen on one node; None where nobody knows the nodes."""
-    densities = (
-        -(-epoch.width // epoch.nodes) for run in runs for epoch in run.epochs if epoch.nodes
-    )
-    return max(densities, default=None)
-
-
 def fit_model(
     model: str,
     stretches: Sequence[Stretch],
@@ -161,10 +90,12 @@ def fit_model(
     `ended` are the shares of their epochs that runs trained, `inputs` what they were called with,
     `lengths` the epochs that they declared.
     """
-    noise2 = _fit_noise2(stretches)
-    regimes = _split_into_regimes(stretches, noise2)
+    usual, rare = set_odd_apart(stretches)
+    noise2 = _fit_noise2(usual)
+    regimes = _split_into_regimes(usual, noise2)
     drift = _fit_drift(regimes, noise2)
-    settings = _fit_settings(regimes, drift, noise2)
+    wide = drift if drift.step2 else Drift(_fit_spread2(regimes, noise2, is_wide=True))
+    settings = _fit_settings(regimes, wide, noise2)
     trials = list(predict_trials(regimes, drift=drift, noise2=noise2))
     at_start, at_half = (
         [trial.score for trial in trials if trial.stage == stage] for stage in ("start", "half")
@@ -172,7 +103,7 @@ def fit_model(
     return ModelFit(
         model,
         settings,
-        drift.spread2,
+        wide.spread2,
         noise2,
         factors_of_scores(at_start, level=level),
         factors_of_scores(at_half, level=later_level),
@@ -181,17 +112,10 @@ def fit_model(
         ended,
         inputs,
         shapes=tuple(shape for runs in shapes if (shape := runs.shape()) is not None),
-        plain_noise2=_fit_noise2([_without_shape(stretch) for stretch in stretches]),
+        plain_noise2=_fit_noise2([stretch.without_shape() for stretch in usual]),
         lengths=lengths,
+        rare=rare,
     )
-
-
-def _without_shape(stretch: Stretch) -> Stretch:
-    """The epochs as they were."""
-    if not stretch.shape:
-        return stretch
-    epoch_s = tuple(map(mul, stretch.epoch_s, stretch.shape))
-    return replace(stretch, epoch_s=epoch_s, shape=(), noise2=0.0)
 
 
 def predict_trials(
@@ -210,9 +134,9 @@ def predict_trials(
             yield _make_trial("start", regime, level_s, belief, ratios)
             if half := len(ratios) // 2:
                 own = ratios[max(0, half - EPOCHS_KEPT) : half]
-                mixture = split_epochs(own, belief, regime.n_epochs - len(ratios))
-                after = update_belief(belief, list(compress(own, mixture.is_usual)))
-                yield _make_trial("half", regime, level_s, mixture.with_rare(after), ratios[half:])
+                usual = compress(own, split_epochs(own, belief).is_usual)
+                after = update_belief(belief, list(usual))
+                yield _make_trial("half", regime, level_s, after, ratios[half:])
 
 
 def _leave_one_out(
@@ -250,8 +174,9 @@ def _make_trial(
 
 def backtest_trials(stretches: Sequence[Stretch]) -> list[BacktestTrial]:
     """The trials that a fit of these stretches is calibrated with, in the order of the runs."""
-    noise2 = _fit_noise2(stretches)
-    regimes = _split_into_regimes(stretches, noise2)
+    usual, _ = set_odd_apart(stretches)
+    noise2 = _fit_noise2(usual)
+    regimes = _split_into_regimes(usual, noise2)
     return list(predict_trials(regimes, drift=_fit_drift(regimes, noise2), noise2=noise2))
 
 
@@ -290,20 +215,23 @@ def _fit_noise2(stretches: Sequence[Stretch]) -> float:
     return noise2 * min(LONGEST_MEMORY, (1.0 + rho) / (1.0 - rho) if rho < 1.0 else math.inf)
 
 
-def _fit_spread2(regimes: Sequence[Regime], noise2: float) -> float:
-    """Relative variance between runs, what epoch noise makes of it taken off."""
-    squares, points = 0.0, 0.0
+def _fit_spread2(regimes: Sequence[Regime], noise2: float, *, is_wide: bool = False) -> float:
+    """Relative variance between runs, what epoch noise makes of it taken off.
+
+    `is_wide`: that of a normal distribution with the P90 of what so few runs say.
+    """
+    squares, noise, points = 0.0, 0.0, 0
     for regime in regimes:
         group = regime.stretches
         means = [stretch.mean_s for stretch in group]
         middle = sum(means) / len(means)
         squares += sum((mean / middle - 1.0) ** 2 for mean in means)
         points += len(group) - 1
-        noise = sum(noise2 / len(stretch.epoch_s) for stretch in group) / len(group)
-        squares -= noise * (len(group) - 1)
-    return max(
-        1e-6, (SPREAD_POINTS * SPREAD * SPREAD + max(0.0, squares)) / (SPREAD_POINTS + points)
-    )
+        noise += (len(group) - 1) * fmean(noise2 / len(stretch.epoch_s) for stretch in group)
+    if not points:
+        return SPREAD * SPREAD
+    factor = widen_for_few(points) if is_wide else 1.0
+    return max(LEAST_SPREAD2, (factor * factor * squares - noise) / points)
 
 
 def _fit_drift(regimes: Sequence[Regime], noise2: float) -> Drift:
@@ -343,10 +271,10 @@ def _fit_level(regime: Regime, drift: Drift, noise2: float) -> Level:
     mean = (
         sum(weight * stretch.mean_s for weight, stretch in zip(weights, group, strict=True)) / total
     )
-    error2 = 1.0 / total
-    if group[0].only_warm_up:
-        error2 += WARM_UP_ERROR * WARM_UP_ERROR
-    return Level(regime.width, mean, math.sqrt(error2), len(group), n, regime.nodes)
+    error = math.sqrt(1.0 / total)
+    return Level(
+        regime.width, mean, error, len(group), n, regime.nodes, is_warm_up=group[0].only_warm_up
+    )
 
 
 def _fit_level_curve(levels: Sequence[Level]) -> WidthCurve:

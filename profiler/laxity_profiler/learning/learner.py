@@ -22,8 +22,9 @@ from laxity_profiler.history.history import History, HistoryError, TrainingRun
 from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.backtest import PredictionOutcome, live_outcome, live_outcomes
 from laxity_profiler.learning.fit_inputs import fit_inputs, run_lengths
-from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
+from laxity_profiler.learning.fit_model import fit_model
 from laxity_profiler.learning.run_shapes import collect_shapes
+from laxity_profiler.learning.stretches import Stretch, node_workers, split_runs
 from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
 from laxity_profiler.model.early_ends import ended_shares
 from laxity_profiler.model.model_fit import ModelFit, SettingFit

@@ -6,7 +6,8 @@ past scores is the next factor on sigma (conformal prediction), with the finite-
 (n + 1) p. (r - 1/r) / 2 is near log r, and its inverse x + sqrt(1 + x^2) needs no library function
 whose last bit differs between machines, so a journal replays byte for byte.
 
-While there are few scores, those of an assumed distribution stand in. Recent scores weigh more, and
+While there are few scores, those of a normal distribution stand in: the runs that gave the scores
+gave sigma, too. Recent scores weigh more, and
 a level that missed too often in live use is raised (adaptive conformal inference: Gibbs and Candes
 2021). Its step is what followed drifting levels best on drawn worlds of one set of seeds, and was
 judged on others: docs/prediction.md.
@@ -27,13 +28,12 @@ P90: Final = 0.9
 NORMAL_90: Final = 1.2815515655446004
 ENOUGH: Final = 25  # scores; with fewer, assumed ones fill up
 ASSUMED_WEIGHT: Final = 8.0
-ASSUMED_WIDTH: Final = 1.15  # assumed scores are a little wider than normal ones
 HALF_LIFE: Final = 400.0  # in scores
 STEP: Final = 0.03
 LEVELS: Final = (0.8, 0.985)
 _Z2: Final = 1.959963984540054**2
 # Normal quantiles at (i - 1/2) / 16
-_NORMAL: Final = (
+ASSUMED: Final = (
     -1.862731867421652, -1.318010897303537, -1.009990169249582, -0.776421761147928,
     -0.579132162255556, -0.402250065321725, -0.237202109328788, -0.078412412733112,
     0.078412412733112, 0.237202109328788, 0.402250065321725, 0.579132162255556,
@@ -98,19 +98,30 @@ def factors_of_scores(scores: Sequence[float], *, level: float = P90) -> Factors
     return Factors(z10, z50, z90)
 
 
+def widen_for_few(freedom: int) -> float:
+    """By how much P90 is wider where the spread is known from so few differences between runs.
+
+    Student's t asks for 1 + 0.7 / (freedom - 0.5), within 0.6 %. It is a little less, since the noise
+    of epochs bounds the spread from below: on drawn runs P90 then holds where runs differ and where
+    they do not.
+    """
+    return 1.0 + 0.5 / (freedom - 0.5)
+
+
 def score_quantiles(scores: Sequence[float], levels: Sequence[float]) -> tuple[float, ...]:
     """Weighted quantiles at (n + 1) p, with assumed scores while there are few."""
     values = np.asarray(scores, dtype=np.float64)
     age = np.arange(len(values) - 1, -1, -1, dtype=np.float64)
-    weights = 0.5 ** (age / HALF_LIFE)
-    missing = ASSUMED_WEIGHT * max(0.0, 1.0 - len(values) / ENOUGH)
+    known = min(1.0, len(values) / ENOUGH)
+    weights = known * 0.5 ** (age / HALF_LIFE)
+    missing = ASSUMED_WEIGHT * (1.0 - known)
     if missing > 0.0:
-        assumed = ASSUMED_WIDTH * np.asarray(_NORMAL)
-        values = np.concatenate([values, assumed])
-        weights = np.concatenate([weights, np.full(len(assumed), missing / len(assumed))])
+        values = np.concatenate([values, ASSUMED])
+        weights = np.concatenate([weights, np.full(len(ASSUMED), missing / len(ASSUMED))])
     order = np.argsort(values, kind="stable")
     places = np.cumsum(weights[order])
-    places = places / (places[-1] + weights.max(initial=0.0))
+    total = places[-1] + known * weights.max(initial=0.0)
+    places = (places - 0.5 * (1.0 - known) * weights[order]) / total  # assumed: middles of 16ths
     return tuple(float(value) for value in np.interp(levels, places, values[order]))
 
 

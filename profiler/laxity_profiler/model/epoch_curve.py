@@ -24,7 +24,8 @@ ERROR_UNSEEN: Final = 0.80  # beyond a node, if only runs inside one were seen (
 class Level:
     """Epoch time at one width. `error` is the relative standard error of this mean.
 
-    `nodes`: on so many the workers lay; None if that is not known of any run.
+    `nodes`: on so many the workers lay; None if that is not known of any run. `is_warm_up`: nothing
+    but epochs that warmed up was seen.
     """
 
     width: int
@@ -33,6 +34,7 @@ class Level:
     runs: int
     n: int
     nodes: int | None = None
+    is_warm_up: bool = False
 
     @property
     def is_beyond(self) -> bool:

@@ -13,6 +13,7 @@ from laxity_profiler.estimate import Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
 from laxity_profiler.model.epoch_curve import ERROR_UNSEEN, Level, WidthCurve, count_doublings
 from laxity_profiler.model.inputs import SIZES, InputFit, number_of
+from laxity_profiler.model.odd_epochs import UNKNOWN_RARE, RareEpochs
 from laxity_profiler.model.run_shape import RunShape
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
@@ -111,6 +112,7 @@ class ModelFit:
     plain_noise2: float | None = None
     lengths: tuple[int, ...] = ()  # epochs that each of the latest runs declared
     traffic: tuple[SettingFit, ...] = ()  # while there are no settings: what a first epoch reads
+    rare: RareEpochs = UNKNOWN_RARE
 
     @property
     def n(self) -> int:
@@ -163,6 +165,7 @@ class ModelFit:
             fields.get("plain_noise2"),
             tuple(fields.get("lengths", ())),
             tuple(_setting_fit(setting) for setting in fields.get("traffic", ())),
+            RareEpochs(**fields.get("rare", {})),
         )
 
 

@@ -56,7 +56,7 @@ class ShapeRuns:
 
     def __init__(self, uids: Sequence[str], ratios: Floats) -> None:
         self._rows = {uid: row for row, uid in enumerate(uids[-RUNS_KEPT:])}
-        self._ratios = ratios[-RUNS_KEPT:]
+        self._ratios = _without_odd(ratios[-RUNS_KEPT:])
         self._noise2 = _noise2_between_runs(self._ratios)
         self.alone_noise2 = _noise2_within_run(self._ratios[0]) if len(self._rows) == 1 else 0.0
 
@@ -74,6 +74,16 @@ class ShapeRuns:
             return None
         shrunk = np.maximum(1.0 + gain * (middle - 1.0), LEAST_RATIO)
         return RunShape(n, tuple(shrunk.tolist()), runs)
+
+
+def _without_odd(ratios: Floats) -> Floats:
+    """Epochs that took more than twice what they take in the middle run, or less than half: no numbers."""
+    if len(ratios) < 3:
+        return ratios
+    ordered = np.sort(np.nan_to_num(ratios, nan=1.0), axis=0)
+    middle = ordered[len(ordered) // 2]
+    is_odd = (ratios > 2.0 * middle) | (ratios < middle / 2.0)
+    return np.where(is_odd, np.nan, ratios)
 
 
 def _column_means(ratios: Floats) -> Floats:

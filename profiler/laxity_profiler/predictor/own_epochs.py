@@ -11,7 +11,7 @@ from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.model.calibration import factor_at
 from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares
 from laxity_profiler.model.epoch_curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
-from laxity_profiler.model.odd_epochs import EpochMixture, split_epochs
+from laxity_profiler.model.odd_epochs import RareEpochs, split_epochs
 from laxity_profiler.model.run_factor import Belief, update_belief
 from laxity_profiler.predictor.prior import (
     NO_TIME,
@@ -26,9 +26,9 @@ from laxity_profiler.predictor.prior import (
 # the epochs left (their sum over the mean one, as many equal ones, the next one), seconds per epoch,
 # relative variance that is left, noise of one epoch, z10, z50, z90, P10, P50, P90 of the seconds from
 # the last epoch to the end, and of the warm-up of the one that runs, and the shares of the epochs left
-# that are expected at P10, P50, mean and P90
+# that are expected at P10, P50, mean and P90, and how many usual epochs rare long ones may add
 Numbers = tuple[float, ...]
-NUMBERS: Final = 19
+NUMBERS: Final = 23
 Row = tuple[Numbers, Source, int]
 
 
@@ -36,8 +36,7 @@ Row = tuple[Numbers, Source, int]
 class OwnEpochs:
     """What a job's own epochs say: the belief about widths it ran at, and about all others.
 
-    `widths` are those; elsewhere the shape of the curve adds its error. `mixture` has what
-    rare long epochs add to usual ones.
+    `widths` are those; elsewhere the shape of the curve adds its error. `rare` has the rare long ones.
     """
 
     here: Mapping[int, Belief]
@@ -45,7 +44,7 @@ class OwnEpochs:
     widths: tuple[int, ...]
     n: int
     one_worker_s: float
-    mixture: EpochMixture
+    rare: RareEpochs
 
     @classmethod
     def of(cls, workload_prior: WorkloadPrior, progress: Progress) -> "OwnEpochs":
@@ -63,7 +62,7 @@ class OwnEpochs:
         ]
         anchor = width_priors[progress.widths[-1]]
         prior = Belief(1.0, anchor.spread2 + anchor.error2, 0.0, anchor.noise2, 0)
-        mixture = split_epochs([ratio for _, ratio in ratios], prior, anchor.n)
+        mixture = split_epochs([ratio for _, ratio in ratios], prior)
         ratios = list(compress(ratios, mixture.is_usual))
         everywhere = update_belief(prior, [ratio for _, ratio in ratios])
         here = {widths[0]: everywhere}
@@ -71,7 +70,7 @@ class OwnEpochs:
             here = {
                 width: _update_width(width, ratios, prior, width_priors[width]) for width in widths
             }
-        return cls(here, everywhere, widths, len(progress.epoch_s), one_worker_s, mixture)
+        return cls(here, everywhere, widths, len(progress.epoch_s), one_worker_s, mixture.rare)
 
     def row(
         self,
@@ -83,14 +82,14 @@ class OwnEpochs:
     ) -> Row:
         """The rest on `width` workers."""
         width_prior = assume_shape(width_prior, width, self.one_worker_s)
-        belief = self.mixture.with_rare(self.here.get(width, self.elsewhere))
+        belief = self.here.get(width, self.elsewhere)
         left2 = belief.left2
         if width not in self.here:
             left2 += _shape_variance(width_prior, self.widths, width)
         z = width_prior.later
         numbers = (
             *left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
-            *width_prior.end_s, *warm_up_s, *shares
+            *width_prior.end_s, *warm_up_s, *shares, *(width_prior.rare + self.rare).expected_excess(left[0])
         )  # fmt: skip
         return (
             numbers,
@@ -131,7 +130,7 @@ def row_of_prior(
     left2 = width_prior.spread2 + width_prior.error2
     numbers = (
         *left, width_prior.epoch_s, left2, width_prior.noise2, z.z10, z.z50, z.z90,
-        *width_prior.end_s, *warm_up_s, *shares
+        *width_prior.end_s, *warm_up_s, *shares, *width_prior.rare.expected_excess(left[0])
     )  # fmt: skip
     return numbers, width_prior.source, width_prior.n
 
@@ -149,10 +148,12 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
     end_s, warm_up_s = end[1] + warm_up[1], warm_up[1]
     low = end_s - _root_sum_of_squares(end[1] - end[0], warm_up[1] - warm_up[0])
     high = end_s + _root_sum_of_squares(end[2] - end[1], warm_up[2] - warm_up[1])
-    least, usual, average, most = numbers[:, 15:].T
+    least, usual, average, most = numbers[:, 15:19].T
+    extra = np.where(unknown, 0.0, level)[:, None] * numbers[:, 19:]
     middle = total * up[:, 1]
-    mean = middle * average * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
+    mean = middle * average * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + extra[:, 2] + end_s
     p10, middle, p90 = total * up[:, 0] * least, middle * usual, total * up[:, 2] * most
+    p10, middle, p90 = p10 + extra[:, 0], middle + extra[:, 1], p90 + extra[:, 3]
     p50 = middle + end_s
     ends = high > 0.0  # two spans, each unsure by itself: their deviations add as squares
     p10[ends] = (p50 - _root_sum_of_squares(middle - p10, end_s - low))[ends]
@@ -169,8 +170,8 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
         np.array([row[2] for row in rows], dtype=np.int64),
         np.stack(
             [
-                _next_share(np.where(unknown, 1.0, level), epochs * share, following, warm_up_s)
-                for share in (least, usual, average, most)
+                _next_share(np.where(unknown, 1.0, level), units, following, warm_up_s)
+                for units in (numbers[:, 15:19] * epochs[:, None] + numbers[:, 19:]).T
             ],
             axis=1,
         ),

@@ -33,10 +33,12 @@ from laxity_profiler.model.model_fit import (
     nearest_setting,
     scale_text,
 )
+from laxity_profiler.model.odd_epochs import UNKNOWN_RARE, RareEpochs
 from laxity_profiler.model.run_shape import RunShape
 from laxity_profiler.overhead.costs import Part, StopCosts
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
+WARM_UP_ERROR: Final = 0.3  # of the time of later epochs, known only from first ones
 Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
 Quantiles = tuple[float, float, float]  # P10, P50, P90 in seconds
 UnitsLeft = tuple[float, float, float]  # their sum, as many equal ones, the next one: over the mean
@@ -62,6 +64,7 @@ class WidthPrior:
     later: Factors = NORMAL
     end_s: Quantiles = NO_TIME  # from the last epoch until the Job is complete
     warm_up_s: Quantiles = NO_TIME  # by which a first epoch is longer
+    rare: RareEpochs = UNKNOWN_RARE
 
 
 UNKNOWN_PRIOR: Final = WidthPrior(math.inf, UNKNOWN_VARIANCE, 0.0, NOISE * NOISE, "prior", 0)
@@ -174,13 +177,21 @@ class WorkloadPrior:
         is_stepped = self.prior_at(setting_fit.levels[0].width).source == "profile"
         return scale_text(setting_fit.setting, self.setting, by_steps=is_stepped)
 
+    @property
+    def _warms_up(self) -> bool:
+        """Whether its epochs are known from first ones alone, and more will follow."""
+        levels = self.near[0].levels if self.near is not None else ()
+        return self.workload.epochs > 1 and all(level.is_warm_up for level in levels)
+
     def _best_source(self, width: int) -> WidthPrior:
+        sources = [self._from_traffic(width), self._from_family(width), self._from_user(width)]
         if self.fit is not None and self.near is not None:
-            return self._from_history(self.fit, *self.near, width)
-        sources = (self._from_traffic(width), self._from_family(width), self._from_user(width))
-        priors = [width_prior for width_prior in sources if width_prior is not None]
+            history = self._from_history(self.fit, *self.near, width)
+            if not self._warms_up:
+                return history
+            sources.append(history)
         return min(
-            priors,
+            filter(None, sources),
             key=lambda width_prior: width_prior.spread2 + width_prior.error2,
             default=UNKNOWN_PRIOR,
         )
@@ -206,10 +217,12 @@ class WorkloadPrior:
             stepped_s = step.epoch_s(samples, batch_size, width, nodes)
             if step_error2 < error2 and stepped_s > 0.0:
                 epoch_s, factor, error2, source = stepped_s, 1.0, step_error2, "profile"
-        error2 += self._unseen_error() ** 2
+        error2 += self._unseen_error() ** 2 + self._warms_up * WARM_UP_ERROR**2
         seconds = epoch_s * factor
         noise2 = fit.noise2_of(self.workload.epochs)
-        return WidthPrior(seconds, fit.spread2, error2, noise2, source, n, fit.start, fit.later)
+        return WidthPrior(
+            seconds, fit.spread2, error2, noise2, source, n, fit.start, fit.later, rare=fit.rare
+        )
 
     def _unseen_error(self) -> float:
         """The relative error of runs that had other inputs; less where the time is scaled by one."""

@@ -19,8 +19,8 @@ from laxity_profiler.learning.backtest import (
     live_outcomes,
     run_backtests,
 )
-from laxity_profiler.learning.fit_model import split_runs
 from laxity_profiler.learning.learner import RUNS, Learner
+from laxity_profiler.learning.stretches import split_runs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_profiler.registry import calibration_run
 from laxity_profiler.registry.entry import RegistryEntry

@@ -14,7 +14,8 @@ import numpy as np
 import typer
 
 from laxity_profiler.estimate import Ask, Progress, Workload
-from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.learning.fit_model import fit_model
+from laxity_profiler.learning.stretches import Stretch
 from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 

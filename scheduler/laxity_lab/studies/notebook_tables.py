@@ -16,7 +16,7 @@ from laxity_lab.studies.results import read_rows
 from laxity_lab.studies.study import STUDIES, run_study
 from laxity_lab.studies.trial import Cell, Row
 
-STUDY: Final = "LAXITY_STUDY"
+STUDY: Final = "LAXITY_STUDY"  # "samples": notebooks make their study anew, on traces that ship
 SEEDS_OF_SAMPLES: Final = 2
 
 

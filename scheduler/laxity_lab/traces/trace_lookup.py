@@ -12,7 +12,7 @@ from typing import Final
 from laxity_lab.traces.traces import FORMATS, Format, TraceError, open_text
 
 SAMPLES: Final = Path(__file__).parent / "samples"
-TRACES: Final = "LAXITY_TRACES"
+TRACES: Final = "LAXITY_TRACES"  # folder of traces and throughput tables
 SUFFIXES: Final = (".csv", ".log", ".csv.gz", ".log.gz")
 MOST_NAMED: Final = 12
 HINTS: Final = {"cluster": "itp", "195job": "itp", "vpollux": "elasticflow", "ls6": "mirage"}

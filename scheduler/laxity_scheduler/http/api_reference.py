@@ -43,11 +43,11 @@ def _operation_html(call: Json) -> Iterator[str]:
     yield f"<p>{_prose_html(str(call.get('description', '')))}</p><table>"
     for parameter in call.get("parameters", ()):
         yield _table_row(
-            f"{parameter['name']} ({parameter['in']})", _schema_text(parameter.get("schema", {}))
+            f"{parameter['name']} ({parameter['in']})", schema_text(parameter.get("schema", {}))
         )
     if "requestBody" in call:
         (content,) = call["requestBody"]["content"].values()
-        yield _table_row("body", _schema_text(content.get("schema", {})))
+        yield _table_row("body", schema_text(content.get("schema", {})))
     for code, answer in sorted(call["responses"].items()):
         yield _table_row(code, str(answer.get("description", "")))
     yield "</table>"
@@ -63,10 +63,10 @@ def _table_row(name: str, text: str) -> str:
     return f"<tr><td><code>{escape(name)}</code><td>{escape(text)}"
 
 
-def _schema_text(schema: Json) -> str:
+def schema_text(schema: Json) -> str:
     """A schema in a few words: its name, its type, or those that it may be."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
-        return " or ".join(_schema_text(option) for option in schema["anyOf"])
+        return " or ".join(schema_text(option) for option in schema["anyOf"])
     return " ".join(str(schema[key]) for key in ("type", "description") if key in schema)

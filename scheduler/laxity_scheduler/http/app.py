@@ -17,14 +17,16 @@ from starlette.exceptions import HTTPException
 
 from laxity.job.qos import QoSError
 from laxity_profiler.history.history import HistoryError
-from laxity_scheduler.http import cluster_routes, job_routes, loan_routes, page_routes
+from laxity_scheduler.http import cluster_routes, group_routes, job_routes, loan_routes, page_routes
 from laxity_scheduler.http.gate import Gate
+from laxity_scheduler.http.group_service import GroupService
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.responses import Problem, problem_response
 from laxity_scheduler.http.sessions import Sessions
 from laxity_scheduler.http.tokens import Caller, Tokens
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
+from laxity_scheduler.service.group_book import UnknownGroupError
 from laxity_scheduler.service.loop import NotReadyError, Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import StoreError
@@ -46,8 +48,10 @@ def create_app(service: Service, job_service: JobService, tokens: Tokens) -> Fas
         redoc_url=None,
     )
     app.state.service, app.state.job_service = service, job_service
+    app.state.group_service = GroupService(service, job_service)
     app.state.sessions = Sessions(tokens)
     app.include_router(job_routes.router)
+    app.include_router(group_routes.router)
     app.include_router(cluster_routes.router)
     app.include_router(loan_routes.router)
     app.include_router(page_routes.router)
@@ -117,6 +121,10 @@ async def _answer_unknown_job(request: Request, error: Exception) -> Response:
     return problem_response(404, "not_found", f"there is no job {job_id}{others}")
 
 
+async def _answer_unknown_group(request: Request, error: Exception) -> Response:
+    return problem_response(404, "not_found", f"there is no group {error.args[0]}")
+
+
 def _answer_in_its_words(status: int, code: str) -> Callable[..., Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         return problem_response(status, code, str(error))
@@ -162,6 +170,7 @@ _HANDLERS: dict[type[Exception], Any] = {
     RequestValidationError: _answer_invalid_request,
     HTTPException: _answer_http_error,
     UnknownJobError: _answer_unknown_job,
+    UnknownGroupError: _answer_unknown_group,
     DuplicateJobError: _answer_in_its_words(409, "duplicate"),
     ConflictError: _answer_in_its_words(409, "conflict"),
     **dict.fromkeys(

@@ -8,6 +8,7 @@ kept: a connection that is closed on a sender takes the answer with it.
 """
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -30,6 +31,8 @@ SESSION_PATH: Final = "/v1/session"
 OPEN_PATHS: Final = frozenset(
     {"/", "/healthz", "/readyz", "/docs", "/openapi.json", SESSION_PATH, *PAGE_PATHS}
 )
+ACTION_HEADER: Final = "x-laxity-action"
+ACTION_PATH: Final = re.compile(r"/v1/jobs/[^/]+/[^/]+(/accept|/amend)?")
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES: Final = frozenset({"", "same-origin", "none"})
 _WHERE_TOKENS_ARE: Final = (
@@ -129,7 +132,7 @@ class Gate:
         headers = Headers(scope=scope)
         sent = headers.get("authorization", "")
         caller = self._tokens.caller_of(sent)
-        if not sent and scope["method"] in SAFE_METHODS:  # a cookie opens reading only
+        if not sent and (scope["method"] in SAFE_METHODS or _is_action(scope, headers)):
             caller = self._sessions.caller_of(headers.get("cookie", ""))
         scope.setdefault("state", {})["caller"] = caller
         if caller is None and scope["path"] not in OPEN_PATHS:
@@ -137,6 +140,14 @@ class Gate:
                 HTTPStatus.UNAUTHORIZED, "unauthorized", WRONG_TOKEN if sent else NO_TOKEN
             )
         return caller is not None
+
+
+def _is_action(scope: Scope, headers: Headers) -> bool:
+    """Whether the page asks for what a person confirmed there; else a cookie opens reading only.
+
+    No other site can send the header: the browser would ask first, and the service allows nobody.
+    """
+    return ACTION_HEADER in headers and bool(ACTION_PATH.fullmatch(scope["path"]))
 
 
 class _Reader:

@@ -171,7 +171,8 @@ class JobViews:
             else ""
         )
         url = self._service.settings.run_url(view.get("experiment", ""), view["run_id"])
-        return readable_view(view, now) | {"run_url": url, "untracked": problem}
+        shared = self._service.groups.job_fields(view) if view.get("group") else {}
+        return readable_view(view, now) | {"run_url": url, "untracked": problem} | shared
 
 
 def _node_view(node: Node) -> Json:

@@ -16,12 +16,19 @@ PAGE_PATHS: Final = frozenset(f"/page/{name}" for name in FILES)
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+
+
+def embedded_headers(origins: str) -> dict[str, str]:
+    """The headers of a page that these origins, separated by spaces, may show in a frame."""
+    policy = HEADERS["Content-Security-Policy"]
+    allowed = policy.replace("frame-ancestors 'none'", f"frame-ancestors {origins}")
+    return {**HEADERS, "Content-Security-Policy": allowed}
 
 
 def read_page_file(name: str) -> tuple[bytes, str]:

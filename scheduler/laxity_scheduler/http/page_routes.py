@@ -11,7 +11,7 @@ from laxity.instants import LAST_AT
 from laxity_scheduler.http.dependencies import Jobs, TheCaller, TheService
 from laxity_scheduler.http.gate import NO_TOKEN, SESSION_PATH, WRONG_TOKEN
 from laxity_scheduler.http.long_poll import MAX_POLL_S, loop_time, wait_for_change
-from laxity_scheduler.http.page_files import HEADERS, INDEX, read_page_file
+from laxity_scheduler.http.page_files import HEADERS, INDEX, embedded_headers, read_page_file
 from laxity_scheduler.http.responses import ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.sessions import SESSION_S, Sessions
 from laxity_scheduler.http.timeline import TimelineSpan
@@ -26,9 +26,12 @@ router = APIRouter(responses=ERRORS)
 
 
 @router.get("/", include_in_schema=False)
-async def page() -> Response:
-    """The page; it asks who has no cookie for a token."""
-    return _page_file(INDEX)
+async def page(service: TheService, embed: str = "") -> Response:
+    """The page; it asks who has no cookie for a token. With `embed`, frames of some origins show it."""
+    answer = _page_file(INDEX)
+    if embed and service.settings.embed_origins:
+        answer.headers.update(embedded_headers(service.settings.embed_origins))
+    return answer
 
 
 @router.get("/page/{name}", include_in_schema=False)
@@ -47,7 +50,7 @@ def _page_file(name: str) -> Response:
 
 @router.post(SESSION_PATH)
 async def sign_in(request: Request) -> Response:
-    """Set a cookie that opens reading, for `Authorization: Bearer TOKEN` or `Code CODE`."""
+    """Set a cookie that opens reading and the page's actions, for `Authorization: Bearer TOKEN` or `Code CODE`."""
     sent = request.headers.get("authorization", "")
     sessions: Sessions = request.app.state.sessions
     cookie = sessions.cookie_for(sent)

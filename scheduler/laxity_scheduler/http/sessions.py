@@ -1,4 +1,4 @@
-"""Signing in with a browser: a cookie instead of the token, which opens reading and nothing else.
+"""Signing in with a browser: a cookie instead of the token. It opens reading, and the page's actions.
 
     cookie = id of the token + "." + POSIX second of its end + "." + HMAC-SHA256(key, both)
 

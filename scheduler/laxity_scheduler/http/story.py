@@ -4,10 +4,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from laxity import names
 from laxity.api.job_view import ENDED, JobView, job_view
 from laxity.api.status_text import fact_rows, offer_text, part_text, stalled_text, standing_text
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.notifications.run_picture import draw_run
 from laxity_scheduler.service.view_fields import Json
 
 
@@ -25,7 +27,8 @@ def story_of(answer: Mapping[str, Any], row: Job | None, predictor: Predictor, n
         "offers": [offer_text(offer) for offer in job.offers] if is_refused else [],
         "chain": [_chain_row(entry) for entry in answer["chain"]],
         "commands": commands_for(job),
-        "epochs": _epochs(row, predictor),
+        "actions": actions_for(job),
+        "picture": _draw_epochs(row, predictor),
     }
 
 
@@ -41,6 +44,27 @@ def commands_for(job: JobView) -> list[str]:
     return [*first, f"laxity amend {name} --deadline ...", f"laxity cancel {name}"]
 
 
+def actions_for(job: JobView) -> list[Json]:
+    """What the page offers as buttons: label, question, and the call that does it."""
+    if job.state in ENDED:
+        return []
+    actions = [
+        _action(
+            f"Accept offer {number}", f"Take {offer_text(offer)}?", "POST", "/accept", offer=number
+        )
+        for number, offer in enumerate(job.offers if job.state == "refused" else (), start=1)
+    ]
+    amend = _action(
+        "Amend", "Ask for another deadline, such as 2h or 18:00:", "POST", "/amend", deadline=""
+    )
+    lost = "Its workers stop. What it trained since its last checkpoint is lost."
+    return [*actions, amend, _action("Cancel", f"Cancel {job.id}? {lost}", "DELETE", "")]
+
+
+def _action(label: str, question: str, method: str, path: str, **body: Any) -> Json:
+    return {"label": label, "question": question, "method": method, "path": path, "body": body}
+
+
 def _chain_row(entry: Mapping[str, Any]) -> Json:
     decision = entry["decision"]
     words = filter(None, (decision["kind"], str(decision.get("workers") or "")))
@@ -53,14 +77,15 @@ def _chain_row(entry: Mapping[str, Any]) -> Json:
     }
 
 
-def _epochs(row: Job | None, predictor: Predictor) -> Json:
-    """The latest epochs of a job that has not ended, and what one is predicted to take now."""
+def _draw_epochs(row: Job | None, predictor: Predictor) -> str:
+    """The latest epochs of a job that has not ended, over what one is predicted to take now: an SVG."""
     if row is None or not row.progress.epoch_s:
-        return {"actual_s": [], "numbers": [], "p50_s": None, "p90_s": None}
+        return ""
     epoch = predictor.epoch_time(row.workload, row.formed or row.workers or min(row.widths))
-    return {
-        "actual_s": list(row.progress.epoch_s),
-        "numbers": list(row.progress.epoch_numbers),
-        "p50_s": epoch.p50_s,
-        "p90_s": epoch.p90_s,
+    numbers = row.progress.epoch_numbers
+    series = {
+        names.EPOCH_ACTUAL: list(zip(numbers, row.progress.epoch_s, strict=True)),
+        names.EPOCH_P50: [(number, epoch.p50_s) for number in numbers],
+        names.EPOCH_P90: [(number, epoch.p90_s) for number in numbers],
     }
+    return draw_run(series, f"Epochs of {row.id}", numbers[-1])

@@ -21,7 +21,7 @@ from typing import Final
 
 ALL_NAMESPACES: Final = "*"
 MIN_LENGTH: Final = 16
-ENV_WORKER_SECRET: Final = "LAXITY_WORKER_SECRET"  # noqa: S105 - the variable's name, not a secret
+ENV_WORKER_SECRET: Final = "LAXITY_WORKER_SECRET"  # noqa: S105 - seals verdicts, signs workers' tokens
 
 
 class TokensError(ValueError):

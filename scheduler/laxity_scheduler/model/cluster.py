@@ -95,6 +95,16 @@ class Hold:
     until_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """GPUs that a promised group keeps for a step whose jobs are not there yet."""
+
+    step: str  # "namespace/group/step"
+    from_at: float
+    until_at: float
+    gpus: int
+
+
 @dataclass(frozen=True)
 class NodePools:
     """n nodes by name, and the pool of each."""
@@ -144,6 +154,7 @@ class ClusterState:
     sets: Mapping[str, NodeSet] | None = None
     quotas: Mapping[str, int] | None = None
     inference: InferenceDemand | None = None
+    reserved: tuple[Reserved, ...] = ()  # promises are given only on what these leave
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property

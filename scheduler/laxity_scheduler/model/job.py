@@ -74,6 +74,9 @@ class Job:
     saved_part: float = 0.0  # of the next epoch, that a checkpoint holds; 0 while one is in flight
     needs: Needs = ()  # of a worker beside GPUs, where they may be scarcer on nodes than GPUs
     restarted_at: float | None = None  # its start counts from then: a failure, its nodes' coming
+    group: str = ""  # of the jobs that have one deadline together; its `deadline_at` is its share
+    step: str = ""
+    after: tuple[str, ...] = ()  # steps of its group that must have finished before
     reports: bool = (
         True  # its workers say how far they are; of others no start is ever over, or overdue
     )

@@ -32,6 +32,18 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "deadline; {restarts} of that are stops and starts between links of {limit}, {restart} each "
         "(P90, {basis}): give links more time, or train it as soft once, and the cost is measured"
     ),
+    "share_of_group": "{takes} of the {left} that group {group} has left; {part}",
+    "group_fits": (
+        "P90 finish of the whole {p90}, {slack} before the deadline; the longest way is {way}"
+    ),
+    "group_too_slow": (
+        "its P90 finish is {p90}, {late} after the deadline: step {step} takes the most, {takes} of it"
+    ),
+    "group_unknown": "nothing is known about {what}: this run is predicted, and the next is promised",
+    "offer_later": "deadline {due}",
+    "group_does_not_fit": (
+        "step {step} needs {needed_gpus:GPU} at a time, and the cluster has {free_gpus} for it"
+    ),
     "capacity_promised_to_others": (
         "it needs {needed_gpus:GPU} in time; promised jobs and pods of others leave {free_gpus}: "
         "the P90 finish would be {late} after the deadline"

@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -30,6 +31,7 @@ from laxity.worker.mlflow_tracking import (
 )
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.run_origin import RunOrigin, origin_of
+from laxity_scheduler.notifications.run_picture import FILE, RunPictures
 from laxity_scheduler.service.borrowing import count_borrowed_gpu_h
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 
@@ -70,10 +72,13 @@ class MlflowSink:
         uri: str,
         on_run: Callable[[str, str, str, str], None],
         manifest_of: Callable[[str], Json] = lambda _job_id: {},
+        page_url: str = "",
     ) -> None:
         self._uri = uri
         self._on_run = on_run
         self._manifest_of = manifest_of
+        self._page_url = page_url
+        self._pictures = RunPictures()
         self._client: MlflowClient | None = None
         self._experiments: dict[str, str] = {}  # ids by name
         self._runs: dict[str, TrackedRun] = {}
@@ -103,9 +108,11 @@ class MlflowSink:
         ]
         for first in range(0, len(metrics), POINTS_PER_CALL):
             client.log_batch(tracked.run_id, metrics=metrics[first : first + POINTS_PER_CALL])
+        if not message.points_only or message.view["state"] in TERMINAL_STATES:
+            self._update_picture(client, tracked, message.view)
         if message.points_only:
             return
-        note = {NOTE_TAG: note_of(message.view, tracked)}
+        note = {NOTE_TAG: note_of(message.view, tracked, self._page_url)}
         tag_values = {**tracked.origin.tags, **tags_of(message.view), **note}
         tags = [RunTag(name, value) for name, value in tag_values.items()]
         client.log_batch(tracked.run_id, tags=tags)
@@ -125,7 +132,11 @@ class MlflowSink:
         """The id of an experiment, which is created if it does not exist."""
         if name not in self._experiments:
             experiment = client.get_experiment_by_name(name)
-            new_id = experiment.experiment_id if experiment else client.create_experiment(name)
+            new_id = (
+                experiment.experiment_id
+                if experiment
+                else client.create_experiment(name, artifact_location=artifact_folder(self._uri))
+            )
             client.set_experiment_tag(new_id, *EXPERIMENT_KIND_TAG)
             self._experiments[name] = new_id
         return self._experiments[name]
@@ -178,6 +189,12 @@ class MlflowSink:
         )
         return str(run.info.run_id)
 
+    def _update_picture(self, client: "MlflowClient", tracked: TrackedRun, view: Json) -> None:
+        job = job_view(view)
+        title = f"{job.id}: {standing_text(job)}"
+        is_last = view["state"] in TERMINAL_STATES
+        self._pictures.update(client, tracked.run_id, title, view["epochs"], is_last=is_last)
+
     def _update_status(self, client: "MlflowClient", tracked: TrackedRun, view: Json) -> None:
         """Keep the run open while the job goes on, and close it with the job."""
         run = client.get_run(tracked.run_id)
@@ -204,6 +221,12 @@ class MlflowSink:
             client.log_batch(tracked.run_id, params=params[first : first + PARAMS_PER_CALL])
 
 
+def artifact_folder(uri: str) -> str | None:
+    """Beside the file of a SQLite store: MLflow's own default is the folder that one stands in."""
+    path = uri.removeprefix("sqlite:///")
+    return None if path == uri else str(Path(path).absolute().with_name("mlartifacts"))
+
+
 CHARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Epoch time: actual, P50 and P90": (names.EPOCH_ACTUAL, names.EPOCH_P50, names.EPOCH_P90),
     "Finish: P50, P90 and the deadline": (
@@ -220,6 +243,7 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
         names.TAG_MODEL: view["model"],
         names.TAG_CLASS: view["class"],
         names.TAG_DEADLINE: instant_text(view["deadline_at"]),
+        names.TAG_GROUP: "/".join(filter(None, (view.get("group"), view.get("step")))),
         names.TAG_VERDICT: view["verdict"],
         names.TAG_REASON: ending_text(job_view(view)) or view["reason"],
         names.TAG_STALLED: _stalled_tag(view),
@@ -244,19 +268,22 @@ def _gpu_hours_text(gpu_h: float) -> str:
     return f"{gpu_h:.4g}" if gpu_h > 0.0 else ""
 
 
-def note_of(view: Mapping[str, Any], tracked: TrackedRun) -> str:
-    """The description of a run in Markdown: its status, prediction and truth, links, parameters.
+def note_of(view: Mapping[str, Any], tracked: TrackedRun, page_url: str = "") -> str:
+    """The description of a run in Markdown: its status, prediction and truth, links, picture, parameters.
 
     MLflow folds what is more than a few lines, so what matters comes first.
     """
     job = job_view(view)
     explanation = job.error if job.state == "failed" else "" if job.ended else job.reason
     links = [_chart_link(title, shown, tracked) for title, shown in CHARTS.items()]
+    if page_url:
+        links.append(f"[laxity's page]({page_url.rstrip('/')}/?{urlencode({'job': job.id})})")
     if FLOW_RUN_URL.fullmatch(view["followed_by"]):
         links.append(f"[Prefect flow run]({view['followed_by']})")
     lines = [
         f"**{standing_text(job)}** {markdown(explanation)}".strip(),
         " · ".join([*_comparison(job), *links]),
+        f"![Predicted and measured](get-artifact?path={FILE}&run_uuid={tracked.run_id})",
     ]
     if parameters := tracked.origin.parameters:
         assignments = ", ".join(f"{name}={value}" for name, value in parameters.items())

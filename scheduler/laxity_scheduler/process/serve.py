@@ -4,12 +4,13 @@ The socket is bound before anything else is opened. So workers can be given the 
 that is taken is an error before the cluster is touched.
 """
 
+import ctypes
 import logging
 import os
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,8 @@ from laxity_scheduler.process.start import open_service
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import StoreError
 
+M_ARENA_MAX: Final = -8  # of malloc.h
+
 LOG: Final = logging.getLogger(__name__)
 
 
@@ -51,6 +54,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT. InstanceDirError if the folder is another user's, or busy."""
     from laxity_scheduler.http.connections import LimitedServer
 
+    _share_heap()
     log_to_stderr(settings.log_format, settings.log_level)
     _exit_on_signals()
     home = InstanceDir(settings.home)
@@ -85,6 +89,16 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
                 server.run(sockets=[listening])
     finally:
         home.release_lock()
+
+
+def _share_heap() -> None:
+    """Let all threads share one heap of the C library.
+
+    By default glibc gives threads heaps of their own, and each keeps its largest cycle: 700 MB were
+    held for 2,000 waiting Jobs in place of 350. Threads here wait for Python's lock, not for the heap's.
+    """
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def open_service(
         service.leader = elected.holder if elected else service.leader
         world.adopt(service.view_cache.shows_verdict)
         teller = Dispatcher(
-            service.view_cache, service.metrics, create_sinks(settings, world), store
+            service.view_cache, service.metrics, create_sinks(settings, world, url), store
         )
         stack.callback(teller.close)
         service.notifications = teller
@@ -185,7 +185,7 @@ class RefreshingLearner:
         return predictor
 
 
-def create_sinks(settings: Settings, world: LiveWorld) -> list[Any]:
+def create_sinks(settings: Settings, world: LiveWorld, url: str) -> list[Any]:
     """MLflow unless it is turned off, Prefect and the webhook if they are configured."""
     from laxity_scheduler.notifications.mlflow_sink import MlflowSink
     from laxity_scheduler.notifications.prefect_api import PrefectApi
@@ -201,8 +201,9 @@ def create_sinks(settings: Settings, world: LiveWorld) -> list[Any]:
             LOG.info("%s was gone before its MLflow run was made", job_id, extra={"job": job_id})
 
     sinks: list[Any] = []
+    page_url = url if settings.public_url or settings.is_loopback else ""  # browsers reach it
     if settings.tracking_url:
-        sinks.append(MlflowSink(settings.tracking_url, on_run, world.job))
+        sinks.append(MlflowSink(settings.tracking_url, on_run, world.job, page_url))
     if uses_prefect(settings):
         sinks.append(PrefectSink(PrefectApi.from_environment(settings.prefect_api, os.environ)))
     if settings.webhook:

@@ -32,6 +32,7 @@ class ConcurrentFit:
         nodes = [node for node in state.nodes if node.pool == "training"]
         coming = sum(node.free_gpus for node in room.coming)  # not there to run at once
         self.left = room.capacity - coming - sum(job.gpus for job in room.unmoving)
+        self.left -= sum(kept.gpus for kept in state.reserved)  # whenever they are needed
         self._free = sum(max(0, node.free_gpus) for node in nodes)
         self._ledger: Ledger | None = None
         large = (room.forecasts.frame.column(SIZE) > 1.0).any()

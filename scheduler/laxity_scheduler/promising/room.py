@@ -32,7 +32,7 @@ from laxity_scheduler.promising.claims import (
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import Region, regions_of
-from laxity_scheduler.promising.reserve import Profile, find_end, slot_edges
+from laxity_scheduler.promising.reserve import Profile, find_end, keep_gpus, slot_edges
 from laxity_scheduler.promising.share_table import ShareTable
 from laxity_scheduler.promising.whole_workers import (
     Frees,
@@ -185,6 +185,9 @@ class Room:
         self._occupy_until_there(profile)
         self._add_unlisted(profile)
         self._occupy_for_needs(profile)
+        for kept in self.state.reserved:
+            begin_s, end_s = kept.from_at - self.state.now, kept.until_at - self.state.now
+            keep_gpus(profile, max(0.0, begin_s), end_s, float(kept.gpus))
         for part, kind in enumerate(self.whole, 1 + len(self.regions)):
             may = self.state.nodes_of_set(kind.eligible)
             profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)

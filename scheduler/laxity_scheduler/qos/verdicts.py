@@ -21,6 +21,11 @@ def assume_promised(context: DecisionContext, names: frozenset[str]) -> None:
             context.newly[job.id] = PendingPromise(job.deadline_at, (source, *others))
 
 
+def holds_share(job: Job) -> bool:
+    """Whether it is promised with its group: no more is asked about it than when it must end."""
+    return isinstance(job.verdict, Promise) and job.verdict.reason.code == "share_of_group"
+
+
 def give_verdicts(context: DecisionContext) -> None:
     """Of hard jobs that ask. Amended promises first: they are judged on the snapshot's rows."""
     frame = context.forecasts.frame
@@ -30,8 +35,11 @@ def give_verdicts(context: DecisionContext) -> None:
         if not job.pinned
     ]
     amended = [job for job in asking if isinstance(job.verdict, Promise)]
+    shares = [job for job in amended if holds_share(job)]
+    assume_promised(context, frozenset([job.id for job in shares]))
     for job in amended:
-        _judge(context, job)
+        if job.id not in context.newly:
+            _judge(context, job)
     others = [job for job in asking if not isinstance(job.verdict, Promise)]
     if others:
         _judge_all(context, Newcomers(context.waiting, others, context.reservations), others)

@@ -33,6 +33,8 @@ from laxity_scheduler.service.fault_isolation import (
     state_without,
 )
 from laxity_scheduler.service.feedback import Feedback
+from laxity_scheduler.service.group_book import GroupBook
+from laxity_scheduler.service.group_keeper import GroupKeeper
 from laxity_scheduler.service.leadership import OtherStoreError
 from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.metrics import Metrics
@@ -104,6 +106,7 @@ class Service:
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )
         self.view_cache = ViewCache.load(store, self.metrics.faults)
+        self.groups = GroupKeeper(GroupBook(store), world, self.view_cache, self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None
@@ -117,8 +120,7 @@ class Service:
         self._policy_fault = ""
         self._rejected: frozenset[str] = frozenset()  # in this cycle
         self.stale_reason = ""  # why nothing is decided though the service runs
-        self._leads = leads
-        self._learning = learning
+        self._leads, self._learning = leads, learning
         self.report_of = report_of
         self.notifications = notifications
         demand_keeper = DemandKeeper(store, world.demand_history)
@@ -253,6 +255,7 @@ class Service:
         predictor = self._learning.predictor()
         snapshot = self.loan_orders.apply_to(self.world.observe())
         self.take_left_reports()
+        snapshot = self.groups.apply_to(snapshot, predictor, acts=self.leading)
         budgets = snapshot.budgets or self.settings.budgets
         return replace(snapshot, cycle=self.world.cycle, budgets=budgets), predictor
 

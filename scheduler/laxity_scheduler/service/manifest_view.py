@@ -8,6 +8,7 @@ import orjson
 from laxity import json_tree, names
 from laxity.clock_time import is_like_clock_time
 from laxity.instants import instant_at
+from laxity.job.manifest_reader import parse_steps
 from laxity.job.submission import queue_instant
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service.borrowing import NOTHING_BORROWED
@@ -73,12 +74,21 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "flow_run": str(json_tree.labels_of(manifest).get(names.FLOW_RUN) or ""),
         "followed_by": str(annotations.get(names.FOLLOWED_BY) or ""),
         "idempotency_key": str(annotations.get(names.IDEMPOTENCY_KEY) or ""),
+        **_group_fields(annotations),
         "error": "",
         "outcome": "",
         "broken": False,
         "refused_deadline": parse_refused_deadline(annotations.get(names.REFUSED_DEADLINE)),
         **verdict_fields(verdict),
     }
+
+
+def _group_fields(annotations: Mapping[str, Any]) -> Json:
+    """Of which group it is, as which step, and after which; its share is known to the keeper."""
+    group, step, after = (
+        str(annotations.get(name) or "") for name in (names.GROUP, names.STEP, names.AFTER)
+    )
+    return {"group": group, "step": step, "after": list(parse_steps(after)), "share_reason": ""}
 
 
 def project_view(manifest: Mapping[str, Any]) -> Json:

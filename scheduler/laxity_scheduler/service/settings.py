@@ -2,6 +2,7 @@
 
 import ipaddress
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from laxity_scheduler.model.job import HOUR_S
 
 PORT: Final = 8642
 MAX_SLOTS: Final = 4096  # each is a worker process of this machine
+ORIGIN: Final = re.compile(r"https?://[A-Za-z0-9.*\-\[\]:]+")
 NO_TRACKING: Final = "none"
 POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -42,14 +44,15 @@ class Settings:
     budgets: Mapping[str, float] | None = None
     kept_cycles: int = 20_000
     kept_mb: int = 500  # of cycles and decisions
-    kept_days: float = 30.0
-    least_interval_s: float = 0.2
-    longest_sleep_s: float = 30.0
+    kept_days: float = 30.0  # ended jobs, from their end
+    least_interval_s: float = 0.2  # between the starts of two cycles
+    longest_sleep_s: float = 30.0  # between cycles without news
     shared_sleep_s: float = 3.0  # ... where workers may have told another replica
     lease_s: float = 15.0  # a leader among replicas that is silent for so long is replaced
     pods_within_s: float = 60.0  # pods that do not all run by then are not waited for
     pools: str = ""  # of nodes that an autoscaler adds, as YAML
     public_url: str = ""
+    embed_origins: str = ""  # that may show the page in a frame, by spaces
     log_format: str = "text"  # or json: an object a line
     log_level: str = "info"  # of laxity's own loggers
 
@@ -68,13 +71,19 @@ class Settings:
             )
         if self.pools.strip() and self.world != "kubernetes":
             raise SettingsError(f"world {self.world} has no pools that scale: leave --pools out")
-        for name, url in (("public-url", self.public_url), ("webhook", self.webhook)):
-            if url and not url.startswith(("http://", "https://")):
-                raise SettingsError(f"--{name} {without_secrets(url)!r}: write http://HOST:PORT")
+        self._check_addresses()
         if self.lease_s < 1.0:
             raise SettingsError(f"a lease must be at least 1 s long, got {self.lease_s:g}")
         if not 1.0 <= self.pods_within_s < math.inf:
             raise SettingsError(f"pods need at least 1 s to start, got {self.pods_within_s:g}")
+
+    def _check_addresses(self) -> None:
+        for name, url in (("public-url", self.public_url), ("webhook", self.webhook)):
+            if url and not url.startswith(("http://", "https://")):
+                raise SettingsError(f"--{name} {without_secrets(url)!r}: write http://HOST:PORT")
+        for origin in self.embed_origins.split():
+            if not ORIGIN.fullmatch(origin):
+                raise SettingsError(f"--embed-origins {origin!r}: write http://HOST:PORT, no path")
 
     @property
     def store_url(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from laxity_profiler.estimate import Predictor
+from laxity_profiler.estimate import Ask, Predictor
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
@@ -74,6 +74,9 @@ def epoch_limit_s(job: Job, predictor: Predictor) -> tuple[float, float]:
     own = job.progress.epoch_s
     usual_s = median(own) if own else expected.p50_s
     p90_s = max(own) if len(own) >= ENOUGH else max(expected.p90_s, *own, 0.0)
+    if p90_s < FOREVER:
+        _, next_p90_s = predictor.table((Ask(job.workload, job.progress, width),)).next_unit(0)
+        p90_s = max(p90_s, next_p90_s)  # a validation, if this model's runs have one here
     start_s = predictor.resume_cost(job.workload, width).p90_s
     return max(LEAST_S, PATIENCE * p90_s + start_s), usual_s
 

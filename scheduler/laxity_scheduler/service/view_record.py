@@ -5,10 +5,9 @@ A promise is judged by what was predicted first, so these fields do not move wit
 
 from typing import Final
 
-import orjson
-
 from laxity_scheduler.service.promise_outcome import is_promise_in_danger
 from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.store.codec import json_bytes
 from laxity_scheduler.store.tables import SavedView, storable_text
 
 # Readers do not see these.
@@ -47,5 +46,5 @@ def row_of_view(view: Json) -> SavedView:
         outcome=view["outcome"],
         submitted_at=view["submitted_at"] or 0.0,
         finished_at=view["finished_at"],
-        view=orjson.dumps(view),
+        view=json_bytes(view),
     )

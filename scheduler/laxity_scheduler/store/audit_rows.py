@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import orjson
-
 from laxity.instants import format_rfc3339
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
@@ -33,7 +31,13 @@ from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.store.codec import EncodedPlan, encode_plan, load_plan, verdict_json
+from laxity_scheduler.store.codec import (
+    EncodedPlan,
+    encode_plan,
+    json_bytes,
+    load_plan,
+    verdict_json,
+)
 from laxity_scheduler.store.journal import Journal, ReplayError
 from laxity_scheduler.store.tables import (
     DecisionRow,
@@ -261,6 +265,6 @@ def _verdict_row(
         "deadline_at": getattr(verdict, "deadline_at", job.deadline_at),
         "p50_at": getattr(verdict, "p50_at", FOREVER),
         "p90_at": verdict.p90_at,
-        "body": orjson.dumps(verdict_document),
+        "body": json_bytes(verdict_document),
     }
     return NewRow(VerdictRow, values)

@@ -13,7 +13,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.store.codec import from_json, load_job, load_node, to_json
 
 Row = Job | Node
-STATED_WHOLE: Final = ("budgets", "sets", "quotas", "inference")
+STATED_WHOLE: Final = ("budgets", "sets", "quotas", "inference", "reserved")
 
 
 def snapshot_difference(old: ClusterState, new: ClusterState) -> dict[str, Any]:

@@ -151,6 +151,25 @@ class SavedView(NamedTuple):
     view: bytes
 
 
+class GroupRow(ServiceTable, table=True):
+    """Jobs with one deadline: a workflow or a sweep. `id` is "namespace/name", no deadline infinity.
+
+    `workflow` names what is run again and again; `body` is JSON of its steps and its verdict.
+    """
+
+    __tablename__ = "groups"
+
+    id: str = Field(primary_key=True)
+    namespace: str = Field(index=True)
+    workflow: str = Field(index=True)
+    state: str = Field(index=True)
+    service_class: str
+    deadline_at: float
+    submitted_at: float
+    finished_at: float | None = None
+    body: bytes
+
+
 class LoanRow(ServiceTable, table=True):
     """An inference node lent to training, until it is handed back."""
 

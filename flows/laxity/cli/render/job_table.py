@@ -169,7 +169,7 @@ def job_table(jobs: Iterable[JobView], *, now: float) -> JobTable:
 def job_cells(job: JobView, now: float) -> list[Text]:
     """A job's row, in the order of `job_table`'s columns."""
     return [
-        Text(short_id(job.id), style="bold"),
+        _name_text(job),
         Text(job.service_class),
         Text(_state_cell(job), style=_state_style(job)),
         Text(wall_time(job.deadline_at, now)),
@@ -180,6 +180,14 @@ def job_cells(job: JobView, now: float) -> list[Text]:
         Text(epochs_text(job)),
         Text(_reason_cell(job, now), no_wrap=True, overflow="ellipsis"),
     ]
+
+
+def _name_text(job: JobView) -> Text:
+    """Its name, and its group and step where it has them."""
+    name = Text(short_id(job.id), style="bold")
+    if job.group:
+        name.append(f" {job.group}/{job.step}", style="not bold dim")
+    return name
 
 
 def _state_cell(job: JobView) -> str:

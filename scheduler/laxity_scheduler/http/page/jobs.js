@@ -82,10 +82,9 @@ export function lists(jobs, now) {
   const missed = jobs.filter((job) => ["broken", "late"].includes(job.standing) && due(job) < now);
   const refused = jobs.filter((job) => job.offers && (job.finished_at === null));
   const first = (some, order) => some.sort(order).slice(0, LISTED);
-  const endangered = open.filter((job) => job.standing === "endangered");
   return [
     ["Due soon", first(soon, (a, b) => due(a) - due(b)), "due", (job) => job.deadline_at],
-    ["Endangered", first(endangered, (a, b) => due(a) - due(b)), "P90 finish", (job) => job.p90_at],
+    ["Endangered", first(open.filter((job) => job.standing === "endangered"), (a, b) => due(a) - due(b)), "P90 finish", (job) => job.p90_at],
     ["Recently missed", first(missed, (a, b) => due(b) - due(a)), "was due", (job) => job.deadline_at],
     ["Refused, with offers", first(refused, (a, b) => b.submitted_at - a.submitted_at), "asked for", (job) => job.deadline_at],
   ];

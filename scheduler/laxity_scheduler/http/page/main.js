@@ -82,6 +82,7 @@ function update(answer) {
   FILTERS.forEach(fillChoices);
   render();
   if (isFirst) showNow();
+  if (isFirst && wanted.get("job")) open(wanted.get("job"));
   if (!panel.hidden) openPanel(panel, panel.dataset.job);
 }
 
@@ -152,13 +153,13 @@ function draw() {
   isDrawn = false;
   requestAnimationFrame(() => {
     isDrawn = true;
-    lanes.draw(now());
-    strip.draw(now());
+    for (const part of [lanes, strip]) part.draw(now());
   });
 }
 
 function open(id) {
   opener = document.activeElement;
+  want("job", id);
   lanes.chosen = id;
   lanes.reveal();
   draw();
@@ -167,6 +168,7 @@ function open(id) {
 
 function closePanel() {
   panel.hidden = true;
+  want("job", "");
   (opener?.isConnected ? opener : box).focus();
 }
 
@@ -256,8 +258,7 @@ filters.addEventListener("input", ({ target }) => {
   want(target.name, target.value);
   if (target.name === "back") showNow();
 });
-[byId("close").onclick, byId("now").onclick] = [closePanel, showNow];
-[byId("zoom-in").onclick, byId("zoom-out").onclick] = [() => zoom(0.6), () => zoom(1.6)];
+for (const [id, onclick] of Object.entries({ close: closePanel, now: showNow, "zoom-in": () => zoom(0.6), "zoom-out": () => zoom(1.6) })) byId(id).onclick = onclick;
 byId("clear").onclick = () => ["text", ...FILTERS].forEach((name) => want(name, ""));
 byId("sign-out").onclick = () => signOut().then(() => location.reload());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
@@ -269,5 +270,6 @@ if (code) {
   history.replaceState(null, "", location.pathname + location.search);
   await signIn("Code", code).catch(() => {}); // used or too old: the page asks for a token
 }
+document.body.classList.toggle("embed", wanted.has("embed"));
 want("", "");
 follow();

@@ -1,8 +1,7 @@
 // One job in words: why it stands where it stands, what it may take, and the commands to copy.
 
-import { clear, colours, line, penIn } from "./lanes.js";
-import { call, jobPath } from "./service.js";
-import { asOf, duration, element, instant } from "./words.js";
+import { act, call, jobPath } from "./service.js";
+import { asOf, element, instant } from "./words.js";
 
 /** Show a job in the panel; what somebody marks there is left as it is. */
 export async function openPanel(panel, id) {
@@ -13,7 +12,7 @@ export async function openPanel(panel, id) {
   panel.hidden = false;
   if (isNew) close.focus();
   try {
-    const [story, log] = await Promise.all([call(jobPath(id, "story")), call(jobPath(id, "logs?tail=15")).catch(() => ({}))]);
+    const [story, log] = await Promise.all([call(jobPath(id, "/story")), call(jobPath(id, "/logs?tail=15")).catch(() => ({}))]);
     const lines = log.text ? [element("h2", {}, "Worker 0"), element("pre", {}, log.text)] : [];
     if (panel.dataset.job === id) body.replaceChildren(...parts(story, Date.now() / 1000), ...lines);
   } catch (/** @type {any} */ error) {
@@ -30,7 +29,8 @@ function parts(story, now) {
     const rows = story.offers.map((offer) => element("li", {}, asOf(offer, now)));
     made.push(element("h2", {}, "Instead this would do"), element("ol", {}, ...rows));
   }
-  if (story.epochs.actual_s.length) made.push(element("h2", {}, "Seconds an epoch"), epochPlot(story.epochs));
+  if (story.picture) made.push(element("img", { src: `data:image/svg+xml,${encodeURIComponent(story.picture)}`, alt: "Epochs: predicted and measured" }));
+  if (window === top) made.push(element("div", { className: "command" }, ...story.actions.map((action) => button(story.id, action, now))));
   made.push(element("h2", {}, "Commands"), ...story.commands.map(command));
   const chain = story.chain.map((row) => [
     instant(row.first_at, now), `${row.decision}: ${asOf(row.reason, now)}${row.times > 1 ? ` (${row.times} times)` : ""}`,
@@ -53,26 +53,20 @@ function command(text) {
   return element("div", { className: "command" }, element("code", {}, text), copy);
 }
 
-/** Epochs as dots, over the predicted P50 (line) and P90 (edge of the band). */
-function epochPlot({ actual_s: actual, numbers, p50_s: p50, p90_s: p90 }) {
-  const words = `The last epoch took ${duration(actual.at(-1))}; predicted: P50 ${duration(p50)}, P90 ${duration(p90)}`;
-  const canvas = element("canvas", { role: "img", ariaLabel: words });
-  const box = element("div", {}, canvas);
-  requestAnimationFrame(() => {
-    const [width, height, pen] = [canvas.clientWidth, canvas.clientHeight, penIn(box)];
-    const most = Math.max(p90, ...actual) * 1.15;
-    const y = (value) => height - 18 - (value / most) * (height - 24);
-    clear(pen, width, height);
-    pen.fillStyle = colours().soft;
-    pen.fillRect(62, y(p90), width, y(0) - y(p90));
-    line(pen, 62, y(p50), width, y(p50), colours().w4);
-    pen.fillStyle = colours().ink;
-    const step = (width - 78) / Math.max(1, actual.length - 1);
-    actual.forEach((value, i) => pen.fillRect(66 + i * step, y(value) - 2, 4, 4));
-    pen.fillStyle = colours().dim;
-    pen.fillText(`P90 ${duration(p90)}`, 0, y(p90));
-    if (y(p50) - y(p90) > 11) pen.fillText(`P50 ${duration(p50)}`, 0, y(p50));
-    pen.fillText(`epochs ${numbers[0]} to ${numbers.at(-1)}`, 62, height - 7);
-  });
-  return box;
+/** A button that asks first; the panel then shows what came of it. A page in a frame has none. */
+function button(id, action, now) {
+  const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("ask"));
+  const [question, field] = [/** @type {Element} */ (dialog.querySelector("p")), /** @type {any} */ (dialog.querySelector("input"))];
+  const onclick = () => {
+    [question.textContent, field.value, dialog.returnValue] = [asOf(action.question, now), "", ""];
+    field.hidden = field.disabled = !("deadline" in action.body);
+    dialog.onclose = async () => {
+      if (dialog.returnValue !== "yes") return;
+      if (!field.disabled) action.body.deadline = field.value.trim();
+      await act(id, action).catch((error) => alert(error.message));
+      openPanel(/** @type {any} */ (document.getElementById("panel")), id);
+    };
+    dialog.showModal();
+  };
+  return element("button", { type: "button", onclick }, action.label);
 }

@@ -1,0 +1,1 @@
+"""Groups: several trainings with one deadline."""

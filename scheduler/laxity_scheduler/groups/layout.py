@@ -1,0 +1,143 @@
+"""Where the steps of a group find room: how each goes, and what is kept for those that come.
+
+A step that is not there yet stands in the snapshot as GPUs that are kept from one instant to another
+(`ClusterState.reserved`), not as a row: no policy could start it, and every reader of rows would have
+to know that. Earlier promises are respected, as its time is chosen on what they leave; later ones,
+as they are planned on what it leaves. They are kept from the P90 end of the steps before it to its own,
+so that no job of the group is in the way of the next. That moves later only when steps end later. GPUs are counted on the cluster as a whole, not by node.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+import numpy as np
+
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.groups.composition import GroupCourse, StepPart
+from laxity_scheduler.groups.structure import GroupStep
+from laxity_scheduler.model.cluster import Reserved
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reserve import Profile, find_end, find_slot, keep_gpus
+
+MOST_ROUNDS: Final = 16  # that are tried for jobs that do not all fit side by side
+TOLERANCE: Final = 0.05  # of its length, by which a step may begin later than its GPUs are kept
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """A step now: its `live` jobs, and so many that are still to `come`, each like `row`."""
+
+    step: GroupStep
+    live: tuple[Job, ...] = ()
+    coming: int = 0
+    row: Job | None = None
+
+
+@dataclass(slots=True)
+class GroupLayout:
+    """A group laid out in time. `blocked` is a step for which there is never room."""
+
+    course: GroupCourse = field(default_factory=GroupCourse)
+    reserved: dict[str, Reserved] = field(default_factory=dict)
+    widths: dict[str, int] = field(default_factory=dict)
+    blocked: str = ""
+
+
+class GroupPlanner:
+    """Lays out groups on what all claims leave of the cluster."""
+
+    def __init__(self, forecasts: Forecasts, reservations: Reservations, horizon_s: float) -> None:
+        self.forecasts, self.shares = forecasts, reservations.shares
+        self.profile = reservations.profile(horizon_s)
+
+    def lay_out(
+        self, group: str, states: Sequence[StepState], kept: Mapping[str, Reserved], *, fast: bool
+    ) -> GroupLayout:
+        """All steps, in their order, on their least widths or on their fastest.
+
+        `kept` is what was reserved before, by step; it stays where it still does.
+        """
+        layout, profile = GroupLayout(), self.profile.copy()
+        for state in states:
+            self._add_step(layout, group, state, kept.get(state.step.name), profile, fast=fast)
+        return layout
+
+    def _add_step(
+        self,
+        layout: GroupLayout,
+        group: str,
+        state: StepState,
+        kept: Reserved | None,
+        profile: Profile,
+        *,
+        fast: bool,
+    ) -> None:
+        name, after, now = state.step.name, state.step.after, self.forecasts.now
+        running = tuple(map(self._times_of, state.live))
+        if not state.coming or state.row is None:
+            layout.course.add(StepPart(name, 0.0, 0.0, after, 0, running=running))
+            return
+        width = self._choose_width(state.row, profile, fast=fast)
+        p50_s = self.forecasts.rest_s(state.row, width, "p50")
+        p90_s = self.forecasts.rest_s(state.row, width, "p90")
+        gpus = width * state.row.gpus_per_worker
+        ready_s = float(np.quantile(layout.course.ready_s(after), 0.9)) + state.step.gap_s
+        start_s, at_once = _find_room(profile, ready_s, gpus, p90_s, state.coming)
+        if kept is not None and ready_s <= kept.from_at - now + TOLERANCE * p90_s:
+            kept_s = max(ready_s, kept.from_at - now)
+            if kept_s < start_s:
+                start_s, at_once = kept_s, max(1, kept.gpus // gpus)
+        if start_s == FOREVER:
+            layout.blocked = layout.blocked or name
+            start_s, at_once = ready_s, 1
+        wait_s = state.step.gap_s + max(0.0, start_s - ready_s)
+        part = StepPart(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
+        layout.course.add(part)
+        layout.widths[name] = width
+        end_s = max(start_s + p50_s, float(np.quantile(layout.course.ends_s[name], 0.9)))
+        keep_gpus(profile, start_s, end_s, float(at_once * gpus))
+        layout.reserved[name] = Reserved(
+            f"{group}/{name}", now + start_s, now + end_s, at_once * gpus
+        )
+
+    def _times_of(self, job: Job) -> tuple[float, float]:
+        """P50 and P90 of what is left of a job that is there; while it waits, as it is planned."""
+        p50_s, p90_s = (self.forecasts.trajectory_s(job, quantile) for quantile in ("p50", "p90"))
+        share = None if job.workers else self.shares.get(job.id)
+        wait_s = 0.0 if share is None else max(0.0, share.finish_s - p90_s)
+        return p50_s + wait_s, p90_s + wait_s
+
+    def _choose_width(self, row: Job, profile: Profile, *, fast: bool) -> int:
+        widths = self.forecasts.curve(row).widths
+        most = float(profile.free.max()) / row.gpus_per_worker
+        fitting = [width for width in widths if width <= most] or [widths[0]]
+        if not fast:
+            return fitting[0]
+        return min(fitting, key=lambda width: self.forecasts.rest_s(row, width, "p90"))
+
+
+def _find_room(
+    profile: Profile, ready_s: float, gpus: int, length_s: float, jobs: int
+) -> tuple[float, int]:
+    """When so many jobs start, and how many side by side, so that the last of them ends soonest."""
+    choices = [
+        (start_s + rounds * length_s, -at_once, start_s)
+        for at_once in sorted({ceil(jobs / rounds) for rounds in range(1, MOST_ROUNDS + 1)})
+        for rounds in (ceil(jobs / at_once),)
+        for start_s in (find_start(profile, ready_s, at_once * gpus, rounds * length_s),)
+    ]
+    _, at_once, start_s = min(choices)
+    return start_s, -at_once
+
+
+def find_start(profile: Profile, from_s: float, gpus: int, length_s: float) -> float:
+    """The first instant from which so many GPUs are free for so long; never: infinity."""
+    room = profile.free >= gpus - 1e-9
+    for slot in range(find_slot(profile, from_s), len(room)):
+        start_s = max(from_s, float(profile.edges[slot]))
+        if room[slot : max(slot + 1, find_end(profile, start_s + length_s))].all():
+            return start_s
+    return FOREVER

@@ -1,0 +1,88 @@
+"""What people may change about groups on a running service, in plain values; HTTP is elsewhere."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from laxity.clock_time import ClockTime
+from laxity.durations import deadline_instant, parse_zoned_deadline
+from laxity_scheduler.http.job_service import JobService
+from laxity_scheduler.http.worker_calls import ConflictError
+from laxity_scheduler.live import UnknownJobError
+from laxity_scheduler.service.group import ENDED, Group
+from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
+from laxity_scheduler.service_clock import CLOCK
+
+
+class GroupService:
+    """The groups of one service as people use them."""
+
+    def __init__(self, service: Service, job_service: JobService) -> None:
+        self._service, self._jobs, self._keeper = service, job_service, service.groups
+        self._book = service.groups.book
+
+    def register_group(self, document: Mapping[str, Any]) -> tuple[Json, bool]:
+        """The view of the group with its verdict, and whether it is new."""
+        group, is_new = self._book.find_declared(document)
+        if is_new:
+            self._book.keep(self._judge(group))
+        self._service.world.wake()
+        return self.view_of(group.id) | {"attached": not is_new}, is_new
+
+    def view_of(self, group_id: str) -> Json:
+        """The group with the views of its jobs, in order of submission."""
+        group = self._book.group(group_id)
+        fields = self._keeper.group_fields(group)
+        return group.view() | fields | {"jobs": self._jobs_of(group)}
+
+    def list_groups(self, may_see: Callable[[str], bool]) -> list[Json]:
+        """All groups of the namespaces that `may_see` accepts, without their jobs."""
+        return [group.view() for group in self._book.groups(may_see)]
+
+    def amend_deadline(self, group_id: str, deadline: str) -> Json:
+        """Move the deadline of the whole; its steps get new shares. ValueError for no deadline."""
+        group = self._running(group_id)
+        due = parse_zoned_deadline(deadline)
+        base_at = CLOCK.now() if isinstance(due, ClockTime) else group.submitted_at
+        amended = replace(group, deadline_at=deadline_instant(due, base_at))
+        judged = self._judge(amended)
+        if group.promised and judged.state == "refused":
+            said = f"{judged.verdict['reason']}; the promise of before stands"
+            return self.view_of(group_id) | judged.verdict | {"reason": said}
+        self._book.keep(judged)
+        self._service.world.wake()
+        return self.view_of(group_id)
+
+    def _judge(self, group: Group) -> Group:
+        """The group with a verdict on the whole, as of now."""
+        state, predictor = self._service.last_snapshot
+        state = replace(state, now=max(state.now, CLOCK.now()))
+        with self._service.deciding:
+            return self._keeper.judge(group, state, predictor)
+
+    def end_group(self, group_id: str, state: str) -> Json:
+        """The group after its client has come to its end; cancelled: its jobs with it."""
+        self._keeper.finish(self._book.group(group_id), state)
+        if state == "cancelled":
+            for view in self._jobs_of(self._book.group(group_id)):
+                if view["state"] not in TERMINAL_STATES:
+                    self._cancel(view["id"])
+        self._service.world.wake()
+        return self.view_of(group_id)
+
+    def _running(self, group_id: str) -> Group:
+        group = self._book.group(group_id)
+        if group.state in ENDED:
+            raise ConflictError(f"{group_id} has ended ({group.state}): submit it again")
+        return group
+
+    def _cancel(self, job_id: str) -> None:
+        try:
+            self._jobs.cancel_job(job_id)
+        except UnknownJobError:
+            return
+
+    def _jobs_of(self, group: Group) -> list[Json]:
+        views = self._jobs.views.list_views(lambda namespace: namespace == group.namespace)
+        return [view for view in views if f"{group.namespace}/{view['group']}" == group.id]

@@ -1,0 +1,58 @@
+"""Commands that take a group's name where there is no job of that name."""
+
+from typing import Any
+
+from tests.support.command_line import CommandLine
+from tests.support.http_service import Service, job
+
+Json = dict[str, Any]
+MISSING = (404, {"error": {"code": "not_found", "message": "there is no job default/release"}})
+
+
+def group(**fields: Any) -> Json:
+    step = {"name": "tune", "count": 3, "after": ["base"], "finished": 1, "due_at": 2e9}
+    return {
+        "id": "default/release", "kind": "workflow", "state": "active", "verdict": "promised",
+        "reason": "it fits", "reason_code": "group_fits", "offers": [], "deadline_at": 2e9,
+        "finished_at": None, "p90_at": 1.9e9, "steps": [step], "jobs": [job("x")], **fields,
+    }  # fmt: skip
+
+
+def test_group_is_shown_with_its_steps_and_jobs(answering: Service, laxity: CommandLine) -> None:
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": []})
+    answering.answers["GET /v1/jobs/default/release"] = MISSING
+    answering.answers["GET /v1/groups/default/release"] = (200, group())
+    assert laxity("show", "release") == 0
+    text = laxity.read()
+    assert "workflow release: active" in text
+    assert "3 jobs, after base; 1 finished; must end by" in text
+
+
+def test_refused_group_shows_its_offers_and_exits_as_refused(
+    answering: Service, laxity: CommandLine
+) -> None:
+    refused = group(state="refused", verdict="refused", offers=[{"text": "fewer trainings"}])
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": []})
+    answering.answers["POST /v1/jobs/default/release/amend"] = MISSING
+    answering.answers["POST /v1/groups/default/release/amend"] = (200, refused)
+    assert laxity("amend", "release", "--deadline", "2h") == 3
+    assert "1. fewer trainings" in laxity.read()
+
+
+def test_refused_deadline_of_a_group_whose_promise_stands_exits_as_refused(
+    answering: Service, laxity: CommandLine
+) -> None:
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": []})
+    answering.answers["POST /v1/jobs/default/release/amend"] = MISSING
+    answering.answers["POST /v1/groups/default/release/amend"] = (200, group(verdict="refused"))
+    assert laxity("amend", "release", "--deadline", "2h") == 3
+
+
+def test_name_of_neither_job_nor_group_is_an_unknown_job(
+    answering: Service, laxity: CommandLine
+) -> None:
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": []})
+    answering.answers["GET /v1/jobs/default/release"] = MISSING
+    answering.answers["GET /v1/groups/default/release"] = MISSING
+    assert laxity("show", "release") != 0
+    assert "there is no job default/release" in laxity.read_errors()

@@ -1,0 +1,94 @@
+"""When the steps of a group find room, and what is kept for them."""
+
+import pytest
+
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState, find_start
+from laxity_scheduler.groups.structure import GroupStep
+from laxity_scheduler.model.cluster import ClusterState, Reserved
+from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reserve import Profile, slot_edges
+from laxity_scheduler.store.codec import encode_record, load_state
+from laxity_scheduler.store.differences import apply_difference, snapshot_difference
+from tests.support.builders import Curve, cluster, job, promised
+
+LONG_S = 36_000.0
+
+
+def lay_out(
+    state: ClusterState, *steps: StepState, kept: dict[str, Reserved] | None = None
+) -> GroupLayout:
+    forecasts = Forecasts(state, Curve(epoch_s=600.0))
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
+    return planner.lay_out("default/g", steps, kept or {}, fast=False)
+
+
+def coming(name: str, *after: str, jobs: int = 1) -> StepState:
+    return StepState(GroupStep(name, jobs, after), coming=jobs, row=job(f"{name}-coming"))
+
+
+def test_first_start_is_where_enough_gpus_are_free_for_long_enough() -> None:
+    profile = Profile.of(slot_edges(3600.0), 4.0)
+    profile.add(600.0, 1200.0, -3.0)
+    assert find_start(profile, 0.0, 1, 3000.0) == 0.0
+    assert find_start(profile, 0.0, 2, 300.0) == 0.0
+    assert find_start(profile, 0.0, 2, 900.0) == pytest.approx(1200.0, abs=30.0)
+
+
+def test_gpus_are_kept_for_each_step_behind_the_one_before() -> None:
+    layout = lay_out(cluster(gpus=4), coming("a"), coming("b", "a", jobs=3))
+    first, second = layout.reserved["a"], layout.reserved["b"]
+    assert (first.gpus, second.gpus) == (1, 3)
+    assert second.from_at == pytest.approx(first.from_at + 6000.0, abs=120.0)
+
+
+def test_time_of_a_step_lies_behind_earlier_promises() -> None:
+    earlier = promised("e", 9000.0)
+    layout = lay_out(cluster(gpus=1, jobs=[earlier]), coming("a"))
+    assert layout.reserved["a"].from_at == pytest.approx(6000.0, abs=200.0)
+
+
+def test_time_of_a_step_stays_when_a_newcomer_takes_what_is_free_before() -> None:
+    kept = {"b": Reserved("default/g/b", 6000.0, 12_000.0, 1)}
+    newcomer = promised("n", 30_000.0)
+    state = cluster(gpus=1, jobs=[newcomer])
+    layout = lay_out(state, coming("b"), kept=kept)
+    assert layout.reserved["b"].from_at <= 6000.0 + 200.0
+
+
+def test_claims_are_planned_around_what_is_kept() -> None:
+    kept = Reserved("default/g/a", 0.0, 6000.0, 1)
+    state = cluster(gpus=1, jobs=[promised("n", 30_000.0)], reserved=(kept,))
+    shares = Reservations(state, Forecasts(state, Curve(epoch_s=600.0)), Terms()).shares
+    assert shares["team/n"].starts_s == pytest.approx(6000.0, abs=200.0)
+
+
+def test_step_that_never_fits_is_named() -> None:
+    assert lay_out(cluster(gpus=1), coming("a")).blocked == ""
+    wide = StepState(GroupStep("w"), coming=1, row=job("w-coming", workers=(4,)))
+    assert lay_out(cluster(gpus=1), wide).blocked == "w"
+
+
+def test_gpus_of_a_step_are_kept_from_the_p90_end_of_the_one_before() -> None:
+    state = cluster(gpus=1, jobs=[job("a", running=1)])
+    running = StepState(GroupStep("a"), live=state.jobs)
+    forecasts = Forecasts(state, Curve(epoch_s=600.0, spread=0.5))
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
+    layout = planner.lay_out("default/g", [running, coming("b", "a")], {}, fast=False)
+    assert layout.reserved["b"].from_at >= forecasts.trajectory_s(state.jobs[0]) * 0.97
+
+
+def test_jobs_that_take_turns_put_off_the_step_behind_them() -> None:
+    state = cluster(gpus=1, jobs=[promised(name, 40_000.0) for name in ("x", "y")])
+    waiting = StepState(GroupStep("a", 2), live=state.jobs)
+    layout = lay_out(state, waiting, coming("b", "a"))
+    assert layout.reserved["b"].from_at == pytest.approx(12_000.0, abs=300.0)
+
+
+def test_kept_gpus_come_back_from_the_journal() -> None:
+    kept = Reserved("default/g/a", 0.0, 6000.0, 1)
+    without, with_kept = cluster(gpus=1), cluster(gpus=1, reserved=(kept,))
+    assert load_state(encode_record(with_kept)) == with_kept
+    for old, new in ((without, with_kept), (with_kept, without)):
+        assert apply_difference(old, snapshot_difference(old, new)) == new

@@ -1,0 +1,77 @@
+"""A workflow of five real trainings keeps its deadline, whoever is killed meanwhile."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs import release
+from tests.support.served_project import Served
+from tests.support.waiting import until
+
+PROGRAM = Path(release.__file__)
+EPOCHS = {"base": 4, "base-en": 6, "base-de": 6, "base-fr": 6, "evaluate": 2}
+
+
+class Served3(Served):
+    """Three trainings run side by side."""
+
+    slots = 3
+
+
+def start_release(served: Served, name: str, deadline: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, str(PROGRAM)]
+    return served.processes.start(name, command, RELEASE_DEADLINE=deadline)
+
+
+def epochs_of(folder: Path) -> dict[str, list[int]]:
+    return {
+        path.name: [int(line) for line in path.read_text().split()] for path in folder.iterdir()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_client_and_service_lose_no_epoch_of_a_workflow(
+    tmp_path: Path, prefect_api: str
+) -> None:
+    evidence = tmp_path / "evidence"
+    evidence.mkdir()
+    served = Served3(tmp_path / "home", prefect_api=prefect_api, EVIDENCE=str(evidence))
+    try:
+        start_release(served, "first", "10m")
+        until(lambda: len(epochs_of(evidence)) >= 2, limit_s=180, what="the second step")
+        served.processes.running["first"].kill()
+        served.kill()
+        served.start()
+        second = start_release(served, "second", "10m")
+        until(lambda: second.poll() is not None, limit_s=240, what="the end of the workflow")
+        (name,) = {job.group for job in served.client.jobs()}
+        group = served.client.group(name)
+        log = served.processes.log("second").read_text()
+    finally:
+        served.processes.stop()
+    assert second.returncode == 0, log[-3000:]
+    assert log.strip().splitlines()[-1] == "['base-de', 'base-en', 'base-fr']"
+    assert epochs_of(evidence) == {name: list(range(1, n + 1)) for name, n in EPOCHS.items()}
+    assert (group["state"], group["verdict"]) == ("finished", "promised")
+    assert group["finished_at"] <= group["deadline_at"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_workflow_that_cannot_be_in_time_is_refused_by_the_name_of_its_step(
+    tmp_path: Path, prefect_api: str
+) -> None:
+    served = Served3(tmp_path / "home", prefect_api=prefect_api, EVIDENCE=str(tmp_path))
+    try:
+        flow = start_release(served, "flow", "5s")
+        until(lambda: flow.poll() is not None, limit_s=180, what="the refusal")
+        log = served.processes.log("flow").read_text()
+        jobs = served.client.jobs()
+    finally:
+        served.processes.stop()
+    assert flow.returncode != 0
+    assert "step finetune takes the most" in log
+    assert jobs == []

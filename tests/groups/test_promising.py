@@ -1,0 +1,235 @@
+"""The verdict on a whole group, and how its promise is kept."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.builders import Curve
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import Stage, manifest, staged
+
+Json = dict[str, Any]
+
+
+def step(name: str, *after: str, count: int = 1, epochs: int = 10, **fields: str) -> Json:
+    fields = {"model": name, "widths": "1", **fields}
+    return {
+        "name": name,
+        "after": list(after),
+        "count": count,
+        "manifest": manifest(name, epochs=epochs, **fields),
+    }
+
+
+def declare(stage: Stage, *steps: Json, deadline: str, name: str = "release", **more: Any) -> Json:
+    document = {"name": name, "deadline": deadline, "steps": list(steps), **more}
+    answer = stage.http.post("/v1/groups", json=document)
+    assert answer.status_code in (200, 201), answer.text
+    view: Json = answer.json()
+    return view
+
+
+def group_of(stage: Stage, name: str = "release") -> Json:
+    view: Json = stage.http.get(f"/v1/groups/default/{name}").json()
+    return view
+
+
+def chain() -> tuple[Json, Json, Json]:
+    return (
+        step("pretrain"),
+        step("finetune", "pretrain", count=3),
+        step("evaluate", "finetune"),
+    )
+
+
+def submit(stage: Stage, job: str, step_name: str, **fields: str) -> Json:
+    fields = {"model": step_name, "widths": "1", "group": "release", "step": step_name, **fields}
+    return stage.submit(job, deadline="1h", **fields)
+
+
+def test_group_that_fits_is_promised(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        view = declare(stage, *chain(), deadline="1h")
+    assert view["verdict"] == "promised"
+    assert view["p90_at"] - view["submitted_at"] == pytest.approx(1800.0, abs=60.0)
+
+
+def test_refusal_names_the_step_that_takes_the_most(tmp_path: Path) -> None:
+    steps = step("pretrain", epochs=5), step("finetune", "pretrain", epochs=90)
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        view = declare(stage, *steps, deadline="1h")
+        refused = group_of(stage)
+    assert (view["verdict"], view["state"]) == ("refused", "refused")
+    assert "step finetune takes the most" in view["reason"]
+    assert view["offers"][0]["kind"] == "deadline"
+    assert refused["verdict"] == "refused"
+
+
+def test_offered_deadline_is_promised(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        view = declare(stage, *chain(), deadline="10m")
+        due_at = view["offers"][0]["deadline_at"]
+        text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due_at))
+        again = stage.http.post("/v1/groups/default/release/amend", json={"deadline": text}).json()
+    assert again["verdict"] == "promised"
+
+
+def test_few_gpus_make_jobs_side_by_side_take_turns(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
+        view = declare(stage, *chain(), deadline="40m")
+    assert view["verdict"] == "refused"
+    assert {offer["kind"] for offer in view["offers"]} == {"deadline", "gpus", "count"}
+    assert "step finetune" in view["reason"]
+
+
+def test_coming_steps_are_respected_by_later_newcomers(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(3), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="40m")
+        stage.submit("wide", deadline="20m", model="x", widths="2", epochs="30")
+        blocked = stage.until("default/wide", lambda v: v["verdict"] != "none", "judged")
+        stage.submit("brief", deadline="20m", model="x", widths="2", epochs="10")
+        brief = stage.until("default/brief", lambda v: v["verdict"] != "none", "judged")
+    assert blocked["verdict"] == "refused"
+    assert brief["verdict"] == "promised"
+
+
+def test_group_finds_its_place_behind_earlier_promises(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
+        stage.submit("earlier", deadline="25m", model="x", widths="1", epochs="20")
+        stage.until("default/earlier", lambda v: v["verdict"] == "promised", "promised")
+        late = declare(stage, step("pretrain"), deadline="25m")
+        fits = declare(stage, step("pretrain"), deadline="40m", name="later")
+    assert (late["verdict"], fits["verdict"]) == ("refused", "promised")
+
+
+def test_step_of_a_promised_group_holds_a_share(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="1h")
+        submit(stage, "p1", "pretrain")
+        view = stage.until("default/p1", lambda v: v["verdict"] != "none", "judged")
+        running = stage.until("default/p1", lambda v: v["workers"] == 1, "running")
+    assert view["verdict"] == "promised"
+    assert running["deadline_at"] - time.time() == pytest.approx(1200.0, abs=30.0)
+    assert "longest way" in running["share_reason"]
+
+
+def test_late_step_takes_slack_of_later_ones(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declared = declare(stage, *chain(), deadline="1h")
+        submit(stage, "p1", "pretrain")
+        stage.until("default/p1", lambda v: v["workers"] == 1, "running")
+        stage.learning.in_use = Curve(epoch_s=60.0, models={"pretrain": 110.0})
+        stage.service.world.wake()
+        share_at = declared["submitted_at"] + 1500.0
+        after = stage.until("default/p1", lambda v: v["deadline_at"] > share_at, "given more time")
+    assert after["verdict"] == "promised"
+    assert after["deadline_at"] - declared["submitted_at"] == pytest.approx(1721.0, abs=30.0)
+
+
+def test_step_waits_for_the_steps_before_it(tmp_path: Path) -> None:
+    world = MemoryWorld(4)
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, step("pretrain"), step("finetune", "pretrain"), deadline="1h")
+        submit(stage, "p1", "pretrain")
+        submit(stage, "f1", "finetune", after="pretrain")
+        stage.until("default/p1", lambda v: v["workers"] == 1, "running")
+        held = stage.http.get("/v1/jobs/default/f1").json()
+        world.finished("default/p1")
+        running = stage.until("default/f1", lambda v: v["workers"] == 1, "running")
+    assert (held["workers"], held["reason"]) == (0, "it waits for pretrain")
+    assert running["verdict"] == "promised"
+
+
+def test_failed_step_ends_the_group_and_those_that_wait_for_it(tmp_path: Path) -> None:
+    world = MemoryWorld(4)
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, step("pretrain"), step("finetune", "pretrain"), deadline="1h")
+        submit(stage, "p1", "pretrain")
+        submit(stage, "f1", "finetune", after="pretrain")
+        stage.until("default/p1", lambda v: v["workers"] == 1, "running")
+        world.finished("default/p1", failed=True)
+        stage.until("default/f1", lambda v: v["state"] == "cancelled", "cancelled")
+        assert group_of(stage)["state"] == "failed"
+
+
+def test_group_ends_with_its_last_step(tmp_path: Path) -> None:
+    world = MemoryWorld(4)
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, step("pretrain"), deadline="1h")
+        submit(stage, "p1", "pretrain")
+        stage.until("default/p1", lambda v: v["workers"] == 1, "running")
+        world.finished("default/p1")
+        stage.until("default/p1", lambda v: v["state"] == "finished", "finished")
+        stage.submit("next")
+        stage.until("default/next", lambda v: v["workers"] > 0, "running")
+        assert group_of(stage)["state"] == "finished"
+
+
+def test_first_run_without_steps_is_forecast_and_the_second_promised(tmp_path: Path) -> None:
+    world = MemoryWorld(4)
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+        first = declare(stage, deadline="1h", workflow="nightly", open=True)
+        for job, name in (("p1", "pretrain"), ("f1", "finetune"), ("f2", "finetune")):
+            submit(stage, job, name)
+            stage.until(f"default/{job}", lambda v: v["workers"] == 1, "running")
+            if job != "f1":
+                world.finished(f"default/{job}")
+                stage.until(f"default/{job}", lambda v: v["state"] == "finished", "finished")
+        world.finished("default/f1")
+        stage.until("default/f1", lambda v: v["state"] == "finished", "finished")
+        stage.http.post("/v1/groups/default/release/end", json={"state": "finished"})
+        again = declare(stage, deadline="1h", workflow="nightly", name="second")
+    assert (first["verdict"], first["reason_code"]) == ("forecast", "group_unknown")
+    assert again["verdict"] == "promised"
+    assert [(s["name"], s["count"], s["after"]) for s in again["steps"]] == [
+        ("pretrain", 1, []),
+        ("finetune", 2, ["pretrain"]),
+    ]
+
+
+def test_refused_deadline_of_a_group_leaves_its_promise(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        first = declare(stage, *chain(), deadline="1h")
+        answer = stage.http.post("/v1/groups/default/release/amend", json={"deadline": "5m"}).json()
+        after = group_of(stage)
+    assert answer["verdict"] == "refused"
+    assert "the promise of before stands" in answer["reason"]
+    assert (after["verdict"], after["deadline_at"]) == ("promised", first["deadline_at"])
+
+
+def test_share_of_a_step_stays_as_it_nears_its_end(tmp_path: Path) -> None:
+    world = MemoryWorld(4)
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="1h")
+        submit(stage, "p1", "pretrain")
+        before = stage.until("default/p1", lambda v: v["workers"] == 1, "running")
+        world.send_epochs("default/p1", 9, epoch_s=60.0)
+        after = stage.until("default/p1", lambda v: v["epochs_done"] == 9, "nearly done")
+    assert after["deadline_at"] == pytest.approx(before["deadline_at"], abs=5.0)
+
+
+def test_step_that_does_not_come_loses_its_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laxity_scheduler.service.group_keeper.PATIENCE_S", -1.0)
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, step("pretrain"), deadline="1h", open=True)
+        stage.submit("other", deadline="11m", model="x", widths="1", epochs="10")
+        other = stage.until("default/other", lambda v: v["verdict"] != "none", "judged")
+        group = group_of(stage)
+    assert other["verdict"] == "promised"
+    assert group["reason"] == "step pretrain has not come, and its GPUs are no longer kept"
+
+
+def test_fault_of_one_group_harms_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ArithmeticError
+
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="1h")
+        monkeypatch.setattr("laxity_scheduler.service.group_keeper.record_steps", fail)
+        stage.submit("other", deadline="1h")
+        other = stage.until("default/other", lambda v: v["workers"] > 0, "running")
+    assert other["verdict"] == "promised"

@@ -1,0 +1,49 @@
+"""What is kept of managedFields: who wrote a Job's size."""
+
+import pytest
+
+from laxity_k8s.act.adoption import is_applied
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.size_owners import keep_size_owners
+from tests.support.manifests import job
+
+PODS: Json = {"f:template": {"f:spec": {"f:containers": {}}}}
+
+
+def owned_by(**fields_by_manager: Json) -> Json:
+    made = job()
+    made["metadata"]["managedFields"] = [
+        {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": fields}}
+        for manager, fields in fields_by_manager.items()
+    ]
+    return made
+
+
+def test_only_those_who_wrote_the_size_are_kept() -> None:
+    cached = owned_by(helm={"f:suspend": {}, **PODS}, kubelet=PODS)
+
+    keep_size_owners(cached)
+
+    size: Json = {"f:spec": {"f:suspend": {}}}
+    assert cached["metadata"]["managedFields"] == [{"manager": "helm", "fieldsV1": size}]
+
+
+@pytest.mark.parametrize("manager", ["helm", "dashboard"])
+@pytest.mark.parametrize(
+    "fields", [{"f:suspend": {}}, {"f:parallelism": {}, "f:suspend": {}}, PODS]
+)
+def test_applied_jobs_are_known_as_before(manager: str, fields: Json) -> None:
+    whole, cached = owned_by(**{manager: fields}), owned_by(**{manager: fields})
+
+    keep_size_owners(cached)
+
+    assert is_applied(cached) == is_applied(whole)
+    assert is_applied(whole) == (manager == "helm" and "f:suspend" in fields)
+
+
+def test_objects_without_owners_stay_as_they_are() -> None:
+    plain = job()
+
+    keep_size_owners(plain)
+
+    assert plain == job()

@@ -28,18 +28,22 @@ def rounds(training: Training, *, every: int, callbacks: Sequence[Any] = ()) -> 
     Other callbacks that have a state, such as early stopping, go here: it calls them and keeps it.
     """
     xgboost = sys.modules.get("xgboost")
-    bases = (_Rounds, xgboost.callback.TrainingCallback) if xgboost is not None else (_Rounds,)
+    bases = (
+        (_RoundCounter, xgboost.callback.TrainingCallback)
+        if xgboost is not None
+        else (_RoundCounter,)
+    )
     return type("Rounds", bases, {})(training, every, callbacks)
 
 
-class _Rounds:
+class _RoundCounter:
     """A callback of both libraries: xgboost has hooks, LightGBM calls it after each round."""
 
     order = 0  # among LightGBM's
 
     def __init__(self, training: Training, every: int, callbacks: Sequence[Any]) -> None:
         self._callbacks, self._booster, self._is_over = callbacks, cast("Any", None), False
-        self.before_iteration = _Before(self._before_iteration)
+        self.before_iteration = _BeforeRound(self._before_iteration)
         self._loop = LibraryLoop(training, self._save)
         if self._loop.checkpoint is not None:
             state = (self._loop.checkpoint / STATE).read_bytes()
@@ -125,7 +129,7 @@ class _Rounds:
         return model
 
 
-class _Before:
+class _BeforeRound:
     """xgboost calls it before a round; LightGBM calls what is true here before a round, not after."""
 
     def __init__(self, call: Callable[..., bool]) -> None:

@@ -23,8 +23,8 @@ def callbacks() -> list[Any]:
     """What each Trainer of this process is given: for the entry points of Lightning's packages."""
     training = Training.current
     if training is not None:
-        return [_with_hooks(_Epochs)(training)]
-    return [_with_hooks(_Posts)()] if takes_progress() else []
+        return [_with_hooks(_BatchCounter)(training)]
+    return [_with_hooks(_ProgressPoster)()] if takes_progress() else []
 
 
 def resume() -> str | None:
@@ -53,7 +53,7 @@ def _with_hooks(kind: type) -> type:
     return type(kind.__name__, (kind, package.Callback), {})
 
 
-class _Epochs:
+class _BatchCounter:
     """Counts batches. The last one of the Trainer's epoch counts once its validation is over."""
 
     def __init__(self, training: Training) -> None:
@@ -84,7 +84,7 @@ class _Epochs:
             self._loop = None
 
 
-class _Posts:
+class _ProgressPoster:
     """Under `laxity run` the script is no worker: it posts its progress."""
 
     def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:

@@ -22,7 +22,7 @@ def train(trainer: Trainer, **options: Any) -> Any:
     training = Training.current
     if training is None:
         return trainer.train(**options)
-    units = _Units(training, trainer)
+    units = _StepCounter(training, trainer)
     trainer.add_callback(units)
     if units.loop.checkpoint is not None:
         (folder,) = units.loop.checkpoint.iterdir()
@@ -30,7 +30,7 @@ def train(trainer: Trainer, **options: Any) -> Any:
     return trainer.train(**options)
 
 
-class _Units(TrainerCallback):  # type: ignore[misc]  # has no types where it is not installed
+class _StepCounter(TrainerCallback):  # type: ignore[misc]  # has no types where it is not installed
     """Counts the Trainer's steps, each once its figures are logged and evaluated.
 
     Inside one of the Trainer's epochs that is when the next step begins, its rows already drawn: as

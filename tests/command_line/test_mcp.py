@@ -126,6 +126,6 @@ def test_what_a_tool_cannot_do_is_said_to_the_agent(
 
 def test_options_are_those_that_a_job_is_submitted_with() -> None:
     from laxity.cli.job_source import OPTION
-    from laxity.cli.mcp_tools import Options
+    from laxity.cli.mcp_tools import JobOptions
 
-    assert set(Options.model_fields) <= set(OPTION.values())
+    assert set(JobOptions.model_fields) <= set(OPTION.values())

@@ -55,7 +55,7 @@ def _told_to_the_agent(tool: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class Options(BaseModel):
+class JobOptions(BaseModel):
     """What is declared of a job; it wins over the file or function."""
 
     model_config = ConfigDict(extra="forbid")
@@ -72,7 +72,7 @@ class Options(BaseModel):
 
 def whatif(
     source: str,
-    options: Options | None = None,
+    options: JobOptions | None = None,
     params: dict[str, Any] | None = None,
     name: str | None = None,
     namespace: str | None = None,
@@ -82,20 +82,20 @@ def whatif(
     source: a YAML file of batch/v1 Jobs, or a function such as /path/train.py:fn, called with params.
     options: such as {"deadline": "2h", "epochs": 30, "epoch_estimate": "1m"}.
     """
-    jobs = _manifests(source, options or Options(), params or {}, name, namespace)
+    jobs = _manifests(source, options or JobOptions(), params or {}, name, namespace)
     return [_client().whatif(job) for job in jobs]
 
 
 def submit(
     source: str,
-    options: Options | None = None,
+    options: JobOptions | None = None,
     params: dict[str, Any] | None = None,
     name: str | None = None,
     namespace: str | None = None,
 ) -> list[Json]:
     """Submit jobs, as whatif takes them; their verdicts. A second one with the same key attaches."""
     client = _client()
-    jobs = _manifests(source, options or Options(), params or {}, name, namespace)
+    jobs = _manifests(source, options or JobOptions(), params or {}, name, namespace)
     ids = [client.submit(job).id for job in jobs]
     return [dict(await_verdict(client, job).raw) for job in ids]
 
@@ -136,7 +136,7 @@ def _client() -> Client:
 
 
 def _manifests(
-    source: str, options: Options, params: Json, name: str | None, namespace: str | None
+    source: str, options: JobOptions, params: Json, name: str | None, namespace: str | None
 ) -> list[Json]:
     """The Jobs of a file or function; CommandError says what is wrong with it."""
     values = options.model_dump()

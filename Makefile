@@ -54,10 +54,10 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $@
 	@echo "set up: $(BIN)/laxity"
 
-torch: setup ## add PyTorch, Accelerate, Transformers, Lightning, xgboost, Gymnasium and Optuna to .venv, for their tests and examples
-	@$(BIN)/python -c 'import torch, xgboost, sb3_contrib, accelerate, transformers, lightning, optuna' 2>/dev/null \
+torch: setup ## add PyTorch, the libraries that train, Gymnasium, Optuna and MCP to .venv, for their tests and examples
+	@KERAS_BACKEND=torch $(BIN)/python -c 'import torch, xgboost, sb3_contrib, accelerate, transformers, lightning, keras, lightgbm, optuna, mcp' 2>/dev/null \
 		|| $(BIN)/pip install --quiet torch==2.13.0 xgboost==3.2.0 gymnasium==1.4.0 sb3-contrib==2.9.2 accelerate==1.15.0 \
-			transformers==5.24.0 lightning==2.6.6 optuna==5.0.0
+			transformers==5.24.0 lightning==2.6.6 keras==3.15.1 lightgbm==4.7.0 optuna==5.0.0 mcp==2.3.0
 
 format: setup ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -118,7 +118,12 @@ def _one_of_each(decisions: Sequence[Preempt | Resize]) -> tuple[Preempt | Resiz
 
 def _is_requested_stop(decision: Preempt | Resize) -> bool:
     """Whether it only carries out a stop that was requested before."""
-    return decision.reason.code in {"stopped_at_epoch", "stopped_stateless", "stop_overdue"}
+    return decision.reason.code in {
+        "stopped_at_epoch",
+        "stopped_at_step",
+        "stopped_stateless",
+        "stop_overdue",
+    }
 
 
 def _is_about(decision: Decision, jobs: Collection[str]) -> bool:
@@ -224,8 +229,12 @@ def _parking_reason(job: Job, pools: Mapping[str, Pool]) -> Reason:
         if not job.holds_state:
             return reason("link_lost", epochs=job.parked_epoch, limit_s=job.wall_limit_s)
         return reason("link_ended", epoch=job.parked_epoch, limit_s=job.wall_limit_s)
+    beneficiary = _beneficiary_text(job)
+    if job.saved_part:
+        inside = (job.parked_epoch or 0) + 1
+        return reason("stopped_at_step", epoch=inside, beneficiary=beneficiary)
     code = "stopped_at_epoch" if job.holds_state else "stopped_stateless"
-    return reason(code, epoch=job.parked_epoch, beneficiary=_beneficiary_text(job))
+    return reason(code, epoch=job.parked_epoch, beneficiary=beneficiary)
 
 
 def _beneficiary_text(job: Job) -> str:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Each floor, and the extras that what runs on it comes with.
 FLOORS = {
-    "flows/laxity": ("flow", "torch"),
+    "flows/laxity": ("flow", "torch", "mcp", "libraries"),
     "profiler/laxity_profiler": ("service", "report"),
     "scheduler/laxity_scheduler": ("service", "report", "compiled"),
     "scheduler/laxity_lab": (
@@ -81,7 +81,20 @@ def test_whatever_a_floor_imports_is_declared_for_it(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "extra", ["", "flow", "service", "kubernetes", "compiled", "report", "torch", "xgboost", "gym"]
+    "extra",
+    [
+        "",
+        "flow",
+        "service",
+        "kubernetes",
+        "compiled",
+        "report",
+        "torch",
+        "xgboost",
+        "gym",
+        "mcp",
+        "libraries",
+    ],
 )
 def test_whatever_is_declared_is_imported(extra: str) -> None:
     used = {name for folder in FLOORS for module, _ in imported(folder) for name in brought(module)}

@@ -32,7 +32,14 @@ from tests.support.random_states import Case
 ACTING = (Admit, Resize, Preempt)
 VERDICTS = (Promised, Forecasted, Refuse)
 FOLLOW_UPS = frozenset(
-    {"node_cordoned", "node_taken_back", "node_lost", "stopped_at_epoch", "stop_overdue"}
+    {
+        "node_cordoned",
+        "node_taken_back",
+        "node_lost",
+        "stopped_at_epoch",
+        "stopped_at_step",
+        "stop_overdue",
+    }
 )
 DECISIONS = 3
 SAME_S = 1e-6

@@ -16,7 +16,7 @@ from tests.support.training_service import Line, Service
 
 pytestmark = pytest.mark.slow
 POSTING = str(Path(__file__).parents[1] / "support/programs/posting.py")
-RAISED, STOPPED = 70, 143
+RAISED, RESTART, STOPPED = 70, 75, 143
 
 
 class ScriptCrew(Crew):
@@ -197,6 +197,21 @@ def test_script_whose_steps_are_done_when_it_is_told_to_stop_has_finished(
     service.order(stop=True)
 
     assert worker.wait(PATIENCE_S) == 0
+    assert service.of("finished")[0]["epochs_done"] == 100
+
+
+def test_script_that_dies_of_the_stop_with_its_steps_done_has_not_failed(
+    scripts: ScriptCrew, service: Service
+) -> None:
+    worker = scripts.begin("term:8/8,exit:9", "4/8", "await:never")
+    service.until_reported("epoch", epoch=50)
+    service.order(stop=True)
+    assert worker.wait(PATIENCE_S) == RESTART
+
+    code = scripts.end("8/8", "note:exported", resumes=True)
+
+    assert code == 0
+    assert service.of("failed") == []
     assert service.of("finished")[0]["epochs_done"] == 100
 
 

@@ -120,7 +120,7 @@ def submit_jobs(
     answers = [client.submit(manifest) for manifest in manifests]  # all, before one is followed
     for manifest, answer in zip(manifests, answers, strict=True):
         _tell_attachment(manifest, answer)
-    verdicts = [_await_verdict(client, answer.id) for answer in answers]
+    verdicts = [await_verdict(client, answer.id) for answer in answers]
     for manifest, verdict in zip(manifests, verdicts, strict=True):
         _tell_doubt(manifest, verdict)
     jobs, until, code = [], time.monotonic() + timeout_s, OK
@@ -186,7 +186,7 @@ def accept(
     from laxity.cli.render.job_panel import print_job
 
     client = Client(patience_s=5.0)
-    view = _await_verdict(client, with_job(client, job, lambda name: client.accept(name, offer)).id)
+    view = await_verdict(client, with_job(client, job, lambda name: client.accept(name, offer)).id)
     print_job(view, as_json=as_json)
     raise typer.Exit(_exit_code(view))
 
@@ -325,7 +325,7 @@ def _first_names(names: Sequence[str]) -> list[str]:
     return [*names[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _await_verdict(client: "Client", job_id: str) -> "JobView":
+def await_verdict(client: "Client", job_id: str) -> "JobView":
     """The job as soon as it has a verdict or an end, or as it is after a few seconds.
 
     A job without a deadline that runs without a verdict gets none: policies that promise nothing

@@ -100,3 +100,13 @@ def decisions(
         typer.echo(f"no decisions of {job} are kept" if job else "nothing was decided yet")
     else:
         console().print(decision_table(rows, now=time.time()))
+
+
+def mcp() -> None:
+    """Let an agent submit jobs and ask about them, by MCP over stdio.
+
+    It has the rights of your token. Your agent's configuration starts it: see docs/agents.md.
+    """
+    from laxity.cli.mcp_tools import make_server
+
+    make_server().run("stdio")

@@ -80,7 +80,7 @@ COMMANDS: Final[tuple[tuple[str, tuple[Callable[..., None], ...]], ...]] = (
             commands_pool.workpool,
         ),
     ),
-    (ASK, (commands_why.explain, commands_why.whatif, commands_why.decisions)),
+    (ASK, (commands_why.explain, commands_why.whatif, commands_why.decisions, commands_why.mcp)),
     (SERVICE, (demo, commands_show.cluster)),
 )
 # What follows the first word of the script's command is the script's.

@@ -28,6 +28,8 @@ EXTRAS: Final = {
     "kubernetes": ("aiohttp", "httptools", "kubernetes", "uvloop"),
     "report": ("matplotlib", "numba"),
     "optuna": ("optuna",),
+    "mcp": ("mcp",),
+    "libraries": ("keras", "transformers"),
     "torch": ("torch",),
     "xgboost": ("xgboost",),
     "gym": ("gymnasium", "sb3_contrib"),

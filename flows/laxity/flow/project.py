@@ -215,7 +215,8 @@ def _locate_entry(function: Callable[..., Any]) -> tuple[str, Path | None]:
         raise QoSError(
             "entry",
             f"{name} stands in no file (a notebook, or an interactive session): a worker could not "
-            "import it; write it into a .py file and import it from there",
+            "import it; write it into a .py file and import it from there, such as with a cell that "
+            f"begins with %%writefile flows.py, then from flows import {name}",
         )
     package = package_of(file) if module != "__main__" else None
     if package is not None:

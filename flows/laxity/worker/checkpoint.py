@@ -2,14 +2,16 @@
 
 A checkpoint is a folder `epoch-00000007` with the state's files and `finished`, a JSON note written
 last that names every file with its size and CRC. Whatever lacks the note or differs from it is
-passed over. Only worker 0 writes; the two newest are kept.
+passed over. Only worker 0 writes; the two newest are kept. One that was saved inside the epoch after it
+has the number of that epoch's steps in its name, too: `epoch-00000007-00000123`.
 """
 
 import json
 import os
+import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +21,7 @@ from laxity.durable_files import sync_path
 FINISHED: Final = "finished"
 KEPT: Final = 2
 _NAME: Final = "epoch-{:08d}"
+_NAMES: Final = re.compile(r"epoch-\d{8}(-\d{8})?")
 _ASIDE: Final = ".writing-"
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -39,6 +42,11 @@ class Checkpoint:
     path: Path
     note: Mapping[str, Any]
 
+    @property
+    def step(self) -> int:
+        """Steps of the next epoch that are done, too."""
+        return int(self.path.name[15:] or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
@@ -47,9 +55,17 @@ class Checkpoints:
     folder: Path
 
     def write(
-        self, epoch: int, *, fill: Callable[[Path], None], note: Mapping[str, Any] | None = None
+        self,
+        epoch: int,
+        *,
+        fill: Callable[[Path], None],
+        note: Mapping[str, Any] | None = None,
+        step: int = 0,
     ) -> int:
-        """Let `fill` write the state into an empty folder, make it durable; the bytes written."""
+        """Let `fill` write the state into an empty folder, make it durable; the bytes written.
+
+        `step`: so many steps of the next epoch are done, too.
+        """
         aside = self.folder / f"{_ASIDE}{epoch:08d}-{os.getpid()}"
         try:
             self._clear_folder(aside)
@@ -64,7 +80,8 @@ class Checkpoints:
             _flush_file(aside / FINISHED)
             for part in (*(path for path in aside.rglob("*") if path.is_dir()), aside):
                 sync_path(part)
-            self._put_folder(aside, self.folder / _NAME.format(epoch))
+            name = _NAME.format(epoch) + (f"-{step:08d}" if step else "")
+            self._put_folder(aside, self.folder / name)
         except OSError as error:
             raise CheckpointNotWrittenError(
                 f"checkpoint of epoch {epoch} could not be written to {self.folder}: "
@@ -77,15 +94,12 @@ class Checkpoints:
 
     def newest(self) -> Checkpoint | None:
         """The newest finished and undamaged one."""
-        for path in self._epoch_folders():
-            checkpoint = _read_checkpoint(path)
-            if checkpoint is not None:
-                return checkpoint
-        return None
+        return _first_undamaged(self._epoch_folders())
 
     def at(self, epoch: int) -> Checkpoint | None:
-        """The one of this epoch, if it is finished and undamaged."""
-        return _read_checkpoint(self.folder / _NAME.format(epoch))
+        """The newest of this epoch that is finished and undamaged."""
+        name = _NAME.format(epoch)
+        return _first_undamaged(path for path in self._epoch_folders() if path.name[:14] == name)
 
     def sweep(self) -> None:
         """Remove what a killed process left half written."""
@@ -99,7 +113,8 @@ class Checkpoints:
                 self._clear_folder(path)
 
     def _epoch_folders(self) -> list[Path]:
-        return sorted(self.folder.glob("epoch-" + "[0-9]" * 8), reverse=True)
+        names_ = (path for path in self.folder.glob("epoch-*") if _NAMES.fullmatch(path.name))
+        return sorted(names_, reverse=True)
 
     def _put_folder(self, aside: Path, place: Path) -> None:
         """Rename into place. One of the same epoch there is a damaged or an equal one."""
@@ -119,6 +134,11 @@ class Checkpoints:
     def _clear_folder(path: Path) -> None:
         (path / FINISHED).unlink(missing_ok=True)  # first, so that a kill leaves no half as a whole
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _first_undamaged(paths: Iterable[Path]) -> Checkpoint | None:
+    checkpoints = map(_read_checkpoint, paths)
+    return next((checkpoint for checkpoint in checkpoints if checkpoint is not None), None)
 
 
 def _read_checkpoint(path: Path) -> Checkpoint | None:

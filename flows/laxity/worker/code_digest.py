@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from laxity.durable_files import replace_file
+from laxity.stderr import say
 from laxity.worker.code_copy import in_copy, is_installed
 
 FILE: Final = "code.json"
@@ -23,6 +24,14 @@ def note_code(folder: Path) -> None:
     """Keep the digests of the code with which the training begins; a full disk is no failure."""
     with suppress(OSError):
         replace_file(folder / FILE, json.dumps(digest_project()))
+
+
+def tell_changed_files(folder: Path | None) -> str:
+    """The files as `changed_files` names them, said in the log."""
+    files = changed_files(folder) if folder is not None else ""
+    if files:
+        say(f"{files} changed since the first start: epochs before and after are not alike")
+    return files
 
 
 def changed_files(folder: Path) -> str:

@@ -75,6 +75,9 @@ class Follower:
     def anyone_gone(self) -> bool:
         return self._member.anyone_gone()
 
+    def between_steps(self, step: int, steps: int) -> None:
+        """Several workers stop at an epoch's end only."""
+
     def on_sigterm(self) -> None:
         """Worker 0 saves for all."""
 

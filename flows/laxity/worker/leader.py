@@ -14,13 +14,13 @@ from laxity.stderr import say
 from laxity.worker import launcher
 from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
 from laxity.worker.checkpoint import CheckpointNotWrittenError
-from laxity.worker.code_digest import changed_files, note_code
+from laxity.worker.code_digest import note_code, tell_changed_files
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import Tracker, finite_numbers
 from laxity.worker.reports import Line, ReportChannel
 from laxity.worker.saving import Saver
 from laxity.worker.sigterm import BeginAnew, Superseded
-from laxity.worker.training_state import TrainingState, instant_of
+from laxity.worker.training_state import Inside, TrainingState, instant_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +51,7 @@ class Leader:
         self._saver = Saver(course, outbox=outbox, tracker=tracker)
         self._began = 0.0  # the epoch in flight, with the saving before it, monotonic
         self._longest_s = 0.0  # of the epochs of this process
+        self._step_at, self._longest_step_s = 0.0, 0.0  # where it can stop between steps
         self._launched = 0  # workers that began together, with a launcher
         self._warned = False  # that a stop loses all
 
@@ -90,20 +91,13 @@ class Leader:
         self._form_first()
         if newest is not None:
             load_s = course.load_s or 0.0
+            files = tell_changed_files(course.assignment.folder)
             self._saver.append_report(
-                "resumed", epoch=course.done, load_s=load_s, code_changed=self._tell_changed_code()
+                "resumed", epoch=course.done, load_s=load_s, code_changed=files
             )
         self.park_while_told()
         self._watch_reading()
         return True
-
-    def _tell_changed_code(self) -> str:
-        """Files of the training code that have changed since its first start; "" if none has."""
-        folder = self._course.assignment.folder
-        files = changed_files(folder) if folder is not None else ""
-        if files:
-            say(f"{files} changed since the first start: epochs before and after are not alike")
-        return files
 
     def _forget_earlier_starts(self) -> None:
         """No checkpoint holds what they have trained: this one trains all of it again."""
@@ -136,6 +130,25 @@ class Leader:
                 self.park_while_told()
                 self._reform_or_go()
         return True
+
+    def between_steps(self, step: int, steps: int) -> None:
+        """So many steps of the epoch in flight are done: save them and stop where that is ordered."""
+        course, now = self._course, time.monotonic()
+        since = max(self._step_at, self._began)
+        self._longest_step_s, self._step_at = max(self._longest_step_s, now - since), now
+        is_told = self._outbox is not None and self._outbox.signal.stop
+        is_ordered = is_told or course.termination.asked or self._link_is_over()
+        if not (is_ordered and course.may_stop_inside):
+            return
+        self._leave_to_another()
+        course.inside = Inside(step, step / steps, now - self._began)
+        with course.termination.take_over():
+            self._end_link_in_time()
+            if not is_told:
+                self._saver.ensure_saved()
+                self._saver.require_saved()
+            self.park_while_told()
+            course.termination.check()
 
     def _leave_to_another(self) -> None:
         if self._group is not None and self._group.is_superseded():
@@ -282,8 +295,15 @@ class Leader:
             self._group.form(width, epoch=course.done, load=load)
         course.set_width(width, formation=self._group.round if self._group else "")
         self._began, course.began_at = course.began_at or time.monotonic(), None
-        formed_at = instant_of(self._began)
-        self._saver.append_report("formed", width=width, epoch=course.done, at=formed_at)
+        self._report_formed()
+
+    def _report_formed(self) -> None:
+        """The workers train from `_began` on. Steps that are done count as trained before it."""
+        course = self._course
+        place = {"width": course.width, "epoch": course.done, "at": instant_of(self._began)}
+        stops = {"stops": "anywhere"} if course.may_stop_inside else {}
+        self._saver.append_report("formed", **place, **stops, **course.inside.report())
+        self._began -= course.inside.spent_s
 
     def _reform_or_go(self) -> None:
         if self._group is None:
@@ -337,8 +357,8 @@ class Leader:
         link, course = self._course.link, self._course
         if link is None:
             return
-        link.require_progress(course.done)
-        if self._longest_s and not link.has_time_for(self._longest_s, self._saver.save_s):
+        link.require_progress(course.done + bool(course.inside.step))
+        if self._link_is_over():
             self._saver.ensure_saved()
             self._saver.require_saved()
             course.link_ended = True
@@ -347,6 +367,14 @@ class Leader:
                 then = f"{course.no_state}: the next one begins at epoch 1"
             say(f"link {link.number} ends in time after epoch {course.done}; {then}")
             raise LinkEnded(EXIT_UNFINISHED)
+
+    def _link_is_over(self) -> bool:
+        """Whether it has no time for as much as is trained between two places to stop at."""
+        longest_s = self._longest_step_s if self._course.stops_anywhere else self._longest_s
+        link = self._course.link
+        if link is None or not longest_s:
+            return False
+        return not link.has_time_for(longest_s, self._saver.save_s)
 
     def park_while_told(self) -> None:
         """Save, say so and wait: for SIGTERM, which raises, or until the order is withdrawn.
@@ -359,7 +387,8 @@ class Leader:
             return
         self._saver.ensure_saved()
         self._saver.require_saved()
-        self._saver.append_report("parked", epoch=self._saver.safe_epoch)
+        inside = {} if self._saver.error else self._course.inside.report()
+        self._saver.append_report("parked", epoch=self._saver.safe_epoch, **inside)
         if self._tracker is not None:
             self._tracker.flush(at_most_s=0.0)
         waits = True
@@ -368,5 +397,5 @@ class Leader:
             while (now := outbox.wait_for_another(generation, at_most_s=LOOK_S)) is None:
                 self._course.termination.check()
             waits = now.stop
-        self._saver.append_report("formed", width=self._course.width, epoch=self._course.done)
-        self._began = time.monotonic()
+        self._began = self._step_at = time.monotonic()
+        self._report_formed()

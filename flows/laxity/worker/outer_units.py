@@ -5,12 +5,14 @@ only once it has said something.
 """
 
 import time
+from bisect import bisect_right
 from dataclasses import replace
 
 from laxity.worker.leader import Leader
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role
-from laxity.worker.training_state import Judge, TrainingState, instant_of
+from laxity.worker.steps import epoch_ends
+from laxity.worker.training_state import Inside, Judge, TrainingState, instant_of
 
 
 class OuterUnits:
@@ -88,4 +90,34 @@ class OuterUnits:
         if course.checkpoints is not None:
             course.checkpoints.drop_finished()
         course.states.resumes = False
-        course.done, course.loaded = 0, None
+        course.done, course.loaded, course.inside = 0, None, Inside()
+
+    @property
+    def declared_epochs(self) -> int | None:
+        """What the job declares; None: nothing."""
+        return self._course.assignment.epochs
+
+    def steps_done(self, every: int) -> int:
+        """Steps that are done, `every` of which are an epoch."""
+        return self._course.done * every + self._course.inside.step
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the step in flight is the last one of its epoch."""
+        return self._course.steps_left == 1
+
+    def count_from(self, step: int, *, total: int, every: int | None) -> None:
+        """The library goes on after so many of all its steps, whatever was counted before."""
+        course = self._course
+        epochs = course.assignment.epochs or -(-total // (every or 1))
+        ends = epoch_ends(total, every, epochs)
+        first = ends[course.done - 1] if course.done else 0
+        if step == first + course.inside.step:
+            return
+        if not step:
+            self.begin_anew()
+            return
+        course.done = bisect_right(ends, step)
+        first = ends[course.done - 1] if course.done else 0
+        steps = ends[min(course.done, epochs - 1)] - first
+        course.inside = Inside(step - first, (step - first) / max(1, steps))

@@ -5,6 +5,7 @@ loses nor doubles an epoch.
 """
 
 import time
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ class Saver:
         self, course: TrainingState, *, outbox: ReportChannel | None, tracker: Tracker | None
     ) -> None:
         self.error = ""  # why the state of the last boundary could not be written
-        self.epoch = -1  # of the newest checkpoint
+        self.epoch, self._step = -1, 0  # of the newest checkpoint
         self.save_s = 0.0  # that the last one took
         self._course = course
         self._outbox = outbox
@@ -49,6 +50,7 @@ class Saver:
         self._course.checkpoints.sweep()
         newest = self._course.newest_checkpoint()
         self.epoch = newest.epoch if newest else -1
+        self._step = newest.step if newest else 0
         return newest
 
     def complete_epoch(self, line: Line) -> None:
@@ -76,7 +78,8 @@ class Saver:
 
     def ensure_saved(self) -> bool:
         """Save what the last boundary left unsaved; whether all of it is saved."""
-        if self._is_of_use and self.epoch != self._course.done:
+        course = self._course
+        if self._is_of_use and (self.epoch, self._step) != (course.done, course.inside.step):
             self._save()
         return not self.error
 
@@ -119,7 +122,8 @@ class Saver:
     def _is_of_use(self) -> bool:
         """Whether a checkpoint is: one of the untrained state shows others what is given."""
         course = self._course
-        return course.checkpoints is not None and (course.holds_state or not course.done)
+        is_first = not course.done and not course.inside.step
+        return course.checkpoints is not None and (course.holds_state or is_first)
 
     def _save(self, packed: bytes | None = None) -> None:
         """Write a checkpoint of the last boundary, from the objects or from bytes kept of them.
@@ -143,17 +147,21 @@ class Saver:
         return states.pack() if small else None
 
     def _write(self, packed: bytes | None) -> None:
-        course = self._course
+        course, inside = self._course, self._course.inside
         if course.checkpoints is None:
             return
         began = time.monotonic()
         fill = partial(course.states.fill, packed=packed)
         contents = course.states.contents.to_json()
         note = {"records": self._records, "last": finite_numbers(course.last), NOTE: contents}
+        if inside.step:
+            note |= {"inside": asdict(inside), "metrics": finite_numbers(course.metrics)}
         with course.termination.defer():
-            written = course.checkpoints.write(course.done, fill=fill, note=note)
+            written = course.checkpoints.write(course.done, fill=fill, note=note, step=inside.step)
             self._saved_at = time.monotonic()
             self.save_s = self._saved_at - began
             self.epoch, self._saved_bytes, self._unsaved = course.done, written, None
+            self._step = inside.step
             self.send_records()
-            self.append_report("saved", epoch=course.done, save_s=self.save_s, bytes=written)
+            line = {"epoch": course.done, "save_s": self.save_s, "bytes": written}
+            self.append_report("saved", **line, **inside.report())

@@ -34,6 +34,9 @@ LOOK_S: Final = 0.25
 LONGEST_COMMAND: Final = 80
 NO_PROGRESS: Final = "no progress was reported: predicted by its run time"
 NOT_RESUMED: Final = "the script began at 0 % again after a stop: it is not stopped for other jobs"
+CUT_OFF: Final = (
+    "the steps are done, and the stop has ended what the script does then: it does so again"
+)
 NOT_DECLARED: Final = "the script is not known to go on after a stop"
 DECLARE: Final = "If it goes on from its own checkpoint, submit it with --resumes"
 
@@ -254,6 +257,8 @@ class ScriptRun:
             self._times.by_steps_only = True
         self._take_rest()
         if self._training.done:
+            if self._process.returncode:
+                raise BeginAnew(CUT_OFF)
             return
         if self._epochs is None:
             self._enter(self._began_at)  # parks before the first unit

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Final
 
 EXIT_RESTART: Final = 75  # another worker was lost: start again
+STEP_S: Final = 10.0  # a third of the grace that Kubernetes gives
 EXIT_STOPPED: Final = 143  # what a shell shows for a process that SIGTERM ended
 
 
@@ -38,6 +39,7 @@ class SigtermHandler:
     def __init__(self) -> None:
         self.asked = False
         self._depth = 0
+        self._in_step = False
         self._process = 0  # that takes SIGTERM; 0: none does
 
     def install(self) -> None:
@@ -66,7 +68,12 @@ class SigtermHandler:
             os.kill(os.getpid(), number)
             return
         first, self.asked = not self.asked, True
-        if first:
+        if first and self._in_step:
+            timer = threading.Timer(STEP_S, signal.raise_signal, [number])
+            timer.daemon = True
+            timer.start()
+        elif first or self._in_step:
+            self._in_step = False
             self.check()
 
     def ignore(self) -> None:
@@ -74,11 +81,20 @@ class SigtermHandler:
         self._depth += 1
 
     def check(self) -> None:
-        """Raise now if told to stop, unless inside `deferred()`."""
-        if self.asked and not self._depth:
+        """Raise now if told to stop, unless inside `defer()` or a step."""
+        if self.asked and not self._depth and not self._in_step:
             raise TrainingStopped(
                 "SIGTERM: the training goes on from its checkpoint at the next start"
             )
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """A step after which the training can save: a SIGTERM waits for its end, at most STEP_S."""
+        self._in_step = True
+        try:
+            yield
+        finally:
+            self._in_step = False
 
     @contextmanager
     def defer(self) -> Iterator[None]:

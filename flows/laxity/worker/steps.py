@@ -2,23 +2,32 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from laxity.human_time import count_noun
 from laxity.stderr import say
-from laxity.worker.training_state import TrainingError
+from laxity.worker.roles import Role
+from laxity.worker.training_state import TrainingError, TrainingState
+
+Stops = Literal["boundary", "anywhere"]
+
+
+def epoch_ends(total: int, every: int | None, epochs: int) -> list[int]:
+    """How many of all steps are done at each epoch's end: `every` more, where that comes out."""
+    numbers = range(1, epochs + 1)
+    if every and epochs == -(-total // every):
+        return [min(total, number * every) for number in numbers]
+    return [number * total // epochs for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """`training.steps`: iterated inside a loop over epochs(unit=n), or called instead of one.
-
-    `loop` yields numbers until the epoch is void; `declared` is the job's number of epochs.
-    """
+    """`training.steps`: iterated inside a loop over epochs(unit=n), or called instead of one."""
 
     of_epoch: range | None
-    loop: Callable[[range], Iterator[int]]
+    role: Callable[[], Role | None]
     epochs: Callable[..., Iterator[int]]
-    declared: int | None
+    course: TrainingState
 
     def __iter__(self) -> Iterator[int]:
         """The numbers of this epoch's steps, over the whole training, from 0.
@@ -27,18 +36,27 @@ class Steps:
         """
         if self.of_epoch is None:
             raise TrainingError("training.steps counts inside a loop over epochs(unit=...)")
-        return self.loop(self.of_epoch)
+        return self._loop(self.of_epoch)
 
-    def __call__(self, *, total: int, every: int) -> Iterator[int]:
+    def __call__(
+        self, *, total: int, every: int | None = None, stops: Stops = "boundary"
+    ) -> Iterator[int]:
         """All steps that are left, counted from 0; each `every` steps are an epoch.
 
         A job has the number of epochs that it declares: where that does not fit, an epoch has more or
-        fewer steps, and the log says so.
+        fewer steps, and the log says so. With `stops="anywhere"` one worker stops after any step, and
+        goes on with the next: what was given to restore() must then be whole between two steps.
         """
-        if min(total, every) < 1:
+        if stops not in get_args(Stops):
+            raise TrainingError(f"steps(stops={stops!r}): expected one of {get_args(Stops)}")
+        self.course.stops_anywhere = stops == "anywhere"
+        declared = self.course.assignment.epochs
+        if every is None and not declared:
+            raise TrainingError("steps(every=...): how many steps are an epoch? No job declares it")
+        if total < 1 or (every is not None and every < 1):
             raise TrainingError(f"steps(total={total}, every={every}): expected 1 or more of both")
-        count = -(-total // every)
-        epochs = self.declared or count
+        count = -(-total // every) if every else declared or 0
+        epochs = declared or count
         if total < epochs:
             raise TrainingError(
                 f"steps(total={total}): this job declares {epochs} epochs; declare fewer"
@@ -48,11 +66,23 @@ class Steps:
                 f"steps(total={total}, every={every}) are {count_noun(count, 'epoch')}, and this job "
                 f"declares {epochs}: an epoch has {total / epochs:g} steps"
             )
-        return self._loop_all(total, every if epochs == count else None, epochs)
+        return self._loop_all([0, *epoch_ends(total, every, epochs)])
 
-    def _loop_all(self, total: int, every: int | None, epochs: int) -> Iterator[int]:
-        for epoch in self.epochs(unit=every or 1, total=epochs):
-            first, end = (
-                min(total, n * every) if every else n * total // epochs for n in (epoch - 1, epoch)
-            )
-            yield from self.loop(range(first, end))
+    def _loop_all(self, ends: list[int]) -> Iterator[int]:
+        for epoch in self.epochs(unit=ends[1], total=len(ends) - 1):
+            yield from self._loop(range(ends[epoch - 1], ends[epoch]))
+
+    def _loop(self, numbers: range) -> Iterator[int]:
+        """The steps of one epoch that are left, until it is void."""
+        course, role = self.course, self.role()
+        for number in numbers[course.inside.step :]:
+            if role is not None and role.void:
+                return
+            course.steps_left = numbers.stop - number
+            if role is None or not course.may_stop_inside:
+                yield number
+                continue
+            with course.termination.step():
+                yield number
+            if number + 1 < numbers.stop:
+                role.between_steps(number + 1 - numbers.start, len(numbers))

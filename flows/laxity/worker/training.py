@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import ClassVar, Final, TypeVar, cast
 
 from laxity import names
 from laxity.parsing import whole_number
@@ -50,6 +50,8 @@ RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, 
 
 class Training(DataAccess, OuterUnits):
     """One worker's view of a training. A worker of a job gets it as a parameter."""
+
+    current: ClassVar["Training | None"] = None  # of this process, for a library's own callbacks
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class Training(DataAccess, OuterUnits):
         return training
 
     def _set_up(self, assignment: WorkerEnvironment, termination: SigtermHandler) -> None:
+        Training.current = self
         folder = assignment.folder
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -243,6 +246,10 @@ class Training(DataAccess, OuterUnits):
             if not by_exception and not self._course.assignment.job:
                 self._end_early()
 
+    def leave(self) -> None:
+        """The loop is left, as by `break`: for a library that goes through it step by step."""
+        self._note_left(by_exception=False)
+
     def _end_early(self) -> None:
         """End a training that has epochs left; the one in flight counts if it was trained."""
         role = self._role
@@ -269,13 +276,7 @@ class Training(DataAccess, OuterUnits):
         unit = self._unit if self._inside else None
         first = self._course.done * (unit or 0)
         of_epoch = range(first, first + unit) if unit else None
-        return Steps(of_epoch, self._loop_steps, self.epochs, self._course.assignment.epochs)
-
-    def _loop_steps(self, numbers_: range) -> Iterator[int]:
-        for number in numbers_:
-            if self._role is not None and self._role.void:
-                return
-            yield number
+        return Steps(of_epoch, lambda: self._role, self.epochs, self._course)
 
     # --- state ---
 
@@ -360,8 +361,8 @@ class Training(DataAccess, OuterUnits):
     # --- the end, for whoever runs the training function ---
 
     def count_whole(self, since: float) -> None:
-        """Count a function that has no loop, since this monotonic time, as the one declared epoch."""
-        if self._course.assignment.epochs == 1:
+        """Count a function without a loop, since this monotonic time, as the one declared epoch."""
+        if self._course.assignment.epochs == 1 or self.done:  # all were, before it began
             self._course.began_at = since
             for _ in self.epochs():
                 self.notices.combines = True

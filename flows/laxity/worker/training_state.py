@@ -32,6 +32,19 @@ class ScriptError(RuntimeError):
     """A script that is the training failed; its own output says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """How far the epoch in flight is, where the training can stop between two of its steps."""
+
+    step: int = 0  # of its steps are done
+    share: float = 0.0  # of them
+    spent_s: float = 0.0  # that they took
+
+    def report(self) -> dict[str, float]:
+        """Fields of a report line: nothing at an epoch's end."""
+        return {"share": self.share, "spent_s": self.spent_s} if self.step else {}
+
+
 @dataclass(slots=True)
 class TrainingState:
     """`done` epochs of `total` are completed; `width` workers train, this one is number `rank`."""
@@ -42,12 +55,15 @@ class TrainingState:
     termination: SigtermHandler = field(default_factory=SigtermHandler)
     total: int = 0
     done: int = 0
+    inside: Inside = Inside()
     width: int = 1
     formation: str = ""
     warmup: bool = True
     bytes_read: int = 0
     left_early: bool = False  # the loop over the epochs, by the code itself
     judged: bool = False  # its judge has ended it
+    stops_anywhere: bool = False  # it can save between any two steps
+    steps_left: int = 0  # of the epoch in flight, where it counts steps
     has_trained: bool = False  # this process has begun an epoch, also one that did not count
     link: ChainLink | None = None  # where it is one of a chain
     judge: Judge | None = None  # of a trial
@@ -79,6 +95,11 @@ class TrainingState:
             self.meter.count(count, of_file=of_file)
 
     @property
+    def may_stop_inside(self) -> bool:
+        """Whether a stop is taken between two steps. Several workers would stop at different ones."""
+        return self.stops_anywhere and self.width == 1 and self.holds_state
+
+    @property
     def holds_state(self) -> bool:
         """Whether a later start can go on from what this one leaves."""
         return self.states.contents.holds_state
@@ -98,6 +119,8 @@ class TrainingState:
         with self.termination.defer():
             self.states.read(checkpoint.path, first=first)
             self.last = dict(checkpoint.note.get("last", {}))
+            self.metrics |= checkpoint.note.get("metrics", {})
+            self.inside = Inside(**checkpoint.note.get("inside", {}))
             self.done = self.loaded = checkpoint.epoch
         self.load_s = time.monotonic() - began
 
@@ -125,7 +148,7 @@ class TrainingState:
     def epoch_over(self) -> dict[str, Any]:
         """What the epoch in flight has logged and read; the next one begins with nothing."""
         report = {"metrics": self.metrics, "bytes": self.bytes_read}
-        self.metrics, self.bytes_read = {}, 0
+        self.metrics, self.bytes_read, self.inside = {}, 0, Inside()
         return report
 
     def _await_checkpoint(self, epoch: int, *, at_most_s: float = 15.0) -> Checkpoint | None:

@@ -27,6 +27,7 @@ from laxity_k8s.objects.accelerator_nodes import site_name
 from laxity_k8s.objects.attempts import epochs_done
 from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.controller_seen import is_observed, may_come
+from laxity_k8s.objects.kept_state import holds_state, read_kept_state
 from laxity_k8s.objects.nodes import read_assigned_nodes
 from laxity_k8s.objects.spec_cache import read_spec
 from laxity_k8s.objects.start_limit import start_limit_s
@@ -186,7 +187,7 @@ def build_row(
         progress=_read_progress(job, own, report),
         since=since,
         attained_gpu_s=state.gpu_s_until(since, workers * gpus, submitted_at),
-        preemptible=spec.qos.preemptible and (_holds_state(job, report) or not spec.resumes),
+        preemptible=spec.qos.preemptible and (holds_state(job, report) or not spec.resumes),
         preemptions=state.preemptions,
         verdict=told_verdict,
         queued_at=submitted_at if state.queued_at is None else state.queued_at,
@@ -207,8 +208,8 @@ def build_row(
         not_before=state.not_before,
         start_seen=is_observed(job) if workers else True,
         eligible=eligible,
+        **read_kept_state(job, report),
         **_read_group(spec),
-        holds_state=_holds_state(job, report),
         restarted_at=_restart_instant(report, state.resumed_at or 0.0) if heard else None,
         reports=report.since > 0.0 or not (workers and pods.leader_runs(own)),
         **_read_troubles(job, own, displaced, now=now, had_time=had_time),
@@ -244,16 +245,11 @@ def _read_troubles(
     return troubles
 
 
-def _holds_state(job: Json, report: Report) -> bool:
-    """Whether its next start goes on from what it has trained; as its workers said last."""
-    return read_status(job).holds_state if report.holds_state is None else report.holds_state
-
-
 def _read_progress(job: Json, own: Sequence[Json], report: Report) -> Progress:
     """How far it is. Of one that holds no state only what its present worker 0 has trained counts."""
-    holds_state = _holds_state(job, report)
-    began_at = pods.leader_began_at(own) if current_width(job) and not holds_state else FOREVER
-    done = epochs_done(job, report) if holds_state or report.since >= began_at else 0
+    is_held = holds_state(job, report)
+    began_at = pods.leader_began_at(own) if current_width(job) and not is_held else FOREVER
+    done = epochs_done(job, report) if is_held or report.since >= began_at else 0
     progress = report.progress
     return progress if done == progress.epochs_done else replace(progress, epochs_done=done)
 

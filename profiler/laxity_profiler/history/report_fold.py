@@ -30,6 +30,7 @@ from laxity_profiler.history.report_values import (
     reading_in,
     seconds_in,
     seq_of,
+    share_in,
     shorten_line,
     sizes_in,
     text_of,
@@ -67,6 +68,8 @@ class Report:
     save_error: str = ""
     code_changed: str = ""  # files of the training code that are others than at its first start
     declared: tuple[tuple[str, int], ...] = ()  # sizes of its workload, as its code said them
+    saved_part: float = 0.0  # of the next epoch, where it was saved inside; 0 while it trains
+    stops_anywhere: bool = False  # it can save after any step
 
     def refine(self, workload: Workload) -> Workload:
         """The workload with what its code said of it."""
@@ -122,6 +125,8 @@ class ReportState:
     save_error: str = ""
     code_changed: str = ""
     declared: dict[str, int] = field(default_factory=dict)
+    saved_part: float = 0.0
+    stops_anywhere: bool = False
 
     def report(self) -> Report:
         return Report(
@@ -150,6 +155,8 @@ class ReportState:
             self.save_error,
             self.code_changed,
             tuple(sorted(self.declared.items())),
+            self.saved_part,
+            self.stops_anywhere,
         )
 
     def first_reading(self) -> Reading | None:
@@ -295,7 +302,7 @@ class ReportState:
         if current:
             self.epoch_started_at = self.epoch_ended_at = at
             self.epochs_done, self.failed, self.training = epoch, "", True
-            self.warms_up = False
+            self.warms_up, self.saved_part = False, 0.0
             self.reading = self.parked_epoch = None
             self.holds_state = line.get("holds_state") is not False
             self.save_error = without_secrets(text_of(line.get("save_error")))
@@ -322,6 +329,7 @@ class ReportState:
             self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
         if current:
             self.saved_epoch, self.save_error = None, ""
+            self.saved_part = self.saved_part if resumed else share_in(line)
             self.code_changed = text_of(line.get("code_changed")) or self.code_changed
         seconds = seconds_in(line, "load_s" if resumed else "save_s")
         kind = "load" if resumed else "save"
@@ -338,7 +346,9 @@ class ReportState:
         if reforms and took_s <= LONGEST_STOP_S:
             folded.stops.append(Stop("reform", width, took_s, at))
         self.formed, self.epochs_done = width, done
-        self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
+        spent_s = seconds_in(line, "spent_s") if "spent_s" in line else 0.0
+        self.epoch_started_at, self.parked_epoch, self.failed = at - spent_s, None, ""
+        self.saved_part, self.stops_anywhere = 0.0, line.get("stops") == "anywhere"
         self.training = self.warms_up = True
 
     def _note_reading(self, line: Mapping[str, Any], *, current: bool) -> None:
@@ -367,7 +377,7 @@ class ReportState:
                 self.epochs_done = 0  # it begins anew
         elif kind == "parked":
             self.parked_epoch = min(epochs, count_in(line, "epoch", least=0))
-            self.epochs_done = self.parked_epoch
+            self.epochs_done, self.saved_part = self.parked_epoch, share_in(line)
         elif kind == "failed":
             self.failed = without_secrets(text_of(line.get("error"))) or "failed without saying why"
         elif kind == "stopped":

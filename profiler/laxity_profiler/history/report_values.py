@@ -14,6 +14,7 @@ from laxity.job.qos import MOST_EPOCHS
 from laxity.job.widths import MOST_WORKERS
 from laxity.parsing import MOST, finite_number, whole_number
 
+MOST_SHARE: Final = 0.99  # of an epoch that is not over
 SHORTEST_S: Final = 1e-6  # no epoch is over so soon
 LONGEST_S: Final = 1e7  # four months: no epoch and no stop takes so long
 MOST_SEQ: Final = 2**31
@@ -73,6 +74,12 @@ def count_in(line: Mapping[str, Any], name: str, *, least: int = 1) -> int:
             f"{name} {shorten_line(value, 40)} is no whole number from {least} up"
         )
     return count
+
+
+def share_in(line: Mapping[str, Any]) -> float:
+    """The share of an epoch that a line names; 0 where it names none that can be."""
+    share = finite_number(line.get("share"), least=0.0, most=1.0)
+    return 0.0 if share is None else min(share, MOST_SHARE)
 
 
 def width_in(line: Mapping[str, Any]) -> int:

@@ -90,6 +90,8 @@ class JobExecution:
         ready_at = max(self.now, live.ready_at)
         if live.workers > live.formed and not (live.stop_at_boundary or live.shrink_to):
             ready_at = max(ready_at, live.grown_at)
+        if live.stops_inside:
+            return ready_at
         whole = math.ceil(live.at(ready_at) - TINY)
         trains_from = max(live.since, live.ready_at)
         return max(ready_at, trains_from + (whole - live.position) * live.epoch_s)
@@ -112,7 +114,7 @@ class JobExecution:
     def _change(self, live: SimJob) -> None:
         """What has waited for an epoch's end takes effect."""
         self.catch_up(live)
-        if self.costs.at_boundaries:
+        if self.costs.at_boundaries and not live.stops_inside:
             live.position = float(round(live.position))
         width = live.formed
         if live.stop_at_boundary:
@@ -217,7 +219,8 @@ class JobExecution:
         self.account(live)
         self.catch_up(live)
         self.cut_short(live)
-        if (self.costs.at_boundaries and not live.parked) or not live.row.holds_state:
+        keeps = live.parked or live.row.stops_anywhere
+        if (self.costs.at_boundaries and not keeps) or not live.row.holds_state:
             self.redo(live)
         self.leave(live, live.nodes)
         live.workers = live.formed = live.shrink_to = 0

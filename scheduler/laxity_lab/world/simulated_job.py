@@ -74,6 +74,11 @@ class SimJob:
         return max(self.since, self.ready_at) + left * self.epoch_s
 
     @property
+    def stops_inside(self) -> bool:
+        """Whether it was told to stop and does so inside its epoch."""
+        return self.stop_at_boundary and self.row.stops_anywhere
+
+    @property
     def changes(self) -> bool:
         """Whether something waits for an epoch's end."""
         if self.parked or not self.formed:
@@ -106,5 +111,6 @@ def row_of(live: SimJob, done: int, now: float) -> Job:
         epoch_started_at=begun_at,
         formed=0 if starting else live.formed,
         resize_to=live.shrink_to,
+        saved_part=live.position - done if row.stops_anywhere and begun_at is None else 0.0,
         parked_epoch=done if live.parked and now >= live.ready_at else None,
     )

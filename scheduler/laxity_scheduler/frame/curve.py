@@ -22,7 +22,7 @@ ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
 TINY: Final = 1e-9
 OVERDUE: Final[Quantiles] = (0.1, 1.0, 2.0, 3.0)  # times what a part is beyond its P90 is to come
 ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
-Limits = tuple[float, float, bool]  # of one start: its wall limit, its active deadline, holds state
+Limits = tuple[float, float, bool, float]
 Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...], Limits]  # levels, widths
 
 
@@ -104,6 +104,7 @@ def work_of(job: Job, curve: Curve, quantile: Quantile) -> Work:
         stopping=parked or (runs and job.stop_requested_at is not None),
         late_s=late_s_of(job, curve) if runs else 0.0,
         overdue=OVERDUE[ROW[quantile]],
+        anywhere=runs and job.stops_anywhere,
         own=curve.at(job.workers, quantile),
         formed=curve.at(runs and (job.formed or job.workers), quantile),
     )
@@ -208,11 +209,14 @@ class CurveMemory:
         next_units: Mapping[int, tuple[tuple[float, ...], float]],
         source: Source,
     ) -> Curve:
-        workload, progress, levels, widths, (limit_s, active_deadline_s, holds_state) = key
+        workload, progress, levels, widths, (limit_s, active_deadline_s, holds_state, part) = key
         starts, stops, ends = self._cost(workload, levels)
         left = max(0, workload.epochs - progress.epochs_done)
         units = {w: unit_quantiles(totals[w], ends[w], left, next_units[w][0]) for w in levels}
         late = {w: max(next_units[w][1], units[w][ROW["p90"]]) for w in levels}
+        if part:
+            totals = {w: without_part(totals[w], units[w], part) for w in levels}
+            units = {w: without_part(units[w], units[w], part) for w in levels}
         if limit_s < FOREVER:
             link = with_restarts if holds_state else in_one_link
             totals = {
@@ -257,6 +261,15 @@ def unit_quantiles(
     p10_s, p50_s, mean_s, p90_s = (
         FOREVER if total_s == FOREVER else (total_s - end_s) * share if left else 0.0
         for total_s, end_s, share in zip(totals, ends, shares, strict=True)
+    )
+    return (p10_s, p50_s, mean_s, p90_s)
+
+
+def without_part(seconds: Quantiles, units: Quantiles, part: float) -> Quantiles:
+    """The seconds without this share of the next epoch, which a checkpoint holds."""
+    columns = zip(seconds, units, strict=True)
+    p10_s, p50_s, mean_s, p90_s = (
+        s if s == FOREVER else s - part * unit_s for s, unit_s in columns
     )
     return (p10_s, p50_s, mean_s, p90_s)
 
@@ -313,7 +326,7 @@ def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tup
     return tuple(useful)
 
 
-_limits_of = attrgetter("wall_limit_s", "active_deadline_s", "holds_state")
+_limits_of = attrgetter("wall_limit_s", "active_deadline_s", "holds_state", "saved_part")
 
 
 def _key_of(job: Job) -> Key:

@@ -6,7 +6,7 @@ Instants that there are not are no numbers; seconds stand for themselves, yes is
 from collections.abc import Mapping
 from typing import Final
 
-FIELDS: Final = 33
+FIELDS: Final = 34
 (
     WORKERS,
     SIZE,  # GPUs per worker
@@ -41,6 +41,7 @@ FIELDS: Final = 33
     TROUBLED,  # its promise is broken, or in danger
     PLANNED_AT,  # when its promise planned to start it
     LATE_S,  # P90 of the part in flight: its start, epoch or finishing
+    ANYWHERE,  # it stops inside an epoch
 ) = range(FIELDS)
 KINDS: Final = 7
 WIDTH, TOTAL, START, STOP, UNIT, END, OVERDUE = range(KINDS)  # of a level; seconds, but the last

@@ -173,6 +173,7 @@ def _read_running(row: Floats, job: Job, curve: Curve) -> None:
     row[fields.PARKED], row[fields.STOPPING], row[fields.CHANGING] = parked, stopping, changing
     row[fields.STARTING] = starting
     row[fields.LATE_S] = late_s_of(job, curve)
+    row[fields.ANYWHERE] = job.stops_anywhere
     row[fields.ANEW] = epochs_anew(job)
     row[fields.MEAN_EPOCH_S] = curve.epoch_s(job.workers, "mean")
     row[fields.PLAIN] = (

@@ -54,6 +54,7 @@ class Work(NamedTuple):
     stopping: bool  # told to, or parked
     late_s: float  # P90 of the part in flight
     overdue: float  # how many times what a part is beyond that is still to come
+    anywhere: bool  # told to stop, it does inside its epoch, which it goes on with later
     own: Width  # of the workers that it has
     formed: Width  # at which it trains, or will
 
@@ -138,7 +139,12 @@ def boundary_s(work: Work, now: float) -> float:
 
 
 def time_to_free_s(work: Work, now: float) -> float:
-    """How long until its GPUs are free, if it is (or was) asked to stop at its epoch's end."""
+    """How long until its GPUs are free, if it is (or was) asked to stop.
+
+    Where it stops anywhere that is a step away, which is nothing beside the saving.
+    """
+    if work.anywhere and work.left and not work.parked:
+        return start_left_s(work, now) + work.own.stop_s
     end_s = work.own.end_s if work.left == 1.0 and not work.parked else 0.0
     stop_s = work.own.stop_s if work.left else 0.0
     return boundary_s(work, now) + end_s + stop_s
@@ -173,15 +179,17 @@ def remaining_s(work: Work, to: Width, after_s: float, now: float) -> float:
     return finish_after_change_s(work, to, after_s, now)
 
 
-def left_after_stop(work: Work) -> float:
-    """Epochs that are left once it is stopped at its epoch's end."""
+def left_after_stop(work: Work, now: float) -> float:
+    """Epochs that are left once it is stopped: at its epoch's end, or anywhere inside."""
     left = work.left if work.parked else work.left - 1.0
+    if work.anywhere and not work.parked:
+        left = work.left - max(0.0, phi(work, now))
     return max(left, work.anew) if left > 0.0 else 0.0
 
 
 def finish_after_restart_s(work: Work, to: Width, after_s: float, now: float) -> float:
     """Stopped at its epoch's end, then started again at once."""
-    left = left_after_stop(work)
+    left = left_after_stop(work, now)
     free_s = time_to_free_s(work, now)
     if left <= 0.0:
         return free_s
@@ -245,7 +253,7 @@ def initial_course(work: Work, now: float) -> Course:
     if not work.own.workers:
         return Course(0.0, work.left, NOBODY)
     if work.stopping or not work.left:
-        return Course(time_to_free_s(work, now), left_after_stop(work), NOBODY)
+        return Course(time_to_free_s(work, now), left_after_stop(work, now), NOBODY)
     left = work.left if work.parked else work.left - 1.0
     return Course(boundary_s(work, now), left, work.formed)
 

@@ -15,6 +15,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import (
     ANEW,
+    ANYWHERE,
     ASKED,
     BEGUN_AT,
     CHANGED_AT,
@@ -68,6 +69,7 @@ def work_of(row: Row, levels: Levels) -> Work:
         row[STOPPING] > 0.0,
         row[LATE_S],
         levels[OVERDUE][0],
+        row[ANYWHERE] > 0.0,
         own,
         formed,
     )

@@ -70,6 +70,8 @@ class Job:
     eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
     quota: str = ""  # which bounds its GPUs with those of others (`ClusterState.quotas`); "": none
     holds_state: bool = True
+    stops_anywhere: bool = False  # told to stop, it saves after the step in flight, inside an epoch
+    saved_part: float = 0.0  # of the next epoch, that a checkpoint holds; 0 while one is in flight
     needs: Needs = ()  # of a worker beside GPUs, where they may be scarcer on nodes than GPUs
     restarted_at: float | None = None  # its start counts from then: a failure, its nodes' coming
     group: str = ""  # of the jobs that have one deadline together; its `deadline_at` is its share

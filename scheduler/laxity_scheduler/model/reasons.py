@@ -165,6 +165,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "preempt_for_aged": "{beneficiary} has waited longer than the ageing limit",
     "stop_taken_back": "it runs on: {beneficiary} no longer needs its GPUs",
     "stopped_at_epoch": "saved at the end of epoch {epoch}: it stops for {beneficiary}",
+    "stopped_at_step": "saved inside epoch {epoch}: it stops for {beneficiary}",
     "stopped_stateless": (
         "it stops for {beneficiary} at the end of epoch {epoch} and holds no state: it begins at epoch 1 "
         "again"

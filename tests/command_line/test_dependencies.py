@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Each floor, and the extras that what runs on it comes with.
 FLOORS = {
-    "flows/laxity": ("flow", "torch", "mcp", "libraries"),
+    "flows/laxity": ("flow", "torch", "mcp", "libraries", "optuna"),
     "profiler/laxity_profiler": ("service", "report"),
     "scheduler/laxity_scheduler": ("service", "report", "compiled"),
     "scheduler/laxity_lab": (
@@ -94,6 +94,7 @@ def test_whatever_a_floor_imports_is_declared_for_it(folder: str) -> None:
         "gym",
         "mcp",
         "libraries",
+        "optuna",
     ],
 )
 def test_whatever_is_declared_is_imported(extra: str) -> None:

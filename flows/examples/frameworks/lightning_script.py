@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 
-class Regression(lightning.LightningModule):  # type: ignore[misc]  # has no types where it is not installed
+class LineFit(lightning.LightningModule):  # type: ignore[misc]  # has no types where it is not installed
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(8, 1)
@@ -26,6 +26,4 @@ class Regression(lightning.LightningModule):  # type: ignore[misc]  # has no typ
 if __name__ == "__main__":
     rows = torch.randn(2_000, 8)
     loader = DataLoader(TensorDataset(rows, rows.sum(dim=1, keepdim=True)), batch_size=8)
-    lightning.Trainer(max_epochs=8, logger=False, enable_checkpointing=False).fit(
-        Regression(), loader
-    )
+    lightning.Trainer(max_epochs=8, logger=False, enable_checkpointing=False).fit(LineFit(), loader)

@@ -90,8 +90,7 @@ class Leader:
         self._end_link_in_time()
         self._form_first()
         if newest is not None:
-            load_s = course.load_s or 0.0
-            files = tell_changed_files(course.assignment.folder)
+            load_s, files = course.load_s or 0.0, tell_changed_files(course.assignment.folder)
             self._saver.append_report(
                 "resumed", epoch=course.done, load_s=load_s, code_changed=files
             )

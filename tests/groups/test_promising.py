@@ -233,3 +233,20 @@ def test_fault_of_one_group_harms_no_job(tmp_path: Path, monkeypatch: pytest.Mon
         stage.submit("other", deadline="1h")
         other = stage.until("default/other", lambda v: v["workers"] > 0, "running")
     assert other["verdict"] == "promised"
+
+
+def test_group_beyond_the_budget_of_its_namespace_is_refused(tmp_path: Path) -> None:
+    budgets = {"default": 2900.0}  # the group reserves five jobs of 600 s
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0), budgets=budgets) as stage:
+        view = declare(stage, *chain(), deadline="1h")
+    assert (view["verdict"], view["reason_code"]) == ("refused", "capacity_budget_spent")
+    assert view["state"] == "refused"
+
+
+def test_coming_steps_count_in_the_budget_of_their_namespace(tmp_path: Path) -> None:
+    budgets = {"default": 3900.0}  # 900 s are left, the other one takes 1,200
+    with staged(tmp_path, MemoryWorld(8), predictor=Curve(epoch_s=60.0), budgets=budgets) as stage:
+        assert declare(stage, *chain(), deadline="1h")["verdict"] == "promised"
+        stage.submit("other", deadline="1h", model="other", widths="1", epochs=20)
+        other = stage.until("default/other", lambda job: job["verdict"] != "none", "a verdict")
+    assert (other["verdict"], other["reason_code"]) == ("refused", "capacity_budget_spent")

@@ -32,10 +32,10 @@ from laxity_scheduler.model.verdict import (
     PendingPromise,
     Promise,
     Refusal,
-    Runs,
     Verdict,
 )
 from laxity_scheduler.promising import time_limits
+from laxity_scheduler.promising.budget import promised_gpu_s, reservation_gpu_s, runs_of
 from laxity_scheduler.promising.claims import Terms, holds_promise
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.promising.regions import count_fitting
@@ -162,22 +162,6 @@ def _fits(p90_at: Sequence[float], due_at: Sequence[float], workers: Sequence[in
     rows = zip(p90_at, spare, workers, strict=True)
     facts = [(("p90_at", ends_at), fact, ("workers", width)) for ends_at, fact, width in rows]
     return construct_many(Reason, codes, facts)
-
-
-def runs_of(share: Share, now: float) -> Runs:
-    ends = [now + at_s for at_s, _ in share.steps[1:]] + [now + share.finish_s]
-    runs = zip(ends, share.steps, strict=True)
-    return tuple([(until_at, workers) for until_at, (_, workers) in runs if until_at > now])
-
-
-def reservation_gpu_s(job: Job, runs: Runs, now: float) -> float:
-    """GPU-seconds that runs still reserve."""
-    spent, before = 0.0, now
-    for until_at, workers in runs:
-        if workers:  # who waits for ever spends nothing
-            spent += max(0.0, until_at - before) * workers * job.gpus_per_worker
-        before = max(before, until_at)
-    return spent
 
 
 @dataclass(frozen=True)
@@ -380,12 +364,7 @@ class _Case:
         share = self.reservations.fits(claim)
         if share is None:
             return None
-        held = sum(
-            reservation_gpu_s(other, runs_of(mine, now), now)
-            for other in self.reservations.claims.jobs
-            if other.namespace == job.namespace
-            and (mine := self.reservations.shares.get(other.id)) is not None
-        )
+        held = promised_gpu_s(self.reservations, job.namespace)
         needed = reservation_gpu_s(job, runs_of(share, now), now)
         if held + needed <= budget:
             return None

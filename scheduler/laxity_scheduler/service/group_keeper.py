@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from laxity.human_time import count_noun
 from laxity.job.qos import QoSError
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.groups.composition import StepShare, divide_time, guilty_step
+from laxity_scheduler.groups.composition import StepShare, divide_time
 from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.job_faults import JobFaults
@@ -23,18 +22,17 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.service.group import Group
 from laxity_scheduler.service.group_book import GroupBook
 from laxity_scheduler.service.group_steps import StepRecord, learn_steps, record_steps
+from laxity_scheduler.service.group_verdict import TERMS, judged, p90_s_of, verdict_of
 from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.service.view_fields import Json, finite_or_none
 
 LOG: Final = logging.getLogger(__name__)
 PATIENCE_S: Final = 600.0  # so long GPUs are kept for a step that does not come
 STEADY: Final = 0.01  # of the time left, by which a share moves before it is said anew
-TERMS: Final = Terms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +110,17 @@ class GroupKeeper:
         what = self._unknown_part(group, state, predictor)
         if what:
             why = reason("group_unknown", what=what)
-            return replace(group, state="active", verdict=_verdict("forecast", why))
+            return replace(group, state="active", verdict=verdict_of("forecast", why))
         records = record_steps(group, self._views(), state.jobs)
         layouts = [
             self._lay_out(group, records, state, predictor, fast=fast) for fast in (False, True)
         ]
         left_s = group.deadline_at - state.now
-        layout = next((one for one in layouts if _p90_s(one) <= left_s), min(layouts, key=_p90_s))
-        return _judged(group, layout, state)
+        layout = next(
+            (one for one in layouts if p90_s_of(one) <= left_s), min(layouts, key=p90_s_of)
+        )
+        reservations = Reservations(state, Forecasts(state, predictor), TERMS)
+        return judged(group, layout, reservations)
 
     def job_fields(self, view: Json) -> Json:
         """What a job's view says of its share: why it has it, or what it waits for."""
@@ -226,9 +227,9 @@ class GroupKeeper:
         try:
             layout = self._lay_out(group, records, state, predictor, fast=False, late=late)
             left_s = group.deadline_at - state.now
-            if _p90_s(layout) > left_s:
+            if p90_s_of(layout) > left_s:
                 faster = self._lay_out(group, records, state, predictor, fast=True, late=late)
-                layout = min((layout, faster), key=_p90_s)
+                layout = min((layout, faster), key=p90_s_of)
         except QoSError as error:  # the Job of a step makes no sense any more
             LOG.warning("group %s is not laid out: %s", group.id, error)
             return Standing(records, late=late, waits=_find_waits(records))
@@ -242,7 +243,7 @@ class GroupKeeper:
         }
         reasons = {name: _share_reason(group, share, left_s) for name, share in shares.items()}
         waits = _find_waits(records)
-        p90_at = state.now + _p90_s(layout)
+        p90_at = state.now + p90_s_of(layout)
         return Standing(records, layout, due_at, reasons, late, waits, group.deadline_at, p90_at)
 
     def _end_if_over(self, group: Group, standing: Standing, now: float) -> None:
@@ -271,62 +272,6 @@ def _step_view(step: GroupStep, standing: Standing) -> Json:
         return view
     due_at = finite_or_none(standing.due_at.get(step.name))
     return view | {"due_at": due_at, "share_reason": share.text}
-
-
-def _p90_s(layout: GroupLayout) -> float:
-    return FOREVER if layout.blocked else layout.course.quantile_s(0.9)
-
-
-def _judged(group: Group, layout: GroupLayout, state: ClusterState) -> Group:
-    now, p90_s = state.now, _p90_s(layout)
-    late_s = now + p90_s - group.deadline_at
-    course = layout.course
-    shares = divide_time(course, max(0.0, group.deadline_at - now))
-    if layout.blocked:
-        free = state.total_gpus
-        why = reason(
-            "group_does_not_fit", step=layout.blocked,
-            needed_gpus=layout.reserved[layout.blocked].gpus, free_gpus=free,
-        )  # fmt: skip
-        return replace(group, state="refused", verdict=_verdict("refused", why))
-    figures = {"p50_at": now + course.quantile_s(0.5), "p90_at": now + p90_s}
-    if group.service_class != "hard":
-        code = "forecast_late" if late_s > 0.0 else "forecast"
-        why = reason(code, p90_at=now + p90_s, late_s=max(0.0, late_s))
-        return replace(group, state="active", verdict=_verdict("forecast", why, **figures))
-    if late_s > 0.0:
-        step = guilty_step(course)
-        why = reason(
-            "group_too_slow", p90_at=now + p90_s, late_s=late_s,
-            step=step, takes_s=shares[step].takes_s,
-        )  # fmt: skip
-        margin_s = max(TERMS.offer_margin_s, TERMS.offer_margin * p90_s)
-        offers = _offers(layout, step, now + p90_s + margin_s)
-        verdict = _verdict("refused", why, offers=offers, **figures)
-        return replace(group, state="refused", verdict=verdict)
-    way = ", ".join(name for name, share in shares.items() if share.is_critical)
-    why = reason("group_fits", p90_at=now + p90_s, slack_s=-late_s, way=way)
-    return replace(group, state="active", verdict=_verdict("promised", why, **figures))
-
-
-def _verdict(kind: str, why: Reason, **more: Any) -> Json:
-    said = {"verdict": kind, "reason_code": why.code, "reason": why.text, "offers": []}
-    return said | {"p50_at": None, "p90_at": None} | more
-
-
-def _offers(layout: GroupLayout, step: str, due_at: float) -> list[Json]:
-    """What would do: a later deadline, or more room for jobs side by side."""
-    part = next(part for part in layout.course.parts if part.name == step)
-    later = reason("offer_later", due_at=due_at).text
-    offers: list[Json] = [{"kind": "deadline", "deadline_at": due_at, "text": later}]
-    if part.at_once < part.count and step in layout.reserved:
-        each = layout.reserved[step].gpus // max(1, part.at_once)
-        gpus = (part.count - part.at_once) * each
-        wider = f"{count_noun(gpus, 'more GPU')}: then all jobs of {step} run side by side"
-        offers.append({"kind": "gpus", "gpus": gpus, "text": wider})
-        fewer = f"{part.at_once} instead of {count_noun(part.count, 'job')} in step {step}"
-        offers.append({"kind": "count", "count": part.at_once, "text": fewer})
-    return offers
 
 
 def _due_s(share: StepShare, before_s: float) -> float:

@@ -115,18 +115,6 @@ def test_a_soft_job_is_told_at_once_when_it_turns_late() -> None:
     assert [one.forecast.late_by_s for one in told] == [50.0]
 
 
-def test_a_waiting_job_is_told_anew_when_somebody_comes_ahead() -> None:
-    runs, waits = job("runs", running=1, epochs=10), job("waits", epochs=5)
-    state = cluster(gpus=1, jobs=[runs, waits])
-    told = decide(state, MINUTE_EPOCHS).apply(state)
-    urgent = job("urgent", due_at=5000.0, service_class="soft", epochs=20)
-
-    plan = decide(replace(told, jobs=(*told.jobs, urgent)), MINUTE_EPOCHS)
-
-    p90_at = {d.job: d.forecast.p90_at for d in plan.decisions if isinstance(d, Forecasted)}
-    assert p90_at["team/waits"] == pytest.approx(600.0 + 1200.0 + 300.0)
-
-
 def test_a_job_without_widths_that_fit_starts_when_they_do() -> None:
     jobs = [job("a", workers=(2, 3), gpus_per_worker=2)]
     assert started_jobs(decide(cluster(gpus=[3, 3], jobs=jobs), MINUTE_EPOCHS)) == ["team/a"]

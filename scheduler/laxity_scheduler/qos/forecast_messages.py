@@ -1,9 +1,9 @@
-"""Forecasts: of all who ask and get no promise; again where one of a soft or waiting job changed."""
+"""Forecasts: of all who ask and get no promise, and of soft jobs whose forecast has changed."""
 
 from collections.abc import Mapping
 
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.frame.fields import HARD, SERVICE, SOFT, WAITING, WANTS
+from laxity_scheduler.frame.fields import HARD, SERVICE, SOFT, WANTS
 from laxity_scheduler.model.decision import Forecasted, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Forecast
@@ -16,8 +16,7 @@ def say_forecasts(context: DecisionContext, starts_s: Mapping[str, float]) -> No
     refused = {d.job for d in context.decisions if isinstance(d, Refuse)}
     frame, starts = context.forecasts.frame, context.starts
     service = frame.column(SERVICE)
-    changes = (service == SOFT) | (frame.column(WAITING) > 0.0)
-    mask = (service != HARD) & ((frame.column(WANTS) > 0.0) | changes)
+    mask = (service != HARD) & ((frame.column(WANTS) > 0.0) | (service == SOFT))
     jobs = [
         job
         for job in frame.where(mask)

@@ -208,6 +208,7 @@ def test_script_that_dies_of_the_stop_with_its_steps_done_has_not_failed(
     service.order(stop=True)
     assert worker.wait(PATIENCE_S) == RESTART
 
+    service.order(stop=False)
     code = scripts.end("8/8", "note:exported", resumes=True)
 
     assert code == 0

@@ -10,6 +10,7 @@ loader has state_dict and load_state_dict), a stop is taken after any batch, els
 
 import math
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,8 @@ class _BatchCounter:
         _TRAINERS[training] = trainer
         self._loop = loop_of(training)
         total, stops = _batches_of(trainer), "anywhere" if _can_go_on(trainer) else "boundary"
+        if total is None:
+            raise TrainingError("how long does this Trainer train? Give it max_epochs")
         self._loop.begin(at=_done(trainer), total=total, stops=stops)  # type: ignore[arg-type]
 
     def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
@@ -85,16 +88,23 @@ class _BatchCounter:
 
 
 class _ProgressPoster:
-    """Under `laxity run` the script is no worker: it posts its progress."""
+    """Under `laxity run` the script is no worker: it posts its progress, if it knows its end."""
 
     def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
-        post_progress(_done(trainer), _batches_of(trainer))
+        self._post(trainer)
 
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
-        post_progress(_done(trainer), _batches_of(trainer), _figures(trainer))
+        self._post(trainer, _figures(trainer))
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
-        post_progress(_done(trainer), _batches_of(trainer), _figures(trainer), now=True)
+        self._post(trainer, _figures(trainer), now=True)
+
+    def _post(
+        self, trainer: Any, figures: Mapping[str, float] | None = None, *, now: bool = False
+    ) -> None:
+        batches = _batches_of(trainer)
+        if batches is not None:
+            post_progress(_done(trainer), batches, figures, now=now)
 
 
 def _figures(trainer: Any) -> dict[str, float]:
@@ -109,17 +119,15 @@ def _done(trainer: Any) -> int:
     return int(trainer.fit_loop.epoch_loop.batch_progress.total.ready)
 
 
-def _batches_of(trainer: Any) -> int:
-    """All of the training; or its epochs, as `_done` counts them."""
+def _batches_of(trainer: Any) -> int | None:
+    """All of the training; or its epochs, as `_done` counts them. None: it has no limit of them."""
     batches, epochs, steps = trainer.num_training_batches, trainer.max_epochs, trainer.max_steps
     limits: list[int] = []
     if epochs is not None and epochs >= 0:
         limits.append(int(epochs if math.isinf(batches) else epochs * batches))
     if steps >= 0 and not math.isinf(batches):
         limits.append(int(steps * trainer.accumulate_grad_batches))
-    if not limits:
-        raise TrainingError("how long does this Trainer train? Give it max_epochs")
-    return max(1, min(limits))
+    return max(1, min(limits)) if limits else None
 
 
 def _can_go_on(trainer: Any) -> bool:

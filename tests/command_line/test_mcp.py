@@ -1,6 +1,7 @@
 """`laxity mcp`: an agent's client over stdio, in front of a real service."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.live_service import Live, live_service
+from tests.support.services import manifest
 
 pytestmark = [
     pytest.mark.slow,
@@ -129,3 +131,19 @@ def test_options_are_those_that_a_job_is_submitted_with() -> None:
     from laxity.cli.mcp_tools import JobOptions
 
     assert set(JobOptions.model_fields) <= set(OPTION.values())
+
+
+def test_file_of_jobs_that_wait_for_one_another_is_one_group(live: Live) -> None:
+    file = live.home / "release.yaml"
+    jobs = step("first"), step("second", after="first")
+    file.write_text("\n---\n".join(map(json.dumps, jobs)))
+    _, (group,) = call_tools(live, ("submit", {"source": str(file), "options": {"deadline": "2h"}}))
+    assert (group["kind"], [row["name"] for row in group["steps"]]) == (
+        "workflow",
+        ["first", "second"],
+    )
+    live.client.end_group(group["id"], "cancelled")
+
+
+def step(name: str, **said: str) -> dict[str, Any]:
+    return manifest(name, epochs=2, widths="1", epoch_estimate="1s", **said)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.programs import release
@@ -20,9 +21,18 @@ class Served3(Served):
     slots = 3
 
 
-def start_release(served: Served, name: str, deadline: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, str(PROGRAM)]
+def start_release(
+    served: Served, name: str, deadline: str, *arguments: str
+) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, str(PROGRAM), *arguments]
     return served.processes.start(name, command, RELEASE_DEADLINE=deadline)
+
+
+def latest_state(prefect_api: str) -> str:
+    """What Prefect's server says of the flow run that began last."""
+    latest = {"sort": "START_TIME_DESC", "limit": 1}
+    (run,) = httpx.post(f"{prefect_api}/flow_runs/filter", json=latest, timeout=30.0).json()
+    return str(run["state"]["name"])
 
 
 def epochs_of(folder: Path) -> dict[str, list[int]]:
@@ -61,12 +71,13 @@ def test_killed_client_and_service_lose_no_epoch_of_a_workflow(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("arguments", [[], ["in-a-loop"]], ids=["sync", "async"])
 def test_workflow_that_cannot_be_in_time_is_refused_by_the_name_of_its_step(
-    tmp_path: Path, prefect_api: str
+    tmp_path: Path, prefect_api: str, arguments: list[str]
 ) -> None:
     served = Served3(tmp_path / "home", prefect_api=prefect_api, EVIDENCE=str(tmp_path))
     try:
-        flow = start_release(served, "flow", "5s")
+        flow = start_release(served, "flow", "5s", *arguments)
         until(lambda: flow.poll() is not None, limit_s=180, what="the refusal")
         log = served.processes.log("flow").read_text()
         jobs = served.client.jobs()
@@ -74,4 +85,5 @@ def test_workflow_that_cannot_be_in_time_is_refused_by_the_name_of_its_step(
         served.processes.stop()
     assert flow.returncode != 0
     assert "step finetune takes the most" in log
+    assert latest_state(prefect_api) == "Refused"
     assert jobs == []

@@ -250,3 +250,16 @@ def test_coming_steps_count_in_the_budget_of_their_namespace(tmp_path: Path) -> 
         stage.submit("other", deadline="1h", model="other", widths="1", epochs=20)
         other = stage.until("default/other", lambda job: job["verdict"] != "none", "a verdict")
     assert (other["verdict"], other["reason_code"]) == ("refused", "capacity_budget_spent")
+
+
+def test_job_that_comes_after_steps_of_no_group_waits_and_says_what_to_do(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        submit(stage, "late", "finetune", after="pretrain")
+        stage.submit("beside", deadline="1h", widths="1")
+        stage.until("default/beside", lambda job: job["state"] == "running", "running")
+        late = stage.until("default/late", lambda job: bool(job["share_reason"]), "told to wait")
+    assert late["workers"] == 0
+    assert late["reason"] == (
+        "it comes after pretrain, and no group release runs: submit all of its Jobs in one file, with "
+        "laxity submit FILE --deadline 8h"
+    )

@@ -5,6 +5,8 @@ import pytest
 from laxity_k8s.act.adoption import is_applied
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.size_owners import keep_size_owners
+from laxity_k8s.observe.cluster_cache import Mirror
+from tests.support.empty_cluster import Nothing
 from tests.support.manifests import job
 
 PODS: Json = {"f:template": {"f:spec": {"f:containers": {}}}}
@@ -39,6 +41,16 @@ def test_applied_jobs_are_known_as_before(manager: str, fields: Json) -> None:
 
     assert is_applied(cached) == is_applied(whole)
     assert is_applied(whole) == (manager == "helm" and "f:suspend" in fields)
+
+
+def test_an_answer_that_is_older_than_what_is_known_is_cut_down_too() -> None:
+    mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
+    mirror.put_object("jobs", owned_by(helm=PODS))
+    watched = owned_by(helm=PODS)
+
+    mirror.put_object("jobs", watched)
+
+    assert watched["metadata"]["managedFields"] == []
 
 
 def test_objects_without_owners_stay_as_they_are() -> None:

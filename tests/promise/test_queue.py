@@ -8,6 +8,7 @@ import pytest
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import Hold
 from laxity_scheduler.model.decision import Forecasted, Wait
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.claims import Terms
@@ -113,6 +114,23 @@ def test_a_soft_job_is_told_at_once_when_it_turns_late() -> None:
     again = cluster(gpus=1, jobs=[begun], now=150.0)
     told = [one for one in decide(again, MINUTE_EPOCHS).decisions if isinstance(one, Forecasted)]
     assert [one.forecast.late_by_s for one in told] == [50.0]
+
+
+def test_a_waiting_job_is_told_anew_when_its_start_moves_behind_its_told_finish() -> None:
+    runs, waits = job("runs", running=1, epochs=10), job("waits", epochs=5)
+    state = cluster(gpus=1, jobs=[runs, waits])
+    told = decide(state, MINUTE_EPOCHS).apply(state)
+    short, long = (
+        job(name, due_at=9000.0, service_class="soft", epochs=epochs)
+        for name, epochs in (("short", 3), ("long", 20))
+    )
+
+    def forecasts_beside(ahead: Job) -> dict[str, float]:
+        plan = decide(replace(told, jobs=(*told.jobs, ahead)), MINUTE_EPOCHS)
+        return {d.job: d.forecast.p90_at for d in plan.decisions if isinstance(d, Forecasted)}
+
+    assert forecasts_beside(long)["team/waits"] == pytest.approx(600.0 + 1200.0 + 300.0)
+    assert "team/waits" not in forecasts_beside(short), "it may still be so"
 
 
 def test_a_job_without_widths_that_fit_starts_when_they_do() -> None:

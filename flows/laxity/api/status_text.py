@@ -38,7 +38,8 @@ class GroupRefused(DeadlineRefused):
 
     def __init__(self, group: dict[str, Any]) -> None:
         self.group = group
-        self.reason_code, self.offers, self.is_final = group["reason_code"], (), True
+        self.reason_code, self.offers = group["reason_code"], ()
+        self.is_final = not self.reason_code.startswith(PASSING)
         lines = [f"{group['id']}: deadline refused [{self.reason_code}]: {group['reason']}"]
         lines += [f"  offer {n}: {row['text']}" for n, row in enumerate(group["offers"], start=1)]
         RuntimeError.__init__(self, "\n".join(lines))

@@ -20,6 +20,7 @@ from laxity.api.client import Client, ServiceError
 from laxity.api.job_view import Json
 from laxity.cli.commands_jobs import await_verdict
 from laxity.cli.exit_codes import CommandError
+from laxity.cli.group_files import is_group, submit_group
 from laxity.cli.job_source import OPTION, job_manifests, zoned_deadline
 
 if TYPE_CHECKING:
@@ -93,9 +94,14 @@ def submit(
     name: str | None = None,
     namespace: str | None = None,
 ) -> list[Json]:
-    """Submit jobs, as whatif takes them; their verdicts. A second one with the same key attaches."""
-    client = _client()
-    jobs = _manifests(source, options or JobOptions(), params or {}, name, namespace)
+    """Submit jobs, as whatif takes them; their verdicts. A second one with the same key attaches.
+
+    Jobs of one file that come after one another are a group: its one verdict, with its jobs.
+    """
+    client, declared = _client(), options or JobOptions()
+    jobs = _manifests(source, declared, params or {}, name, namespace)
+    if is_group(jobs):
+        return [submit_group(client, jobs, source, declared.idempotency_key)[0]]
     ids = [client.submit(job).id for job in jobs]
     return [dict(await_verdict(client, job).raw) for job in ids]
 

@@ -1,5 +1,6 @@
 """The Prefect side of `deadline_workflow`: a flow whose body runs in the context of its group."""
 
+import asyncio
 import functools
 import inspect
 import os
@@ -54,18 +55,29 @@ def _sync_body(function: Callable[..., Any], workflow: Workflow) -> Callable[...
         except (GroupRefused, QoSError) as error:
             if context is None or context.flow_run is None:
                 raise
-            with get_client(sync_client=True) as api:
-                end_retries(api, context.flow_run, error)
-            return make_failed_state(context, error)
+            return _refused_state(context, context.flow_run, error)
 
     return run_whole
+
+
+def _refused_state(context: FlowRunContext, run: FlowRun, error: Exception) -> Any:
+    """The flow has failed with the error's sentence, and is not tried again."""
+    with get_client(sync_client=True) as api:
+        end_retries(api, run, error)
+    return make_failed_state(context, error)
 
 
 def _async_body(function: Callable[..., Any], workflow: Workflow) -> Callable[..., Any]:
     @functools.wraps(function)
     async def run_whole(*args: Any, **kwargs: Any) -> Any:
-        with joining(workflow):
-            return await function(*args, **kwargs)
+        context = FlowRunContext.get()
+        try:
+            with joining(workflow):
+                return await function(*args, **kwargs)
+        except (GroupRefused, QoSError) as error:
+            if context is None or context.flow_run is None:
+                raise
+            return await asyncio.to_thread(_refused_state, context, context.flow_run, error)
 
     return run_whole
 

@@ -11,13 +11,16 @@ from urllib.request import Request, urlopen
 
 URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"
 TOKEN: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a file's name
+OFF: Final = "DISABLE_KUBEFLOW_INTEGRATION"
 PAUSE_S: Final = 1.0
 _last_at = [-PAUSE_S]
 
 
 def takes_progress() -> bool:
     """Whether somebody takes progress of this process, of worker 0 if there are several."""
-    return bool(os.environ.get(URL)) and os.environ.get("RANK", "0") == "0"
+    is_off = os.environ.get(OFF, "").lower() in {"1", "true", "yes"}
+    has_address = bool(os.environ.get(URL) and os.environ.get(TOKEN))
+    return has_address and not is_off and os.environ.get("RANK", "0") == "0"
 
 
 def post_progress(

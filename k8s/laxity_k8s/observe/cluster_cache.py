@@ -95,6 +95,7 @@ class Mirror:
 
     def put_object(self, kind: Kind, thing: Json) -> None:
         """What the cluster answered; older than what is known, it is passed over."""
+        keep_size_owners(thing)  # also of what is passed over: the watch keeps it
         key = json_tree.object_id(thing)
         with self.lock:
             table = self._table_of(kind)
@@ -104,7 +105,6 @@ class Mirror:
                 previous = json_tree.revision_of(table[key])
             if revision <= previous:
                 return
-            keep_size_owners(thing)
             if kind == "jobs":
                 thing = self._check_seal(key, thing)
                 self.job_ids.pop(json_tree.uid_of(table.get(key, {})), None)

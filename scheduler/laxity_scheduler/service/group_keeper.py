@@ -6,7 +6,7 @@ else about a job is as for any other, so policies need not know of groups.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -59,6 +59,7 @@ class GroupKeeper:
         self._views = views.views_in_any_order
         self.standings: dict[str, Standing] = {}
         self._rows: dict[tuple[str, str], Job | None] = {}
+        self._strays: Mapping[str, str] = {}  # jobs that come after steps of no group: what to do
 
     def apply_to(self, state: ClusterState, predictor: Predictor, *, acts: bool) -> ClusterState:
         """The snapshot as policies are to see it; itself while there are no active groups.
@@ -71,10 +72,12 @@ class GroupKeeper:
             for group in self.book.groups(lambda _: True)
             if group.state == "active" and not group.is_sweep
         ]
+        self._strays = _find_strays(state, {group.id for group in groups})
+        changed = _without_jobs(state, self._strays)
         if not groups:
             self.standings = {}
-            return state
-        views, changed = self._views(), state
+            return changed
+        views = self._views()
         for group in groups:
             with self._faults.isolate("group", group.id):
                 records = record_steps(group, views, state.jobs)
@@ -124,6 +127,8 @@ class GroupKeeper:
 
     def job_fields(self, view: Json) -> Json:
         """What a job's view says of its share: why it has it, or what it waits for."""
+        if stray := self._strays.get(view["id"]):
+            return {"share_reason": stray, "reason": stray}
         standing = self.standings.get(f"{view['id'].partition('/')[0]}/{view['group']}")
         if standing is None:
             return {}
@@ -312,6 +317,26 @@ def _find_waits(records: Mapping[str, StepRecord]) -> dict[str, str]:
         if open_steps:
             waits |= {job.id: f"it waits for {', '.join(open_steps)}" for job in record.held}
     return waits
+
+
+def _find_strays(state: ClusterState, groups: Collection[str]) -> dict[str, str]:
+    """Jobs that come after steps of a group which is none of these, as `kubectl apply` makes them."""
+    sentence = (
+        "it comes after {}, and no group {} runs: submit all of its Jobs in one file, with "
+        "laxity submit FILE --deadline 8h"
+    )
+    return {
+        job.id: sentence.format(", ".join(job.after), job.group)
+        for job in state.jobs
+        if job.after and not job.workers and not job.progress.epochs_done
+        and f"{job.namespace}/{job.group}" not in groups
+    }  # fmt: skip
+
+
+def _without_jobs(state: ClusterState, names: Collection[str]) -> ClusterState:
+    if not names:
+        return state
+    return replace(state, jobs=tuple(job for job in state.jobs if job.id not in names))
 
 
 def _overlay(state: ClusterState, group: Group, standing: Standing) -> ClusterState:

@@ -1,5 +1,6 @@
 """A workflow of five trainings, one of them twice as slow as predicted; each epoch leaves a line."""
 
+import asyncio
 import os
 import sys
 import time
@@ -42,5 +43,12 @@ def release(languages: list[str]) -> list[str]:
     return evaluate([finetune.submit(base, language) for language in languages])
 
 
-if __name__ == "__main__":
+@deadline_workflow(deadline="5s", steps=[pretrain, parallel(finetune, 3), evaluate])
+async def release_in_a_loop(languages: list[str]) -> list[str]:
+    return languages
+
+
+if __name__ == "__main__" and "in-a-loop" in sys.argv:
+    asyncio.run(release_in_a_loop(["en"]))
+elif __name__ == "__main__":
     sys.stdout.write(f"{release(['en', 'de', 'fr'])}\n")

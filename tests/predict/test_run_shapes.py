@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -21,10 +22,16 @@ Rule = Callable[[int], float]
 RULES: dict[str, Rule] = {
     "equal": lambda _: 1.0,
     "every fifth": lambda number: 7.0 if number % 5 == 0 else 1.0,
+    "every tenth": lambda number: 16.0 if number % 10 == 0 else 1.0,
+    "every tenth from the first": lambda number: 16.0 if number % 10 == 1 else 1.0,
     "curriculum": lambda number: 0.5 * 1.15**number,
     "one long": lambda number: 12.0 if number == 7 else 1.0,
     "shrinking": lambda number: 4.0 * 0.85**number,
 }
+
+
+def odd_at(place: int) -> Rule:
+    return lambda number: 16.0 if number == place else 1.0
 
 
 def run_of(rule: Rule, seed: int, *, epochs: int = N, noise: float = 0.05) -> TrainingRun:
@@ -53,7 +60,9 @@ def rest_of(run: TrainingRun, done: int, fit: ModelFit) -> tuple[Estimate, float
     return estimate, sum([min(times[:2]), *times[1:]][done:])
 
 
-@pytest.mark.parametrize("name", ["every fifth", "curriculum"])
+@pytest.mark.parametrize(
+    "name", ["every fifth", "every tenth", "every tenth from the first", "curriculum"]
+)
 def test_a_rule_is_known_from_the_second_run_on(name: str) -> None:
     fit = learned([run_of(RULES[name], 0, noise=0.0)])
 
@@ -61,6 +70,26 @@ def test_a_rule_is_known_from_the_second_run_on(name: str) -> None:
         estimate, took_s = rest_of(run_of(RULES[name], 1, noise=0.0), done, fit)
         assert estimate.p50_s == pytest.approx(took_s, rel=0.1)
         assert took_s <= estimate.p90_s < 1.6 * took_s
+
+
+@pytest.mark.parametrize("epochs", [4, 5, 12, 20, 21])
+def test_one_odd_epoch_of_one_run_is_no_rule(epochs: int) -> None:
+    for place in range(2, epochs + 1):
+        run = run_of(odd_at(place), 0, epochs=epochs, noise=0.0)
+
+        assert not learned([run]).shapes, f"epoch {place} of {epochs}"
+
+
+def test_a_rule_is_known_from_a_run_that_was_stopped_often() -> None:
+    whole = run_of(RULES["every fifth"], 0, noise=0.0)
+    rows = tuple(replace(row, warmup=row.epoch in (1, 3, 4, 8, 17)) for row in whole.epochs)
+    alternating = run_of(RULES["every fifth"], 1, epochs=4)
+    few = tuple(replace(row, warmup=row.epoch in (1, 3)) for row in alternating.epochs)
+
+    shape = learned([replace(whole, epochs=rows)]).shapes[0]
+
+    assert shape.ratio(20) / shape.ratio(19) == pytest.approx(7.0, rel=0.1)
+    assert not learned([replace(alternating, epochs=few)]).shapes
 
 
 @pytest.mark.parametrize("name", [*RULES])

@@ -10,7 +10,8 @@ against that of a mean of K; Efron and Morris 1975):
 
 v is the variance of one epoch between runs. One run alone cannot tell it; there it is that between
 epochs of equal place in the rule: half the mean square of the differences at the best distance (1: it
-changes slowly; k: every k-th). What a first epoch takes beyond the second one's share is a warm-up.
+changes slowly; k: every k-th, at least twice). What a first epoch takes beyond the second one's share
+is a warm-up.
 The form is ours.
 """
 
@@ -107,8 +108,17 @@ def _noise2_between_runs(ratios: Floats) -> float:
 
 
 def _noise2_within_run(ratios: Floats) -> float:
-    """Variance of one epoch around the rule that explains the run best: at the best distance."""
-    later = ratios[1:][~np.isnan(ratios[1:])]
-    distances = range(1, len(later) // 2 + 1)
-    squares = [float(np.mean((later[d:] - later[:-d]) ** 2)) / 2.0 for d in distances]
-    return max(min(squares, default=float(np.var(later))), ASSUMED_NOISE2)
+    """Variance of one epoch around the rule that explains the run best: at the best distance.
+
+    Each is compared with the one so far before it, or after it where that one would be the first.
+    """
+    places = np.arange(1, len(ratios))
+    squares = []
+    for distance in range(1, len(ratios) // 2 + 1):
+        before, after = places - distance, places + distance
+        alike = np.where((before < 1) & (after < len(ratios)), after, before)
+        apart = ratios[places] - ratios[alike]
+        apart = apart[~np.isnan(apart)]
+        if 2 * len(apart) >= len(places):
+            squares.append(float(np.mean(apart**2)) / 2.0)
+    return max(min(squares, default=float(np.nanvar(ratios[1:]))), ASSUMED_NOISE2)

@@ -282,6 +282,27 @@ def test_a_hundred_thousand_epochs_are_taken_in_one_call(history: History) -> No
     assert len(history.epochs("mlp", most=2 * n)[0].epochs) == n
 
 
+def test_an_epoch_that_was_not_trained_is_counted_and_not_learned_from(history: History) -> None:
+    take(history, line(1, "formed", width=1, epoch=0))
+    take(
+        history,
+        *(epoch_line(seq, seq - 1, epoch_s=0.01, warmup=True, untrained=True) for seq in (2, 3)),
+    )
+    skipped = history.report(UID).progress
+    take(history, epoch_line(4, 3, epoch_s=5.0))
+
+    assert skipped == Progress(2, warms_up=True)
+    assert history.report(UID).progress == Progress(3, (5.0,), (2,), numbers=(3,))
+    assert epochs_of(history) == [3]
+
+
+def test_a_failed_training_may_have_a_result(history: History) -> None:
+    take(history, line(1, "failed", error="TrainingError: no loop", result={"loss": 0.5}))
+
+    report = history.report(UID)
+    assert (report.failed, report.result) == ("TrainingError: no loop", {"loss": 0.5})
+
+
 def test_a_job_that_holds_no_state_counts_from_0_at_each_start(history: History) -> None:
     lost = {"holds_state": False}
     take(history, line(1, "started", width=1), line(2, "formed", width=1, epoch=0))

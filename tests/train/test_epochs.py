@@ -131,7 +131,7 @@ def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Serv
     assert "ended without entering training.epochs()" in failed["error"]
     assert "none of its 4 epochs is counted" in failed["error"]
     assert not service.of("finished")
-    assert crew.result() == 43, "its result is kept"
+    assert (crew.result(), failed["result"]) == (43, 43), "its result is kept"
 
 
 def test_a_function_without_a_loop_is_the_one_epoch_that_it_declares(
@@ -150,13 +150,24 @@ def test_a_function_without_a_loop_is_the_one_epoch_that_it_declares(
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_code_whose_own_count_is_ahead_is_told_of_the_epochs_that_it_skips(
-    crew: Crew, ahead: int
+    crew: Crew, service: Service, ahead: int
 ) -> None:
     code = crew.run("keeps_its_own_count", environ={"LAXITY_PARAMETERS": f'{{"ahead": {ahead}}}'})
 
     assert (code, len(crew.result())) == (0, 4 - ahead)
     told = crew.log().count("epoch 1 took less than 1 ms and logged nothing")
     assert told == (1 if ahead else 0)
+    untrained = [line["epoch"] for line in service.of("epoch") if line.get("untrained")]
+    assert untrained == list(range(1, ahead + 1))
+    assert "finishing_s" in service.of("finished")[0]
+
+
+def test_epochs_that_a_list_has_taken_are_not_trained(crew: Crew, service: Service) -> None:
+    code = crew.run("lists_its_epochs")
+
+    assert code == 0
+    assert [line.get("untrained") for line in service.of("epoch")] == [True] * 4
+    assert "finishing_s" not in service.of("finished")[0]
 
 
 def test_code_that_logs_without_a_loop_is_told_so_at_once(crew: Crew, service: Service) -> None:

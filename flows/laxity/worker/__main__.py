@@ -48,8 +48,8 @@ USAGE: Final = 2
 INTERRUPTED: Final = 130
 ERROR_LENGTH: Final = 2000
 NEVER_ENTERED: Final = (
-    "the function ended without entering training.epochs(), so none of its {epochs} is counted. Loop "
-    "over them, or declare epochs=1: the whole function is then one epoch"
+    "the function ended without entering training.epochs(), so none of its {epochs} is counted. Train "
+    "in `for epoch in training.epochs():`, or declare epochs=1: the whole function is then one epoch"
 )
 ENDED_ITSELF: Final = "the function ended its process with os._exit(0) before the last epoch's end"
 NOT_KEPT: Final = (
@@ -191,8 +191,9 @@ def _require_epochs(training: Training, began: float, result: Any) -> None:
     if not training.started:
         training.count_whole(began)
     if not training.started:
-        _write_result(training, plain_result(result)[0])
-        raise TrainingError(_never_entered(training))
+        json_result, _ = plain_result(result)
+        _write_result(training, json_result)
+        raise TrainingError(_never_entered(training), json_result=json_result)
 
 
 def _never_entered(training: Training) -> str:
@@ -297,8 +298,9 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
     if training.rank and training.folder is not None:
         failure_file.write_failure(training.folder, training.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
+    kept = {"result": error.json_result} if isinstance(error, TrainingError) else {}
     with suppress(TrainingStopped), termination.defer():
-        _report_end(training, "failed", at_most_s=_FAILED_S, error=message)
+        _report_end(training, "failed", at_most_s=_FAILED_S, error=message, **kept)
     return code
 
 

@@ -26,6 +26,9 @@ _DROPS: Final = frozenset(
 )  # fmt: skip
 _WAITS: Final = frozenset({"RESUME", "YIELD_VALUE"})  # a generator around the loop, being closed
 LEAST_S: Final = 0.001
+SKIPPED_S: Final = (
+    0.02  # after one that was not trained: in less, on a busy machine, the next is not
+)
 LEAST_SHARE: Final = 0.1  # of the longest epoch: in less time none is trained
 OVER_IN_CALLBACK: Final = (
     "no epoch is left of {total}: next(epochs) in a callback returns the last one, and what is "
@@ -42,6 +45,7 @@ class UnitTime:
         self._began = 0.0
         self._longest_s = 0.0
         self._always_logs = False  # each epoch of this process before has logged figures
+        self._least_s = LEAST_S
         self._counts = False
 
     def begin(self) -> None:
@@ -52,7 +56,9 @@ class UnitTime:
         took_s = time.monotonic() - self._began
         self._always_logs = bool(metrics) and (self._always_logs or not self._longest_s)
         self._longest_s = max(self._longest_s, took_s, LEAST_S)
-        return bool(metrics) or took_s >= LEAST_S
+        is_trained = bool(metrics) or took_s >= self._least_s
+        self._least_s = LEAST_S if is_trained else SKIPPED_S
+        return is_trained
 
     def leave(self, metrics: Mapping[str, float], *, by_exception: bool = False) -> bool:
         """The loop is left, unless it was before. Whether the epoch counts that is in flight.

@@ -220,10 +220,10 @@ class Leader:
         course = self._course
         course.ended_at = None
         epoch_s, self._began = now - self._began, now
-        if self._outbox is not None:
-            self._outbox.epoch_ended = now
         self._longest_s = max(self._longest_s, epoch_s)
         ended = course.epoch_over()
+        if self._outbox is not None:
+            self._outbox.epoch_ended = None if ended["untrained"] else now
         line = {
             "kind": "epoch",
             "at": instant_of(now),
@@ -232,12 +232,13 @@ class Leader:
             "width": course.width,
             "bytes": ended["bytes"] + others_read,
             "warmup": course.warmup,
+            **({"untrained": True} if ended["untrained"] else {}),
             "metrics": finite_numbers(ended["metrics"]),
         }
         with course.termination.defer():
             course.last |= ended["metrics"]
             course.done += 1
-            course.warmup = False
+            course.warmup = course.warmup and ended["untrained"]
             self._note_stateless(line)
             self._saver.complete_epoch(line)
         if course.judge is not None and not course.left_early:

@@ -13,8 +13,9 @@ from laxity.worker.training_state import TrainingState
 LONE: Final = "each trains a model of its own, and worker 0's counts"
 LOOP_S: Final = 60.0  # until a function is expected to enter its loop
 SKIPPED: Final = (
-    "took less than 1 ms and logged nothing, yet it counts as trained. If your code counts epochs itself "
-    "and is ahead, declare resumes=True and begin after the number that training.restore() returns"
+    "took less than 1 ms and logged nothing: it counts as trained, and no later run is predicted by it. "
+    "Train inside of the loop, not after list(training.epochs()). If your code counts epochs itself and is "
+    "ahead, declare resumes=True and begin after the number that training.restore() returns"
 )
 NO_LOOP: Final = (
     "If this is no preparation, train in `for epoch in training.epochs():`, or declare epochs=1: a "

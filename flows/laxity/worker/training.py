@@ -224,7 +224,8 @@ class Training(DataAccess, OuterUnits):
             self._unit_time.begin()
             yield self.epoch
             is_dated = self._course.ended_at is not None
-            if not (self._unit_time.end(self._course.metrics) or is_dated):
+            self._course.is_untrained = not (self._unit_time.end(self._course.metrics) or is_dated)
+            if self._course.is_untrained:
                 self.notices.skipped(self.epoch)
             self._inside = False
             self.notices.lone_models()

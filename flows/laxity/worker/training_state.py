@@ -25,7 +25,14 @@ Judge = Callable[[int, Mapping[str, float], float], bool]
 
 
 class TrainingError(RuntimeError):
-    """The training code calls something where it has no meaning."""
+    """The training code calls something where it has no meaning.
+
+    `json_result`: what the training function returned all the same.
+    """
+
+    def __init__(self, message: str, *, json_result: Any = None) -> None:
+        super().__init__(message)
+        self.json_result = json_result
 
 
 class ScriptError(RuntimeError):
@@ -64,6 +71,7 @@ class TrainingState:
     judged: bool = False  # its judge has ended it
     stops_anywhere: bool = False  # it can save between any two steps
     steps_left: int = 0  # of the epoch in flight, where it counts steps
+    is_untrained: bool = False  # the code has taken this epoch from the loop and done nothing in it
     has_trained: bool = False  # this process has begun an epoch, also one that did not count
     link: ChainLink | None = None  # where it is one of a chain
     judge: Judge | None = None  # of a trial
@@ -147,8 +155,9 @@ class TrainingState:
 
     def epoch_over(self) -> dict[str, Any]:
         """What the epoch in flight has logged and read; the next one begins with nothing."""
-        report = {"metrics": self.metrics, "bytes": self.bytes_read}
+        report = {"metrics": self.metrics, "bytes": self.bytes_read, "untrained": self.is_untrained}
         self.metrics, self.bytes_read, self.inside = {}, 0, Inside()
+        self.is_untrained = False
         return report
 
     def _await_checkpoint(self, epoch: int, *, at_most_s: float = 15.0) -> Checkpoint | None:

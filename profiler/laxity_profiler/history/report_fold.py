@@ -299,10 +299,11 @@ class ReportState:
         epoch = count_in(line, "epoch")
         if epoch > epochs:
             raise InvalidReportError(f"epoch {epoch} of {epochs}: beyond the total")
+        is_untrained = line.get("untrained") is True
         if current:
             self.epoch_started_at = self.epoch_ended_at = at
             self.epochs_done, self.failed, self.training = epoch, "", True
-            self.warms_up, self.saved_part = False, 0.0
+            self.warms_up, self.saved_part = self.warms_up and is_untrained, 0.0
             self.reading = self.parked_epoch = None
             self.holds_state = line.get("holds_state") is not False
             self.save_error = without_secrets(text_of(line.get("save_error")))
@@ -311,10 +312,11 @@ class ReportState:
                 self.furthest_epoch, self.advanced_at = epoch, at
         width, seconds = width_in(line), seconds_in(line, "epoch_s", least=SHORTEST_S)
         warmup = line.get("warmup") is True
-        folded.epochs.append(Epoch(epoch, width, seconds, bytes_in(line) or 0, warmup, at))
+        if not is_untrained:
+            folded.epochs.append(Epoch(epoch, width, seconds, bytes_in(line) or 0, warmup, at))
         if current:
             self.formed = width
-        if current and not warmup:
+        if current and not warmup and not is_untrained:
             self.epoch_s = [*self.epoch_s, seconds][-EPOCHS_KEPT:]
             self.widths = [*self.widths, width][-EPOCHS_KEPT:]
             self.numbers = [*self.numbers, epoch][-EPOCHS_KEPT:]
@@ -380,6 +382,7 @@ class ReportState:
             self.epochs_done, self.saved_part = self.parked_epoch, share_in(line)
         elif kind == "failed":
             self.failed = without_secrets(text_of(line.get("error"))) or "failed without saying why"
+            self._keep_result(line.get("result"))
         elif kind == "stopped":
             return
         elif problem := self._keep_result(line.get("result")):

@@ -58,6 +58,13 @@ def keeps_its_own_count(training: Training, ahead: int) -> list[int]:
     for epoch in training.epochs():
         if epoch <= ahead:
             continue
-        time.sleep(0.01)
+        time.sleep(0.05)
         trained.append(epoch)
     return trained
+
+
+def lists_its_epochs(training: Training) -> list[int]:
+    """It takes all epochs from the loop before it trains."""
+    epochs = list(training.epochs())
+    time.sleep(0.05 * len(epochs))
+    return epochs

@@ -20,6 +20,7 @@ from tests.support.programs.odd_trainings import (  # noqa: F401 - workers find 
     keeps_its_own_count,
     leaves_a_child,
     leaves_a_thread,
+    lists_its_epochs,
     logs_without_a_loop,
 )
 
@@ -254,6 +255,7 @@ def slow_to_save(training: Training, gates: str) -> int:
         state["half"] = epoch
         wait_at_gate(gates, epoch)
         state["epochs"] = epoch
+        training.log(epoch=epoch)
     return epoch
 
 

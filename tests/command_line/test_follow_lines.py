@@ -31,7 +31,14 @@ def _answer(view: Any) -> tuple[int, Any]:
 
 
 def running(done: int) -> dict[str, Any]:
-    return job(epochs=100, epochs_done=done, workers=2, laxity_s=None, reason="free GPUs")
+    return job(
+        epochs=100,
+        epochs_done=done,
+        workers=2,
+        laxity_s=None,
+        reason_code="due_first",
+        reason="free GPUs",
+    )
 
 
 END = job(epochs=100, epochs_done=100, state="finished", finished_at=1.0)
@@ -64,6 +71,16 @@ def test_a_broken_promise_is_told_with_its_figures_once_and_in_local_time(
         ),
         "broken, 10 of 100 epochs, running on 2 workers",
     ]
+
+
+def test_a_forecast_in_a_followed_line_is_that_of_now(answering: Service) -> None:
+    moved = {"reason_code": "promise_moved", "reason": "the P90 finish is now 1969-12-31T23:59:51Z"}
+    expected = {"p90_at": 90.0, "deadline_at": 150.0}
+
+    said = followed(answering, running(0), running(10) | moved | expected, END)
+
+    finish = instant_text(90.0, 0.0)
+    assert said[-1].endswith(f": P90 finish {finish}, 1m00s before the deadline")
 
 
 def test_what_workers_die_of_is_told_once_and_not_only_at_the_end(answering: Service) -> None:

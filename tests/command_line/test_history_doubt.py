@@ -44,6 +44,16 @@ def test_a_history_that_contradicts_the_declared_epoch_is_doubted(
     assert bool(history_doubt(view, estimate_s)) is doubted
 
 
+def test_a_doubt_says_that_the_runs_before_ended_early() -> None:
+    early = "all 3 runs ended early, half of them by epoch 6 of 40: P90 counts all 40"
+    view = JobView(id="default/a", model="es", epochs=40, first_run_s=6.5, prediction_note=early)
+
+    doubt = history_doubt(view, 1.0)
+
+    assert f"says 6.5s for a run ({early}); " in doubt
+    assert "a start and 40 epochs" not in doubt
+
+
 def test_submit_tells_of_a_history_that_may_be_anothers(
     answering: Service, tmp_path: Path, laxity: CommandLine
 ) -> None:
@@ -55,6 +65,6 @@ def test_submit_tells_of_a_history_that_may_be_anothers(
     assert laxity("submit", str(tmp_path / "job.json")) == 0
 
     told = laxity.read_errors()
-    assert "the history of model 'train' says 15s for a start and 10 epochs" in told
-    assert "epoch_estimate 1m00s on one worker" in told
+    assert "the history of model 'train' says 15s for a run;" in told
+    assert "epoch_estimate says 1m00s for 10 epochs on one worker" in told
     assert "--model" in told

@@ -64,11 +64,12 @@ def history_doubt(job: JobView, epoch_estimate_s: float | None) -> str:
     least_s = declared_s / max(job.widths, default=1) / DOUBTED
     if least_s <= predicted_s <= declared_s * DOUBTED + STARTUP_S:
         return ""
+    note = f" ({job.prediction_note})" if job.prediction_note else ""
     return (
-        f"the history of model {job.model!r} says {format_seconds(predicted_s)} for a start and "
-        f"{count_noun(job.epochs, 'epoch')}{what}, the declared epoch_estimate "
-        f"{format_seconds(declared_s)} on one worker; if these are runs of another training, give "
-        "this one a model of its own (model=..., --model)"
+        f"the history of model {job.model!r} says {format_seconds(predicted_s)} for a run{what}{note}; "
+        f"the declared epoch_estimate says {format_seconds(declared_s)} for "
+        f"{count_noun(job.epochs, 'epoch')} on one worker. If these are runs of another training, "
+        "give this one a model of its own (model=..., --model)"
     )
 
 

@@ -56,6 +56,6 @@ def early_text(ended: Sequence[float], epochs: int) -> str:
     rests = "P90 follows them" if len(ended) >= ENOUGH else f"P90 counts all {epochs}"
     runs = f"{early} of the last {len(ended)} runs"
     if early == len(ended):
-        runs = "the one run" if early == 1 else f"all {early} runs"
+        runs = {1: "the one run", 2: "both runs"}.get(early, f"all {early} runs")
     half = "half of them by" if len(ended) > 1 else "after"
     return f"{runs} ended early, {half} epoch {middle} of {epochs}: {rests}"

@@ -7,14 +7,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from laxity.api.job_view import ENDED, job_view
+from laxity.api.job_view import ENDED, JobView, job_view
 from laxity.api.status_text import stalled_text
 from laxity.cli.render.job_panel import (
     describe_lost_state,
     format_borrowing,
     headline_text,
     offer_lines,
-    verdict_line,
 )
 from laxity.cli.render.job_table import short_id
 from laxity.human_time import as_of, count_noun, format_seconds, instant_text, wall_time
@@ -22,21 +21,17 @@ from laxity.human_time import as_of, count_noun, format_seconds, instant_text, w
 
 def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     """The answer of `explain`: the job in a line, its decisions, and what it waits for."""
-    job = answer.get("job") or {}
-    name = job if isinstance(job, str) else str(job.get("id", ""))
-    parts: list[RenderableType] = [Text(name, style="bold"), _standing_text(answer, now)]
+    job = job_view(answer["job"])
+    parts: list[RenderableType] = [Text(job.id, style="bold"), _standing_text(job, now)]
     parts.append(decision_table(answer.get("chain") or (), now=now, of_one_job=True))
-    if isinstance(job, dict):
-        view = job_view(job)
-        parts += offer_lines(view, now)
-        if view.prediction_note and not view.ended:
-            parts.append(Text(f"history: {view.prediction_note}"))
-        if stalled := stalled_text(view, now):
-            parts.append(Text(f"stalled: {stalled}"))
-        if lost := describe_lost_state(view):
-            parts.append(Text(f"checkpoint: {lost}"))
-        if borrowed := format_borrowing(view):
-            parts.append(Text(f"borrowed: {borrowed}"))
+    parts += offer_lines(job, now)
+    facts = [
+        ("history", "" if job.ended else job.prediction_note),
+        ("stalled", stalled_text(job, now)),
+        ("checkpoint", describe_lost_state(job)),
+        ("borrowed", format_borrowing(job)),
+    ]
+    parts += [Text(f"{name}: {value}") for name, value in facts if value]
     if answer.get("held_by"):
         parts.append(Text("waits for what is held by " + ", ".join(answer["held_by"])))
     if answer.get("expected_start_at"):
@@ -47,18 +42,10 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     return Group(*parts)
 
 
-def _standing_text(answer: Mapping[str, Any], now: float) -> Text:
-    """How the job ended and what it failed of; while it has not ended, its verdict."""
-    job = answer.get("job")
-    if isinstance(job, dict) and (view := job_view(job)).state in ENDED:
-        return headline_text(view, now).append(f": {view.error}" if view.error else "")
-    verdict = answer.get("verdict")
-    fields: Mapping[str, Any] = verdict if isinstance(verdict, dict) else {"kind": verdict}
-    return verdict_line(
-        str(fields.get("kind") or "none"),
-        str(fields.get("reason_code") or ""),
-        as_of(now, str(fields.get("reason") or "")),
-    )
+def _standing_text(job: JobView, now: float) -> Text:
+    """The headline of `show`, and what an ended job failed of."""
+    error = f": {job.error}" if job.error and job.state in ENDED else ""
+    return headline_text(job, now).append(error)
 
 
 def decision_table(

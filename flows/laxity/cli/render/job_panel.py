@@ -13,7 +13,14 @@ from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
 from laxity.api.prediction import comparison_text
-from laxity.api.status_text import ending_text, part_text, stalled_text, state_words, with_clock
+from laxity.api.status_text import (
+    deadline_status,
+    ending_text,
+    part_text,
+    stalled_text,
+    state_words,
+    with_clock,
+)
 from laxity.cli.render.job_table import (
     VERDICT_STYLES,
     console,
@@ -60,9 +67,9 @@ def offer_lines(job: JobView, now: float) -> list[Text]:
 
 
 def headline_text(job: JobView, now: float) -> Text:
-    """The verdict with its reason; after the end how the job ended."""
+    """Where it stands with its deadline, and why; after the end how the job ended."""
     if job.state not in ENDED:
-        return verdict_line(job.verdict, job.reason_code, reason_text(job, now))
+        return verdict_line(deadline_status(job), job.reason_code, reason_text(job, now))
     is_bad = job.state == "failed" or job.kept is False
     style = "bold red" if is_bad else "bold green" if job.kept else "bold"
     return Text(ending_text(job), style=style)

@@ -53,7 +53,10 @@ STATE_STYLES: Final = {
     "finished": "dim",
     "cancelled": "dim",
 }
-VERDICT_STYLES: Final = {"promised": "bold green", "refused": "bold red", "forecast": "cyan"}
+VERDICT_STYLES: Final = {
+    "promised": "bold green", "endangered": "bold red", "broken": "bold red", "late": "bold red",
+    "refused": "bold red", "forecast": "cyan",
+}  # fmt: skip
 
 
 class SafeConsole(Console):

@@ -19,6 +19,7 @@ from laxity.api.status_text import (
     stalled_text,
     standing_text,
 )
+from laxity.cli.render.job_table import FORECASTS, reason_text
 from laxity.human_time import as_of
 
 
@@ -40,11 +41,12 @@ class ProgressLines:
         stands = (deadline_status(job), job.deadline_at)
         state = (*stands, job.state, job.workers, job.part, count_tenths(job))
         if state != self._told and job.state not in TERMINAL_STATES:  # the end is shown in full
-            reason = f": {job.reason}" if job.reason != self._reason else ""
-            self._reason = job.reason
-            is_news = stands != self._told[:2] and stands[0] in {ENDANGERED, BROKEN}
-            text = standing_text(job) if is_news else stands[0]
             now = self._clock()
+            is_news = stands != self._told[:2] and stands[0] in {ENDANGERED, BROKEN}
+            is_said = job.reason in {"", self._reason} or (is_news and job.reason_code in FORECASTS)
+            reason = "" if is_said else f": {reason_text(job, now)}"
+            self._reason = job.reason
+            text = standing_text(job) if is_news else stands[0]
             progress = ", ".join(filter(None, (progress_text(job), part_text(job, now))))
             self._write_line(as_of(now, f"{job.id}: {text}, {progress}{reason}"))
         self._told = state

@@ -253,8 +253,18 @@ def test_a_function_that_cannot_be_called_so_is_refused(
     [
         pytest.param(
             "raise RuntimeError('boo')",
-            r"raises RuntimeError: boo when it is imported \(mine.py, line 1\)",
+            r"importing it raises RuntimeError \(mine.py, line 1\): boo$",
             id="it",
+        ),
+        pytest.param(
+            "from laxity import deadline_flow\nimport json\n\njson.loads('x')",
+            r"importing it raises JSONDecodeError \(mine.py, line 4\): Expecting value",
+            id="in a library",
+        ),
+        pytest.param(
+            "from laxity import deadline_flow\n\n@deadline_flow(deadline='20')\ndef fn(training): ...",
+            r"importing it raises QoSError \(mine.py, line 3\): deadline: 20 of what\? Write the unit",
+            id="a declaration",
         ),
         pytest.param("\nimport sys; sys.exit(3)", r"ends the program \(3\).*line 2", id="exit"),
         pytest.param("def fn(:", "invalid syntax", id="no Python"),

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from traceback import extract_tb
 from types import ModuleType
 from typing import Any, Final
 
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.cli.optional_packages import install_advice
-from laxity.worker.entrypoint import import_file, package_of
+from laxity.worker.entrypoint import error_place, import_file, package_of
 
 MOST_NAMED: Final = 8
 
@@ -76,14 +75,9 @@ def _import_problem(error: BaseException) -> str:
     if isinstance(error, ImportError | SyntaxError | OSError):
         return str(error)
     if isinstance(error, SystemExit):
-        return f"it ends the program ({error.code}) when it is imported{_error_line(error)}"
+        return f"it ends the program ({error.code}) when it is imported{error_place(error)}"
     message = f": {error}" if str(error) else ""
-    return f"it raises {type(error).__name__}{message} when it is imported{_error_line(error)}"
-
-
-def _error_line(error: BaseException) -> str:
-    frames = extract_tb(error.__traceback__)
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"importing it raises {type(error).__name__}{error_place(error)}{message}"
 
 
 def _functions_text(module: ModuleType) -> str:

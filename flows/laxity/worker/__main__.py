@@ -25,7 +25,7 @@ from laxity.stderr import say
 from laxity.worker import failure_file, launcher, prefect_context
 from laxity.worker.code_copy import import_from_copy
 from laxity.worker.early_exit import no_early_success
-from laxity.worker.entrypoint import call_arguments, load_function
+from laxity.worker.entrypoint import call_arguments, error_place, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
 from laxity.worker.function_result import plain_result
 from laxity.worker.leftovers import leave
@@ -305,14 +305,14 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
 
 
 def _describe_error(error: BaseException) -> str:
-    """The error in a line, also where it has no text of its own."""
-    if isinstance(error, SystemExit):
-        code = "" if error.code is None else repr(error.code)
-        return f"SystemExit: the function called sys.exit({code})"
+    """The error in a line; where it has no text of its own, with its place."""
     text = str(error)
     if isinstance(error, ScriptError):
         return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
+        text = f"the function called sys.exit({code}){error_place(error)}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__ + error_place(error)
 
 
 def _others_lost(training: Training) -> bool:

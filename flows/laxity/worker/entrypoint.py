@@ -10,13 +10,15 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import Any, Final
 
 from laxity.job.parameters import ParameterError, from_json
-from laxity.worker.code_copy import in_copy
+from laxity.worker.code_copy import in_copy, is_installed
 
 PARAMETER: Final = "training"
+_OURS: Final = Path(__file__).parents[1]
 
 
 class EntryError(ValueError):
@@ -106,3 +108,15 @@ def package_of(file: Path) -> tuple[Path, str] | None:
         parts.insert(0, folder.name)
         folder = folder.parent
     return (folder, ".".join(parts)) if len(parts) > 1 else None
+
+
+def error_place(error: BaseException) -> str:
+    """The innermost line of the user's own code that this came through: " (train.py, line 27)"."""
+    frames = extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_users(frame.filename)] or frames
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+
+
+def _is_users(file: str) -> bool:
+    path = Path(file)
+    return path.is_absolute() and not is_installed(path) and not path.is_relative_to(_OURS)

@@ -166,6 +166,22 @@ def test_code_whose_own_count_is_ahead_is_told_of_the_epochs_that_it_skips(
     assert "finishing_s" in service.of("finished")[0]
 
 
+@pytest.mark.parametrize("stops_at", [2, 3])
+def test_code_that_resumes_by_itself_is_told_of_and_is_no_early_end(
+    crew: Crew, service: Service, stops_at: int
+) -> None:
+    stopped = crew.run(
+        "resumes_by_itself", environ={"LAXITY_PARAMETERS": f'{{"stops_at": {stops_at}}}'}
+    )
+    code = crew.run("resumes_by_itself")
+
+    (finished,) = service.of("finished")
+    assert (stopped, code, finished["result"]) == (70, 0, 4)
+    assert finished["epochs_done"] == 4 - stops_at
+    assert finished["judged"], "nothing is learned from its number of epochs"
+    assert "Declare resumes=True" in crew.log().splitlines()[-1]
+
+
 def test_epochs_that_a_list_has_taken_are_not_trained(crew: Crew, service: Service) -> None:
     code = crew.run("lists_its_epochs")
 

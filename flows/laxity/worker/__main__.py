@@ -206,8 +206,8 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
         say(NOT_KEPT.format(what=odd))
     _write_result(training, json_result)
     fields = {"result": json_result, "epochs_done": training.epoch, **_finishing_time(training)}
-    if training.judged:
-        fields["judged"] = True  # that a trial lost tells nothing of how long the next one is
+    if training.judged or training.notices.went_on_alone():
+        fields["judged"] = True  # its number of epochs tells nothing of how many the next one takes
     with suppress(TrainingStopped), termination.defer():  # the result must get out
         _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
 

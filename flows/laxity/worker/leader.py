@@ -104,7 +104,7 @@ class Leader:
             note_code(self._course.assignment.folder)
         if self._course.checkpoints is not None:
             self._course.checkpoints.drop_finished()
-        lost = self._outbox.last_epoch if self._outbox is not None else 0
+        self._course.lost = lost = self._outbox.last_epoch if self._outbox is not None else 0
         if lost:
             epochs = count_noun(lost, "epoch")
             say(f"it begins at epoch 1: no checkpoint holds the {epochs} of an earlier start")
@@ -218,7 +218,6 @@ class Leader:
 
     def _complete_epoch(self, others_read: int, *, now: float) -> None:
         course = self._course
-        course.ended_at = None
         epoch_s, self._began = now - self._began, now
         self._longest_s = max(self._longest_s, epoch_s)
         ended = course.epoch_over()

@@ -17,6 +17,10 @@ SKIPPED: Final = (
     "Train inside of the loop, not after list(training.epochs()). If your code counts epochs itself and is "
     "ahead, declare resumes=True and begin after the number that training.restore() returns"
 )
+WENT_ON: Final = (
+    "{0.done} of {0.total} epochs were trained, and {0.lost} by an earlier start: your code seems to go on "
+    "from a state of its own. Declare resumes=True, and laxity counts on, too"
+)
 NO_LOOP: Final = (
     "If this is no preparation, train in `for epoch in training.epochs():`, or declare epochs=1: a "
     "function without that loop is then one epoch"
@@ -69,6 +73,15 @@ class Notices:
         if self._course.assignment.job and not self._skipped:
             self._skipped = True
             say(f"epoch {epoch} {SKIPPED}")
+
+    def went_on_alone(self) -> bool:
+        """Whether the code seems to have trained only what an earlier start had left of its epochs."""
+        course = self._course
+        trained = course.lost + course.done  # its own state may be an epoch ahead
+        went_on = bool(course.lost) and course.left_early and course.total - trained in {0, 1}
+        if went_on:
+            say(WENT_ON.format(course))
+        return went_on
 
     def odd_figures(self, figures: Mapping[str, float], epoch: int) -> None:
         """NaN and infinity are not logged."""

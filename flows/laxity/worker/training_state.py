@@ -67,6 +67,7 @@ class TrainingState:
     formation: str = ""
     warmup: bool = True
     bytes_read: int = 0
+    lost: int = 0  # epochs that earlier starts have trained, and no checkpoint holds
     left_early: bool = False  # the loop over the epochs, by the code itself
     judged: bool = False  # its judge has ended it
     stops_anywhere: bool = False  # it can save between any two steps
@@ -157,7 +158,7 @@ class TrainingState:
         """What the epoch in flight has logged and read; the next one begins with nothing."""
         report = {"metrics": self.metrics, "bytes": self.bytes_read, "untrained": self.is_untrained}
         self.metrics, self.bytes_read, self.inside = {}, 0, Inside()
-        self.is_untrained = False
+        self.is_untrained, self.ended_at = False, None
         return report
 
     def _await_checkpoint(self, epoch: int, *, at_most_s: float = 15.0) -> Checkpoint | None:

@@ -120,7 +120,7 @@ class ReportState:
     finishing_s: float | None = None  # from the last epoch to the result, as the worker timed it
     finished_at: float = 0.0
     finished_epochs: int | None = None
-    judged: bool = False  # a trial of a sweep was ended there
+    judged: bool = False  # its number of epochs tells nothing of later runs
     saved_epoch: int | None = None
     save_error: str = ""
     code_changed: str = ""

@@ -63,6 +63,21 @@ def keeps_its_own_count(training: Training, ahead: int) -> list[int]:
     return trained
 
 
+def resumes_by_itself(training: Training, stops_at: int = 0) -> int:
+    """It keeps a state of its own, which laxity does not know of."""
+    assert training.folder
+    own, epochs = training.folder / "own.txt", training.epochs()
+    done = int(own.read_text()) if own.exists() else 0
+    while done < 4:
+        next(epochs)
+        time.sleep(0.02)
+        done += 1
+        own.write_text(str(done))
+        if done == stops_at:
+            raise OSError("stopped")
+    return done
+
+
 def lists_its_epochs(training: Training) -> list[int]:
     """It takes all epochs from the loop before it trains."""
     epochs = list(training.epochs())

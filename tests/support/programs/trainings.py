@@ -22,6 +22,7 @@ from tests.support.programs.odd_trainings import (  # noqa: F401 - workers find 
     leaves_a_thread,
     lists_its_epochs,
     logs_without_a_loop,
+    resumes_by_itself,
 )
 
 ROWS = np.random.default_rng(7).normal(size=(25, 3))  # not even over 2 or 3 workers

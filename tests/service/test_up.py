@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from laxity_scheduler.process.tracking_links import tracking_lines
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 PATIENCE_S = 120.0
+UNKNOWN_USER = ("unshare", "--user", "--map-user=12345", "--map-group=12345")
 TRAINING = """
 import time
 from pathlib import Path
@@ -52,6 +54,12 @@ def raise_unknown(uid):
 
 pwd.getpwuid = raise_unknown
 """
+
+
+def has_user_namespaces() -> bool:
+    if shutil.which(UNKNOWN_USER[0]) is None:
+        return False
+    return not subprocess.run([*UNKNOWN_USER, "true"], capture_output=True, check=False).returncode
 
 
 def laxity(
@@ -161,6 +169,30 @@ def test_a_user_without_a_name_and_a_home_folder_trains(
     hurry(home)
 
     assert until(home, "a", lambda view: view.ended, "ended").state == "finished"
+
+
+@pytest.mark.skipif(not has_user_namespaces(), reason="this user may make no user namespaces")
+def test_a_user_without_an_account_is_served_where_laxity_home_is_set(home: Path) -> None:
+    module = [sys.executable, "-P", "-m", "laxity.cli.main"]
+    environ = {"PATH": os.environ["PATH"], "MLFLOW_TRACKING_URI": "none"}
+
+    def run(*words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+        command, env = [*UNKNOWN_USER, *module, *words], environ | more
+        return subprocess.run(
+            command, cwd=home.parent, env=env, capture_output=True, text=True, check=False
+        )
+
+    refused = run("up", "--port", "0")
+    begun = run("up", "--port", "0", "--slots", "1", LAXITY_HOME=str(home))
+
+    assert refused.stderr.splitlines() == [
+        "error: home folder: this user has none; set LAXITY_HOME to a folder"
+    ]
+    assert begun.returncode == 0, begun.stderr
+    submitted(home, "a")
+    hurry(home)
+    assert until(home, "a", lambda view: view.ended, "ended").state == "finished"
+    assert run("down", LAXITY_HOME=str(home)).returncode == 0
 
 
 def open_to_others(home: Path) -> list[str]:

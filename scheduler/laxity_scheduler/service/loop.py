@@ -211,7 +211,7 @@ class Service:
             try:
                 if leads:
                     state, plan = self._decide_and_journal(snapshot, predictor)
-                    self.world.carry_out(plan)
+                    self.world.carry_out(self.groups.with_waits(plan))
                     self.watch.observe(state, plan, predictor)
             finally:
                 self.state, self.predictor = state, predictor

@@ -142,8 +142,6 @@ class GroupCycle:
         except QoSError as error:  # the Job of a step makes no sense any more
             LOG.warning("group %s is not laid out: %s", group.id, error)
             return Standing(records, late=late, waits=_find_waits(records))
-        if group.promised:
-            planner.keep(layout.reserved.values())
         shares = divide_time(layout.course, left_s)
         same = before.deadline_at == group.deadline_at
         due_at = {
@@ -152,6 +150,9 @@ class GroupCycle:
             else state.now + share.due_s
             for name, share in shares.items()
         }
+        planner.spread(layout, due_at)
+        if group.promised:
+            planner.keep(layout.reserved.values())
         reasons = {name: _share_reason(group, share, left_s) for name, share in shares.items()}
         waits = _find_waits(records)
         p90_at = state.now + p90_s_of(layout)

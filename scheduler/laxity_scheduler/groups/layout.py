@@ -8,14 +8,12 @@ so that no job of the group is in the way of the next. That moves later only whe
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
-import numpy as np
-
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.groups.composition import GroupCourse, StepPart
+from laxity_scheduler.groups.composition import GroupCourse, StepPart, quantile_of
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import Reserved
 from laxity_scheduler.model.job import FOREVER, Job
@@ -73,6 +71,32 @@ class GroupPlanner:
             self._add_step(layout, group, state, kept.get(state.step.name), profile, fast=fast)
         return layout
 
+    def spread(self, layout: GroupLayout, due_at: Mapping[str, float]) -> None:
+        """Keep GPUs from when the steps before must have ended, where there is room for all steps.
+
+        A step may use its whole share: what is kept for the next one is not moved into the way of others.
+        """
+        now, profile, spread = self.forecasts.now, self.profile.copy(), {}
+        for part in layout.course.parts:
+            kept = layout.reserved.get(part.name)
+            if kept is None:
+                continue
+            ready_s = (
+                max([due_at[name] for name in part.after if name in due_at], default=0.0) - now
+            )
+            length_s = kept.until_at - kept.from_at
+            start_s = find_start(profile, max(ready_s, kept.from_at - now), kept.gpus, length_s)
+            if (
+                now + start_s + length_s
+                > max(due_at[part.name], kept.until_at) + TOLERANCE * length_s
+            ):
+                return
+            keep_gpus(profile, start_s, start_s + length_s, float(kept.gpus))
+            spread[part.name] = replace(
+                kept, from_at=now + start_s, until_at=now + start_s + length_s
+            )
+        layout.reserved |= spread
+
     def _add_step(
         self,
         layout: GroupLayout,
@@ -88,7 +112,7 @@ class GroupPlanner:
         if not state.coming or state.row is None:
             layout.course.add(StepPart(name, 0.0, 0.0, after, 0, running=running))
             return
-        ready_s = float(np.quantile(layout.course.ready_s(after), 0.9)) + state.step.gap_s
+        ready_s = quantile_of(layout.course.ready_s(after), 0.9) + state.step.gap_s
         options = [
             (*self._find_room(state, profile, ready_s, width), width)
             for width in self._widths(state.row, profile)[: None if fast else 1]
@@ -108,7 +132,7 @@ class GroupPlanner:
         part = StepPart(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
         layout.course.add(part)
         layout.widths[name] = width
-        end_s = max(start_s + p50_s, float(np.quantile(layout.course.ends_s[name], 0.9)))
+        end_s = max(start_s + p50_s, quantile_of(layout.course.ends_s[name], 0.9))
         keep_gpus(profile, start_s, end_s, float(at_once * gpus))
         layout.reserved[name] = Reserved(
             f"{group}/{name}", now + start_s, now + end_s, at_once * gpus
@@ -148,6 +172,8 @@ def find_start(profile: Profile, from_s: float, gpus: int, length_s: float) -> f
     """The first instant from which so many GPUs are free for so long; never: infinity."""
     room = profile.free >= gpus - 1e-9
     for slot in range(find_slot(profile, from_s), len(room)):
+        if not room[slot]:
+            continue
         start_s = max(from_s, float(profile.edges[slot]))
         if room[slot : max(slot + 1, find_end(profile, start_s + length_s))].all():
             return start_s

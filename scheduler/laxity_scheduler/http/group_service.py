@@ -11,6 +11,7 @@ from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.service.group import view_of
+from laxity_scheduler.service.group_book import read_group
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 from laxity_scheduler.service_clock import CLOCK
@@ -30,6 +31,12 @@ class GroupService:
             self._book.keep(self._judge(group))
         self._service.world.wake()
         return self.view_of(group.id) | {"attached": not is_new}, is_new
+
+    def answer_whatif(self, document: Mapping[str, Any]) -> Json:
+        """The view of the group as it would be judged now; nothing is kept."""
+        group = self._judge(read_group(document, CLOCK.now()))
+        state = group.state if group.state == "refused" else "not submitted"
+        return view_of(group) | {"state": state}
 
     def view_of(self, group_id: str) -> Json:
         """The group with the views of its jobs, in order of submission."""

@@ -31,7 +31,7 @@ class GroupBook:
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, RLock()
-        self._groups = {row.id: group_of(row) for row in store.load_rows(GroupRow)}
+        self.load()
 
     def group(self, group_id: str) -> Group:
         """UnknownGroupError if there never was one of this id."""
@@ -67,9 +67,13 @@ class GroupBook:
     def refresh(self) -> None:
         """See the groups that other replicas have declared."""
         if not self._store.is_exclusive:
-            with self._lock:
-                rows = self._store.load_rows(GroupRow)
-                self._groups = {row.id: group_of(row) for row in rows}
+            self.load()
+
+    def load(self) -> None:
+        """See the groups that the store has now."""
+        with self._lock:
+            rows = self._store.load_rows(GroupRow)
+            self._groups = {row.id: group_of(row) for row in rows}
 
     def keep(self, group: Group) -> None:
         """Write the group as it is now."""

@@ -332,6 +332,7 @@ class Service:
                 ended_before=ended_before,
             )
             self.view_cache.drop_old(ended_before=ended_before)
+            self.groups.book.load()
 
     def _record_success(self) -> None:
         """Record that a cycle ended; it counts as failed if the policy fails on many jobs."""

@@ -211,7 +211,7 @@ class Service:
             try:
                 if leads:
                     state, plan = self._decide_and_journal(snapshot, predictor)
-                    self.world.carry_out(plan)
+                    self.world.carry_out(self.groups.with_waits(plan))
                     self.watch.observe(state, plan, predictor)
             finally:
                 self.state, self.predictor = state, predictor
@@ -332,6 +332,7 @@ class Service:
                 ended_before=ended_before,
             )
             self.view_cache.drop_old(ended_before=ended_before)
+            self.groups.book.load()
 
     def _record_success(self) -> None:
         """Record that a cycle ended; it counts as failed if the policy fails on many jobs."""

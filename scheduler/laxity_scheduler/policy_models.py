@@ -39,10 +39,6 @@ class ModelAwayError(RuntimeError):
     """MLflow is away, or has no such version: nothing is known of the model."""
 
 
-class ModelAddressError(ModelAwayError):
-    """The address is none, or the service has no MLflow: asking again does not help."""
-
-
 @dataclass(frozen=True, slots=True)
 class LearnedModel:
     """A learned policy by its full name, with the digest of its weights and its teacher.
@@ -156,7 +152,7 @@ class LearnedModels:
         try:
             name, alias, _ = read_address(address)
         except ValueError as error:
-            raise ModelAddressError(str(error)) from error
+            raise ModelAwayError(str(error)) from error
         if not alias:
             return address, ""
         url = self._require_url()
@@ -166,7 +162,7 @@ class LearnedModels:
 
     def _require_url(self) -> str:
         if not self.tracking_url:
-            raise ModelAddressError(
+            raise ModelAwayError(
                 "models:/ needs MLflow: the service has none (--tracking-uri none)"
             )
         return self.tracking_url

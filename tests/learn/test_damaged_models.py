@@ -24,11 +24,10 @@ from laxity_scheduler.kept_models import KeptModels, origin_of
 from laxity_scheduler.learned.weights_file import MOST_BYTES, SHIPPED, TrainedPolicy, read_policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.policy_models import LearnedModels, read_file
-from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
+from laxity_scheduler.process.open_policies import open_policy, read_alias
 from laxity_scheduler.process.serve import as_store_error
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.service.shadow import Shadow
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.stored_models import StoredModels
 from tests.learn.test_policy_in_force import save
@@ -126,9 +125,7 @@ class Registry:
         self.folder = folder
         (folder / "registry").mkdir(parents=True)
         self.uri = copy_store(blank, folder / "registry")
-        self.settings = Settings(
-            home=folder / "home", policy=CHAMPION, shadow=CHAMPION, tracking_uri=self.uri
-        )
+        self.settings = Settings(home=folder / "home", policy=CHAMPION, tracking_uri=self.uri)
         self.settings.home.mkdir()
         self.store = Store.open(self.settings.store_url)
 
@@ -137,16 +134,12 @@ class Registry:
         path.write_bytes(body)
         return register_file(self.uri, ModelFile(name, path, "A policy.")).version
 
-    def start(self) -> tuple[PolicyInForce, Shadow]:
+    def start(self) -> PolicyInForce:
         """What a service opens at its start, and its first cycle."""
         with as_store_error(self.settings):
-            policies, shadow = (
-                open_policy(self.settings, self.store),
-                open_shadow(self.settings, self.store),
-            )
+            policies = open_policy(self.settings, self.store)
         policies.begin_cycle()
-        assert shadow is not None
-        return policies, shadow
+        return policies
 
     def kept(self) -> list[Path]:
         folder = self.settings.home / "policies"
@@ -171,18 +164,17 @@ def no_folders_left() -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_service_starts_with_each_kind_of_damaged_champion_and_shadow(
+def test_a_service_starts_with_each_kind_of_damaged_champion(
     tmp_path: Path, blank_mlflow: Path
 ) -> None:
     registry = Registry(tmp_path, blank_mlflow)
     for number, kind in enumerate(KINDS, 1):
         version = registry.add(KINDS[kind]())
         with no_folders_left():
-            policies, shadow = registry.start()
+            policies = registry.start()
         assert version == str(number), kind
         assert policies.name == "optimus_with_promises", kind
         assert policies.fallback, kind
-        assert (shadow.decide, shadow.failure) == (None, policies.fallback), kind
         assert registry.kept() == [], kind
     registry.store.close()
 
@@ -192,24 +184,22 @@ def test_a_running_service_hands_over_to_the_teacher_and_takes_the_next_good_one
     registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry.add(WHOLE)
-    policies, shadow = registry.start()
-    follower = AliasFollower(registry.settings, policies, shadow, registry.store)
+    policies = registry.start()
     names = [policies.name]
     for body in (KINDS["an encrypted flag"](), KINDS["trained on a list"](), WHOLE[:-1] + b"!"):
         registry.add(body)
         with caplog.at_level(logging.WARNING), no_folders_left():
-            follower.read()
+            read_alias(registry.settings, policies, registry.store)
         policies.begin_cycle()
         names.append(policies.name)
     registry.add(save(registry.folder / "good.npz", lazy=False).read_bytes())
-    follower.read()
+    read_alias(registry.settings, policies, registry.store)
     policies.begin_cycle()
     names.append(policies.name)
 
     assert names[0] == "models:/widths/1"
     assert names[1:3] == ["optimus_with_promises"] * 2
     assert names[-1] == "models:/widths/5"
-    assert shadow.name == "models:/widths/5"
     assert "is encrypted" in caplog.text
 
 
@@ -221,11 +211,10 @@ def test_a_file_that_is_not_what_was_registered_is_refused_by_its_digest(
     other = save(registry.folder / "other.npz", lazy=True)
     registry.artifact().write_bytes(other.read_bytes())
 
-    policies, shadow = registry.start()
+    policies = registry.start()
 
     assert policies.name == "optimus_with_promises"
     assert "models:/widths/1 is damaged: its digest is" in policies.fallback
-    assert shadow.decide is None
     assert registry.kept() == []
 
 
@@ -234,7 +223,7 @@ def test_a_version_with_no_or_several_files_is_refused(registry: Registry) -> No
     registry.add(WHOLE)
     registry.artifact().with_name("second.npz").write_bytes(WHOLE)
 
-    policies, _ = registry.start()
+    policies = registry.start()
 
     assert "holds 2 files; expected 1" in policies.fallback
 
@@ -246,7 +235,7 @@ def test_a_kept_file_that_the_disk_damages_is_fetched_anew(registry: Registry) -
     (kept,) = registry.kept()
     kept.write_bytes(damaged(1))
 
-    policies, _ = registry.start()
+    policies = registry.start()
 
     assert policies.name == "models:/widths/1"
     assert [path.read_bytes() for path in registry.kept()] == [WHOLE]
@@ -301,14 +290,11 @@ def test_an_mlflow_that_began_anew_at_its_address_is_not_taken_for_the_one_befor
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_laxity_up_serves_with_a_damaged_champion_and_a_damaged_shadow(
-    registry: Registry,
-) -> None:
+def test_laxity_up_serves_with_a_damaged_champion(registry: Registry) -> None:
     registry.add(raising(tokenize.TokenError, unguarded))
-    registry.add(KINDS["an encrypted flag"](), name="beside")
     registry.store.close()
     home = registry.folder / "real"
-    options = ["--policy", CHAMPION, "--shadow", "models:/beside@champion", "--slots", "1"]
+    options = ["--policy", CHAMPION, "--slots", "1"]
     environ = os.environ | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": registry.uri}
     run = partial(subprocess.run, env=environ, capture_output=True, text=True, check=False)
     command = [sys.executable, "-P", "-m", "laxity.cli.main"]
@@ -321,7 +307,6 @@ def test_laxity_up_serves_with_a_damaged_champion_and_a_damaged_shadow(
     assert up.returncode == 0, up.stdout + up.stderr
     assert told["policy"] == "optimus_with_promises"
     assert "models:/widths/1 is no policy of version 1" in told["learned"]["fallback"]
-    assert "is encrypted" in told["shadow"]["failure"]
     log = (home / "service.log").read_text()
     assert "Traceback" not in log
     assert "move it aside" not in log

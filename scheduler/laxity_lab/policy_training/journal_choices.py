@@ -37,7 +37,7 @@ from laxity_scheduler.store.stored_models import StoredModels
 from laxity_scheduler.store.tables import CycleRow
 from laxity_scheduler.width_comparison import (
     DecidedCycle,
-    ShadowTotals,
+    WidthTotals,
     compare_widths,
     settle_widths,
 )
@@ -88,7 +88,7 @@ class HeldOutFigures:
 
     choices: int
     right: float
-    totals: ShadowTotals
+    totals: WidthTotals
 
 
 def open_source(source: str, tracking_url: str = "") -> JournalSource:
@@ -152,7 +152,7 @@ def read_curves(cycles: Iterator[DecidedCycle]) -> dict[tuple[str, int], Through
 
 def measure_net(net: ScoringNet, source: JournalSource, *, seed: int) -> HeldOutFigures:
     """The net on the cycles that are held out."""
-    totals, memory = ShadowTotals(), dict[str, Any]()
+    totals, memory = WidthTotals(), dict[str, Any]()
     draw, choices, decide = np.random.default_rng(seed), list[Choice](), decide_by(net)
     for cycle in source.iter_cycles(source.split()[1]):
         compared = compare_widths(decide, cycle, memory)

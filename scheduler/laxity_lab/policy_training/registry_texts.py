@@ -11,7 +11,7 @@ def describe_model(name: str) -> str:
     return (
         "A scheduling policy of laxity: how many workers each job gets.\n\n"
         f"- decide by the champion: `laxity up --policy models:/{name}@champion`\n"
-        f"- let the newest version decide beside it: `--shadow models:/{name}@challenger`\n"
+        f"- what the newest would have gained: `laxity replay --gain --policy models:/{name}@challenger`\n"
         f"- compare versions: `laxity train versions {name}`\n"
         f"- promote a version, or roll back to one: `laxity train promote {name} VERSION`\n\n"
         "While a version decides, the service compares it with its teacher. Where it earns less, the "

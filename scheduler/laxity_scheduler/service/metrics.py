@@ -4,8 +4,10 @@ Names and labels follow what operators of queueing systems know. The registry is
 so that two services in one process (a test) do not share their counts.
 """
 
+import logging
 from collections import Counter as Counts
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, get_args
 
@@ -17,8 +19,10 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.loan_metrics import LoanMetrics
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
+from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.view_cache import ViewChange
 
+LOG = logging.getLogger(__name__)
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 WAITS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0)
@@ -71,6 +75,14 @@ class Metrics:
             "laxity_finish_ratio",
             "Finished jobs: seconds from submission, as a share of the P50 that was first predicted",
             buckets=RATIOS,
+        )
+        self.policy_reward = gauge(
+            "laxity_policy_reward",
+            "Shares of trainings done in the last 20 slots: measured, and what the teacher would have done",
+            ("of",),
+        )
+        self.policy_fallback = gauge(
+            "laxity_policy_fallback", "1 while the teacher decides in place of a learned policy"
         )
         self.leading = gauge("laxity_leading", "1 if this replica is the one that acts")
         self.blind = gauge(
@@ -151,6 +163,21 @@ class Metrics:
         for labels, number in jobs.items():
             self.jobs.labels(*labels).set(number)
         self.coverage.set(held / finished if finished else float("nan"))
+
+    def set_rewards(self, policies: PolicyInForce) -> None:
+        """Set what a learned policy and its teacher reach; all 0 where no policy was learned."""
+        self.policy_reward.labels("policy").set(policies.comparison.measured)
+        self.policy_reward.labels("teacher").set(policies.comparison.teacher)
+        self.policy_fallback.set(bool(policies.fallback))
+
+    @contextmanager
+    def isolate_part(self, stage: str) -> Iterator[None]:
+        """Log and count what a part of a cycle raises; the next part goes on."""
+        try:
+            yield
+        except Exception:
+            LOG.exception("%s failed in this cycle; all else goes on", stage)
+            self.failed_cycles.labels("part").inc()
 
     def exposition(self, namespaces: frozenset[str] | None = None) -> bytes:
         """All families; of those by namespace only these namespaces, all with None."""

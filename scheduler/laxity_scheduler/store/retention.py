@@ -10,7 +10,6 @@ from laxity_scheduler.store.tables import (
     DecisionRow,
     JobRow,
     PredictorRow,
-    ShadowRow,
     VerdictRow,
     WaitingPointsRow,
 )
@@ -21,7 +20,6 @@ def delete_old(session: Session, *, cycles_before: int, ended_before: float) -> 
     start = full_at_or_before(session, cycles_before)
     session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
     session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
-    session.exec(delete(ShadowRow).where(col(ShadowRow.cycle) < start))
     used = select(CycleRow.predictor)
     session.exec(delete(PredictorRow).where(col(PredictorRow.version).not_in(used)))
     gone = select(JobRow.uid).where(col(JobRow.finished_at) < ended_before)

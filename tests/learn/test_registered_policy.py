@@ -18,13 +18,11 @@ from laxity_lab.policy_training.train_policy_command import register_policy
 from laxity_lab.provisioner_training.train_command import register
 from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import move_alias
-from laxity_scheduler.kept_models import origin_of
 from laxity_scheduler.learned.weights_file import load_policy
-from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
 from laxity_scheduler.process.open_policies import open_policy, read_alias
+from laxity_scheduler.service.learned_models import LearnedModels, ModelAwayError
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.stored_models import StoredModels
 from tests.learn.test_policy_in_force import save
 from tests.support.policy_registry import (
     ADDRESS,
@@ -135,8 +133,6 @@ def test_a_new_pod_has_the_last_known_version_from_the_store_while_mlflow_is_awa
         policies.begin_cycle()
     assert (policies.name, policies.fallback) == ("models:/widths/1", "")
     assert str(policies.view()["stale"]).startswith(f"it was {ADDRESS} when MLflow last answered")
-    kept = (pod.home / "policies").rglob("*.npz")
-    assert [file.read_bytes() for file in kept] == [(tmp_path / "one.npz").read_bytes()]
     store.close()
 
 
@@ -155,9 +151,11 @@ def test_what_the_store_could_not_keep_it_keeps_when_the_alias_is_asked_again(
     with store.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE away RENAME TO policy_models")
     read_alias(settings, policies, store)
-    origin = origin_of(settings.tracking_url)
-    assert len(StoredModels(store).load_models("models:/widths/1", origin)) == 1
-    assert StoredModels(store).load_alias(ADDRESS, origin) == "models:/widths/1"
+    assert len(store.load_policy_models("models:/widths/1")) == 1
+    with mlflow_away(tmp_path):
+        again = open_policy(settings, store)
+        again.begin_cycle()
+    assert again.name == "models:/widths/1"
     store.close()
 
 
@@ -166,7 +164,6 @@ def test_where_the_kept_weights_are_gone_the_teacher_decides(tmp_path: Path) -> 
     here = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(here.store_url)
     open_policy(here, store)
-    next((tmp_path / "policies").rglob("*.npz")).unlink()
     with store.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM policy_models")
     with mlflow_away(tmp_path):
@@ -193,14 +190,15 @@ def test_a_version_that_is_no_policy_is_refused_with_the_reason_and_the_teacher_
 
 def test_a_version_that_was_fetched_decides_again_without_mlflow(tmp_path: Path) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
-    models = LearnedModels(tmp_path / "policies", store_of(tmp_path))
-    model = models.read(ADDRESS)
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    model = LearnedModels(store_of(tmp_path), store).read(ADDRESS)
     assert model is not None
     shutil.rmtree(tmp_path / REGISTRY)
-    offline = LearnedModels(tmp_path / "policies")
+    offline = LearnedModels(store=store)
     assert offline.read(model.name) == model
     with pytest.raises(ModelAwayError, match="models:/ needs MLflow"):
         offline.read(ADDRESS)
+    store.close()
 
 
 def test_versions_are_listed_with_figures_and_promoted_by_commands(tmp_path: Path) -> None:
@@ -323,7 +321,7 @@ def test_a_new_pod_without_mlflow_has_the_version_that_decided_before(
     with mlflow_away(tmp_path):
         policies = open_policy(pod, again)
         policies.begin_cycle()
-    bodies = StoredModels(again).load_models("models:/widths/1", origin_of(here.tracking_url))
+    bodies = again.load_policy_models("models:/widths/1")
     again.close()
     assert policies.name == "models:/widths/1"
     assert policies.model is not None

@@ -9,8 +9,8 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.policy_models import LearnedModels
 from laxity_scheduler.process import replay_report
+from laxity_scheduler.service.learned_models import LearnedModels
 from laxity_scheduler.service.settings import SettingsError
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.width_comparison import reward_rate, settle_widths
@@ -41,7 +41,7 @@ def test_a_journal_is_asked_what_another_policy_would_have_gained(
     store = Store.open(url)
     number = journal.lived(store)
     store.close()
-    cycles = replay_report.ReplayRange(url, LearnedModels(tmp_path / "policies"))
+    cycles = replay_report.ReplayRange(url, LearnedModels())
     answers = {}
     for policy in ("qos", "optimus"):
         replay_report.report_gain(cycles, policy=policy, as_json=True)

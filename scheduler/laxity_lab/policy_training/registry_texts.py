@@ -50,7 +50,7 @@ def _origin_sentences(about: Mapping[str, Any], figures: Mapping[str, float]) ->
 
 def _name_teacher(about: Mapping[str, Any]) -> str:
     """As the service chooses it: a net without a teacher is compared with Optimus."""
-    from laxity_scheduler.policy_models import TEACHER
+    from laxity_scheduler.service.learned_models import TEACHER
 
     teacher = about.get("teacher", TEACHER)
     return TEACHER if teacher == "none" else str(teacher)

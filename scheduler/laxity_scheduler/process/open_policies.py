@@ -4,33 +4,31 @@ from functools import partial
 from typing import Final
 
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.kept_models import ModelRefusedError
 from laxity_scheduler.notifications.poller import Poller
-from laxity_scheduler.policies.registry import UnknownPolicyError, find
-from laxity_scheduler.policy_models import (
+from laxity_scheduler.policies.registry import UnknownPolicyError
+from laxity_scheduler.service.learned_models import (
     LearnedModel,
     LearnedModels,
     ModelAwayError,
+    ModelRefusedError,
     model_address,
 )
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.stored_models import StoredModels
 
 ALIAS_S: Final = 15.0  # how often it is asked what an alias names
 
 
 def models_of(settings: Settings, store: Store | None = None) -> LearnedModels:
     """Where a service with these settings finds models, and keeps them."""
-    shelf = None if store is None else StoredModels(store)
-    return LearnedModels(settings.home / "policies", settings.tracking_url, shelf)
+    return LearnedModels(settings.tracking_url, store)
 
 
 def find_policy(name: str, models: LearnedModels | None = None) -> Policy:
     """The policy of this name; SettingsError lists the names that exist, or says what is away."""
     try:
-        return find(models.policy_name(name) if models else name).policy()
+        return (models or LearnedModels()).find_policy(name)
     except (UnknownPolicyError, ModelAwayError, ModelRefusedError) as error:
         raise SettingsError(str(error)) from error
 
@@ -49,13 +47,12 @@ def find_usable_policy(name: str, models: LearnedModels) -> Policy:
 def open_policy(settings: Settings, store: Store) -> PolicyInForce:
     """The policy of the settings; a learned one is guarded by its teacher, who decides where it is away."""
     models, name = models_of(settings, store), settings.policy
-    finder = partial(find_policy, models=models)
     try:
         model = models.read(name)
     except ModelAwayError as error:
         model = models.read_kept(name, str(error)) or LearnedModel(name, refusal=str(error))
     first = name if model is None else model.fallback_policy
-    in_force = PolicyInForce(first, finder(first), find_policy=finder, store=store)
+    in_force = PolicyInForce(first, find_policy(first, models), store)
     if model is not None:
         in_force.offer(model)
     return in_force

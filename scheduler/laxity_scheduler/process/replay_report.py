@@ -11,12 +11,11 @@ from laxity.cli.exit_codes import FAILED, OK
 from laxity.human_time import count_noun
 from laxity.safe_text import printable
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.policy_models import LearnedModels
 from laxity_scheduler.process.open_policies import find_policy, find_usable_policy
 from laxity_scheduler.process.start import load_predictor
+from laxity_scheduler.service.learned_models import LearnedModels
 from laxity_scheduler.store.journal import ReplayedCycle, iter_decided, replay_cycles
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.stored_models import StoredModels
 from laxity_scheduler.width_comparison import WidthTotals, compare_widths
 
 SHOWN_CYCLES: Final = 20
@@ -57,7 +56,7 @@ class ReplayRange:
 
     def with_models_of(self, store: Store) -> "ReplayRange":
         """The same; learned policies are looked for in this store as well."""
-        models = replace(self.models, shelf=StoredModels(store), any_origin=True)
+        models = replace(self.models, store=store, any_origin=True)
         return replace(self, models=models)
 
 

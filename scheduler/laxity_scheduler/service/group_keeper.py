@@ -26,7 +26,7 @@ from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.service.group import Group
 from laxity_scheduler.service.group_book import GroupBook
 from laxity_scheduler.service.group_steps import StepRecord, learn_steps, record_steps
-from laxity_scheduler.service.group_verdict import TERMS, judged, p90_s_of, verdict_of
+from laxity_scheduler.service.group_verdict import judged, p90_s_of, verdict_of
 from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.service.view_fields import Json, finite_or_none
 
@@ -122,7 +122,7 @@ class GroupKeeper:
         layout = next(
             (one for one in layouts if p90_s_of(one) <= left_s), min(layouts, key=p90_s_of)
         )
-        reservations = Reservations(state, Forecasts(state, predictor), TERMS)
+        reservations = Reservations(state, Forecasts(state, predictor))
         return judged(group, layout, reservations)
 
     def job_fields(self, view: Json) -> Json:
@@ -216,7 +216,7 @@ class GroupKeeper:
             for record in records.values()
         ]
         horizon_s = max(1.0, 2.0 * (group.deadline_at - state.now))
-        planner = GroupPlanner(forecasts, Reservations(state, forecasts, TERMS), horizon_s)
+        planner = GroupPlanner(forecasts, Reservations(state, forecasts), horizon_s)
         kept = self.standings.get(group.id, Standing()).layout.reserved
         return planner.lay_out(group.id, steps, kept, fast=fast)
 

@@ -212,7 +212,7 @@ class Service:
                     self.world.carry_out(plan)
                     with self.metrics.isolate_part("comparing the policy"), self.deciding:
                         self.policies.observe(state, predictor)
-                        self.metrics.set_rewards(self.policies)
+                        self.metrics.rewards.record(self.policies)
             finally:
                 self.state, self.predictor = state, predictor
                 self._publisher.publish(

@@ -30,6 +30,28 @@ CLASSES = get_args(ServiceClass)
 RATIOS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 4.0)
 
 
+class RewardMetrics:
+    """What a learned policy and its teacher reach; all 0 where no policy was learned."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._reward = Gauge(
+            "laxity_policy_reward",
+            "Shares of trainings done in the last 20 slots: measured, and what the teacher would have done",
+            ("of",),
+            registry=registry,
+        )
+        self._fallback = Gauge(
+            "laxity_policy_fallback",
+            "1 while the teacher decides in place of a learned policy",
+            registry=registry,
+        )
+
+    def record(self, policies: PolicyInForce) -> None:
+        self._reward.labels("policy").set(policies.comparison.measured)
+        self._reward.labels("teacher").set(policies.comparison.teacher)
+        self._fallback.set(bool(policies.fallback))
+
+
 class Metrics:
     """The service's counts."""
 
@@ -76,14 +98,6 @@ class Metrics:
             "Finished jobs: seconds from submission, as a share of the P50 that was first predicted",
             buckets=RATIOS,
         )
-        self.policy_reward = gauge(
-            "laxity_policy_reward",
-            "Shares of trainings done in the last 20 slots: measured, and what the teacher would have done",
-            ("of",),
-        )
-        self.policy_fallback = gauge(
-            "laxity_policy_fallback", "1 while the teacher decides in place of a learned policy"
-        )
         self.leading = gauge("laxity_leading", "1 if this replica is the one that acts")
         self.blind = gauge(
             "laxity_blind", "1 while nothing is decided, as the cluster cannot be followed"
@@ -98,7 +112,7 @@ class Metrics:
             "Share of finished jobs that ended by the P90 of their first verdict",
         )
         self.namespaces = NamespaceMetrics()
-        self.loans = LoanMetrics(own)
+        self.loans, self.rewards = LoanMetrics(own), RewardMetrics(own)
         self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 
@@ -163,12 +177,6 @@ class Metrics:
         for labels, number in jobs.items():
             self.jobs.labels(*labels).set(number)
         self.coverage.set(held / finished if finished else float("nan"))
-
-    def set_rewards(self, policies: PolicyInForce) -> None:
-        """Set what a learned policy and its teacher reach; all 0 where no policy was learned."""
-        self.policy_reward.labels("policy").set(policies.comparison.measured)
-        self.policy_reward.labels("teacher").set(policies.comparison.teacher)
-        self.policy_fallback.set(bool(policies.fallback))
 
     @contextmanager
     def isolate_part(self, stage: str) -> Iterator[None]:

@@ -127,10 +127,8 @@ class Publisher:
         first, self._is_first = self._is_first, False
         if leading:
             self._tell_changes(changes, state)
-        with self._metrics.isolate_part(
-            "explaining"
-        ):  # first: a reader who is notified may ask why
-            self._save_audit_rows()
+        with self._metrics.isolate_part("explaining"):
+            self._save_audit_rows()  # first: a reader who is notified may ask why
         with self._metrics.isolate_part("ringing"):
             self._notify_readers(changes)
         if self._feedback is not None:

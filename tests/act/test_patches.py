@@ -12,6 +12,7 @@ from laxity_k8s.act.patches import JobPatch, Turn, job_patch
 from laxity_k8s.act.sender import BATCH, in_batches
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import job_row
+from laxity_k8s.objects.seal import Seal
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_refused_deadline, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.snapshot import Snapshot
@@ -65,6 +66,15 @@ def test_a_start_is_one_patch_on_the_revision_that_was_decided_on() -> None:
     assert (spec["suspend"], spec["parallelism"], spec["completions"]) == (False, 2, 2)
     assert found.patch.body["metadata"]["resourceVersion"] == "7"
     assert (found.turn, found.events) == (Turn.START, (("order", WHY.text),))
+
+
+def test_wait_of_a_job_without_verdict_counts_as_laxitys() -> None:
+    seal, waiting = Seal(b"k" * 32), job()
+    found = patched(waiting, Wait("default/job", reason("waits_for_steps", steps="pretrain")))
+    sealed = seal.seal_patch(found.patch, waiting)
+    told: Json = json_tree.merge_patch(waiting, sealed.body)
+    assert notes(seal.believe_job(told))[names.REASON] == "it waits for pretrain"
+    assert found.events == (("waits_for_steps", "it waits for pretrain"),)
 
 
 def test_a_start_leaves_behind_all_that_a_successor_has_to_know() -> None:

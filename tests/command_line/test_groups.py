@@ -1,7 +1,11 @@
 """Commands that take a group's name where there is no job of that name."""
 
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from laxity import names
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 
@@ -56,3 +60,22 @@ def test_name_of_neither_job_nor_group_is_an_unknown_job(
     answering.answers["GET /v1/groups/default/release"] = MISSING
     assert laxity("show", "release") != 0
     assert "there is no job default/release" in laxity.read_errors()
+
+
+def test_whatif_of_a_file_of_steps_asks_about_the_whole(
+    answering: Service, laxity: CommandLine, tmp_path: Path
+) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "train", "command": ["true"]}]}
+    jobs = [
+        {
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"name": name, "annotations": {names.EPOCHS: "1", **after}},
+            "spec": {"completionMode": "Indexed", "template": {"spec": pod}},
+        }
+        for name, after in (("base", {}), ("tune", {names.AFTER: "base"}))
+    ]  # fmt: skip
+    (tmp_path / "release.yaml").write_text(yaml.safe_dump_all(jobs))
+    asked = group(state="not submitted", jobs=[])
+    answering.answers["POST /v1/groups/whatif"] = (200, asked)
+    assert laxity("whatif", str(tmp_path / "release.yaml"), "--deadline", "8h") == 0
+    assert "workflow release: not submitted" in laxity.read()

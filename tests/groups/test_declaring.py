@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from laxity_scheduler.groups.group import Group, State
 from laxity_scheduler.service.group_book import GroupBook
 from laxity_scheduler.store.store import Store
 from tests.support.memory_world import MemoryWorld
@@ -21,6 +22,12 @@ def step(name: str, *after: str, count: int = 1) -> Json:
     return {"name": name, "after": list(after), "count": count}
 
 
+OLD_GROUPS: tuple[tuple[str, str, State], ...] = (
+    ("a", "nightly", "finished"),
+    ("b", "nightly", "finished"),
+    ("c", "nightly", "failed"),
+    ("d", "weekly", "refused"),
+)
 STEPS = (step("pretrain"), step("finetune", "pretrain", count=3), step("evaluate", "finetune"))
 
 
@@ -119,3 +126,26 @@ def test_failed_group_counts_its_deadline_from_the_first_submission(tmp_path: Pa
         again = stage.http.post("/v1/groups", json=declaration(*STEPS)).json()
     assert again["state"] == "active"
     assert abs(again["deadline_at"] - first["deadline_at"]) < 0.01
+
+
+def test_groups_that_ended_long_ago_are_forgotten_but_for_the_last_run(tmp_path: Path) -> None:
+    ended = [
+        Group(f"default/{name}", flow, 9.0, 1.0 + at, state=state, finished_at=2.0 + at)
+        for at, (name, flow, state) in enumerate(OLD_GROUPS)
+    ]
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    book = GroupBook(store)
+    for group in (*ended, Group("default/here", "nightly", 9.0, 1.5)):
+        book.keep(group)
+    store.delete_old(cycles_before=0, ended_before=100.0)
+    book.load()
+    store.close()
+    assert {group.id for group in book.groups(lambda _: True)} == {"default/here", "default/b"}
+
+
+def test_whatif_judges_a_group_and_keeps_nothing(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        answer = stage.http.post("/v1/groups/whatif", json=declaration(*STEPS)).json()
+        listed = stage.http.get("/v1/groups").json()["groups"]
+    assert (answer["state"], answer["verdict"]) == ("not submitted", "forecast")
+    assert listed == []

@@ -69,6 +69,26 @@ def test_step_that_never_fits_is_named() -> None:
     assert lay_out(cluster(gpus=1), wide).blocked == "w"
 
 
+def test_fast_step_takes_no_width_that_makes_its_jobs_take_turns() -> None:
+    state = cluster(gpus=4)
+    forecasts = Forecasts(state, Curve(epoch_s=600.0, speedup={2: 1.5, 4: 2.0}))
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts), LONG_S)
+    elastic = StepState(GroupStep("a", 4), coming=4, row=job("a-coming", workers=(1, 2, 4)))
+    layout = planner.lay_out("default/g", [elastic], {}, fast=True)
+    assert layout.widths == {"a": 1}
+    assert layout.course.parts[0].at_once == 4
+
+
+def test_next_steps_gpus_are_kept_from_the_end_of_a_share() -> None:
+    state = cluster(gpus=4)
+    forecasts = Forecasts(state, Curve(epoch_s=600.0))
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts), LONG_S)
+    layout = planner.lay_out("default/g", [coming("a"), coming("b", "a")], {}, fast=False)
+    planner.spread(layout, {"a": state.now + 9000.0, "b": state.now + 18_000.0})
+    assert layout.reserved["b"].from_at - state.now == pytest.approx(9000.0, abs=60.0)
+    assert layout.course.quantile_s(0.9) == pytest.approx(12_000.0, abs=120.0)
+
+
 def test_gpus_of_a_step_are_kept_from_the_p90_end_of_the_one_before() -> None:
     state = cluster(gpus=1, jobs=[job("a", running=1)])
     running = StepState(GroupStep("a"), live=state.jobs)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from laxity_scheduler.model.decision import Wait
+from laxity_scheduler.model.reasons import reason
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import Stage, manifest, staged
@@ -138,7 +140,9 @@ def test_step_waits_for_the_steps_before_it(tmp_path: Path) -> None:
         held = stage.http.get("/v1/jobs/default/f1").json()
         world.finished("default/p1")
         running = stage.until("default/f1", lambda v: v["workers"] == 1, "running")
+    told = {each for plan in world.carried_out for each in plan.decisions if isinstance(each, Wait)}
     assert (held["workers"], held["reason"]) == (0, "it waits for pretrain")
+    assert Wait("default/f1", reason("waits_for_steps", steps="pretrain")) in told
     assert running["verdict"] == "promised"
 
 
@@ -213,7 +217,7 @@ def test_share_of_a_step_stays_as_it_nears_its_end(tmp_path: Path) -> None:
 def test_step_that_does_not_come_loses_its_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("laxity_scheduler.service.group_keeper.PATIENCE_S", -1.0)
+    monkeypatch.setattr("laxity_scheduler.groups.cycle.PATIENCE_S", -1.0)
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
         declare(stage, step("pretrain"), deadline="1h", open=True)
         stage.submit("other", deadline="11m", model="x", widths="1", epochs="10")
@@ -229,7 +233,7 @@ def test_fault_of_one_group_harms_no_job(tmp_path: Path, monkeypatch: pytest.Mon
 
     with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
         declare(stage, *chain(), deadline="1h")
-        monkeypatch.setattr("laxity_scheduler.service.group_keeper.record_steps", fail)
+        monkeypatch.setattr("laxity_scheduler.groups.cycle.record_steps", fail)
         stage.submit("other", deadline="1h")
         other = stage.until("default/other", lambda v: v["workers"] > 0, "running")
     assert other["verdict"] == "promised"

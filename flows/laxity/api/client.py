@@ -143,6 +143,10 @@ class Client:
         """
         return dict(self._post_json("/v1/groups", document))
 
+    def whatif_group(self, document: Mapping[str, Any]) -> Json:
+        """The verdict that this group would get now; nothing is declared."""
+        return dict(self._post_json("/v1/groups/whatif", document))
+
     def group(self, group_id: str) -> Json:
         """One group with the views of its jobs."""
         return dict(self._send_request("GET", _group_path(group_id)))

@@ -54,9 +54,11 @@ def whatif(
     param: Params = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what verdict a job would get; nothing is submitted."""
+    """Say what verdict a job, or a file of Jobs with one deadline, would get; nothing is submitted."""
     from laxity.api.client import Client
+    from laxity.cli.group_files import group_document, is_group
     from laxity.cli.job_source import job_manifests, option_annotations
+    from laxity.cli.render.group_panel import print_group
     from laxity.cli.render.job_panel import print_json, whatif_lines
     from laxity.cli.render.job_table import console
 
@@ -64,9 +66,13 @@ def whatif(
         deadline, service_class, workers, epochs, model, estimate, wall_limit
     )
     client, code = Client(patience_s=0), OK
-    for manifest in job_manifests(
+    manifests = job_manifests(
         source, annotations, name=name, namespace=namespace, params=param or []
-    ):
+    )
+    if is_group(manifests):
+        answer = client.whatif_group(group_document(manifests, source, None))
+        raise typer.Exit(print_group(answer, as_json=as_json))
+    for manifest in manifests:
         answer = client.whatif(manifest)
         if as_json:
             print_json(answer)

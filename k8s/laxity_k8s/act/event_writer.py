@@ -50,6 +50,7 @@ WARNINGS: Final = frozenset(
         "does_not_fit_eligible_nodes",
         "forecast_late",
         "gpus_taken_by_others",
+        "group_not_running",
         "holds_no_state",
         "hopeless",
         "invalid",

@@ -358,7 +358,9 @@ def _format_reason(why: Reason) -> str:
 def _write_status(draft: _Draft, cycle: int) -> None:
     if draft.why is not None:
         draft.annotations[names.REASON] = _format_reason(draft.why)
-    if draft.status_fields and (state := replace(draft.was, **draft.status_fields)) != draft.was:
+    state = replace(draft.was, **draft.status_fields)
+    is_bare = names.STATUS not in draft.notes and names.VERDICT not in draft.notes
+    if state != draft.was or (is_bare and draft.why is not None):  # only these two are sealed
         draft.annotations[names.STATUS] = state.to_text()
     if cycle and _find_changes(draft.notes, draft.annotations):
         draft.annotations[names.CYCLE] = str(cycle)

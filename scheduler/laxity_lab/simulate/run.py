@@ -13,6 +13,7 @@ from laxity_lab.simulate.progress import Ended, nobody
 from laxity_lab.simulate.replay import literal
 from laxity_lab.simulate.report import SHARES_DONE
 from laxity_lab.simulate.rigid import run_order
+from laxity_lab.simulate.trace_groups import TraceGroups
 from laxity_lab.traces.inference_load import read_load
 from laxity_lab.traces.trace_lookup import trace_at
 from laxity_lab.traces.traces import Trace
@@ -31,6 +32,7 @@ from laxity_lab.world.inference_fleet import InferenceFleet
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.outcome import Run
 from laxity_lab.world.world import SimWorld
+from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
@@ -130,7 +132,8 @@ def _run(
     trace: Trace, setting: Setting, factors: Sequence[float], ended: Ended
 ) -> tuple[Run, bool]:
     """A run, and whether it was told of epochs: an order's jobs may be believed once, as they come."""
-    policy, cycles = find(setting.policy), _by_cycles(setting)
+    policy = find(setting.policy)
+    cycles = _by_cycles(setting) or any(job.group for job in trace.jobs)
     if policy.kind == "order" and not cycles:
         run = run_order(
             trace,
@@ -206,27 +209,28 @@ def run_cycles(
     sets: Mapping[str, NodeSet] | None = None,
     finish: Callable[[Policy], Policy] = with_follow_ups,
     ended: Ended = nobody,
+    groups: Callable[[Sequence[GroundTruth], Predictor], TraceGroups] = TraceGroups,
 ) -> Run:
     """By the literal cycle; the setting may be a part of what is run.
 
     `policy`: what decides, in place of the one named. `beliefs`: the jobs as it is told they are.
     `sets`: nodes that jobs name. `finish`: what is added to every policy.
+    `groups`: how workflows are treated.
     """
     world = open_world(setting, jobs, sets)
     named = find(setting.policy)
+    predictor = NoisyPredictor(
+        jobs if beliefs is None else beliefs, world.costs, error=setting.error, seed=setting.seed
+    )
+    members = groups(jobs, predictor)
     return literal(
         setting.policy,
         trace,
         world=world,
         policy=policy or named.policy(packing=setting.packing, admission=setting.admission),
-        predictor=NoisyPredictor(
-            jobs if beliefs is None else beliefs,
-            world.costs,
-            error=setting.error,
-            seed=setting.seed,
-        ),
+        predictor=predictor,
         ended=ended,
-        finish=finish,
+        finish=(lambda policy: members.around(finish(policy))) if members.groups else finish,
     )
 
 

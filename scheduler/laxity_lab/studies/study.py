@@ -16,6 +16,7 @@ from laxity_lab.studies import (
     loan_ladder,
     pickyman_study,
     qos_study,
+    workflow_study,
 )
 from laxity_lab.studies.datasets import Datasets
 from laxity_lab.studies.results import read_rows, write_rows
@@ -83,6 +84,11 @@ STUDIES: Final = {
             "loan_ladder",
             "deadlines met and promises kept with and without loans, on ever smaller clusters",
             loan_ladder.trials,
+        ),
+        Study(
+            "workflows",
+            "workflows kept with moving shares against deadlines split by hand",
+            workflow_study.trials,
         ),
     )
 }

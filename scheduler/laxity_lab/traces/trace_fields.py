@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypedDict
 
 from laxity.human_time import count_noun
 
@@ -61,3 +61,20 @@ def read_instant(column: str, text: str) -> float:
     except ValueError:
         raise ValueError(f"{column} is {text!r}, not an ISO date") from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+class GroupFields(TypedDict):
+    """Of a job that has its deadline together with others."""
+
+    group: str
+    step: str
+    after: tuple[str, ...]
+
+
+def read_group(row: Mapping[str, str]) -> GroupFields:
+    """The columns `group`, `step` and `after` (names with blanks or commas between), where a trace has them."""
+    group, step = (row.get(column, "").strip() for column in ("group", "step"))
+    after = tuple(row.get("after", "").replace(",", " ").split())
+    if bool(group) != bool(step) or (after and not group):
+        raise ValueError(f"group is {group!r} and step {step!r}: a job has both, or neither")
+    return GroupFields(group=group, step=step, after=after)

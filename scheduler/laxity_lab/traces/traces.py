@@ -18,6 +18,7 @@ from typing import Final, Literal, TextIO, TypeVar
 from laxity_lab.traces.throughput_tables import Tables, ThroughputTable
 from laxity_lab.traces.trace_fields import (
     read_accounting,
+    read_group,
     read_instant,
     read_number,
     read_positive,
@@ -39,6 +40,7 @@ class TraceJob:
     """One job of a trace. `table` gives iterations/s by GPU count; None: rigid, `duration_s` rules.
 
     `value_steps` of a soft job: up to which instant its end is worth how much; later it is worth 0.
+    A job of a `group` is, or is one of, its `step`, and starts when the steps `after` have finished.
     """
 
     id: str
@@ -53,6 +55,9 @@ class TraceJob:
     table: ThroughputTable | None = None
     namespace: str = "default"
     value_steps: tuple[tuple[float, float], ...] = ()
+    group: str = ""
+    step: str = ""
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +175,7 @@ def _deadline_rows(lines: Iterator[str], tables: Tables, columns: tuple[str, str
             batch_size=batch,
             iterations=read_positive(row, iterations),
             table=table,
+            **read_group(row),
         )
 
     need = ("job_id", submit, iterations, "model_name", deadline, "batch_size", "num_gpu")
@@ -188,6 +194,7 @@ def _philly(lines: Iterator[str], _tables: Tables) -> Rows:
             duration_s=read_positive(row, "duration"),
             gpus=read_whole(row, "num_gpus"),
             namespace=read_text(row, "cluster"),
+            **read_group(row),
         )
 
     yield from csv_rows(lines, ("timestamp", "duration", "num_gpus", "cluster"), build)
@@ -211,6 +218,7 @@ def _chronus(lines: Iterator[str], _tables: Tables) -> Rows:
             model=read_text(row, "model_name"),
             namespace=read_text(row, "user"),
             value_steps=steps if soft else (),
+            **read_group(row),
         )
 
     need = ("job_id", "num_gpu", "submit_time", "duration", "expect_time_list", "best_effort")

@@ -42,6 +42,9 @@ class GroundTruth:
     workload: Workload = field(default=Workload("", 1))
     eligible: str = ""
     wall_limit_s: float = FOREVER  # of one start
+    group: str = ""
+    step: str = ""
+    after: tuple[str, ...] = ()
 
     def row(self) -> Job:
         """The job as it is submitted."""
@@ -57,6 +60,9 @@ class GroundTruth:
             queued_at=self.submitted_at,
             eligible=self.eligible,
             wall_limit_s=self.wall_limit_s,
+            group=self.group,
+            step=self.step,
+            after=self.after,
         )
 
 
@@ -100,6 +106,9 @@ def ground_truths(
                 asked_gpus=job.gpus,
                 # each trace job is a history of its own: its key is its name
                 workload=Workload(model=name, epochs=epochs, batch_size=job.batch_size),
+                group=job.group,
+                step=job.step,
+                after=job.after,
             )
         )
     return truths

@@ -7,15 +7,13 @@ as they are planned on what it leaves. They are kept from the P90 end of the ste
 so that no job of the group is in the way of the next. That moves later only when steps end later. GPUs are counted on the cluster as a whole, not by node.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
-import numpy as np
-
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.groups.composition import GroupCourse, StepPart
+from laxity_scheduler.groups.composition import GroupCourse, StepPart, quantile_of
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import Reserved
 from laxity_scheduler.model.job import FOREVER, Job
@@ -47,16 +45,24 @@ class GroupLayout:
 
 
 class GroupPlanner:
-    """Lays out groups on what all claims leave of the cluster."""
+    """Lays out groups, one after another, on what all claims and all kept GPUs leave of the cluster."""
 
     def __init__(self, forecasts: Forecasts, reservations: Reservations, horizon_s: float) -> None:
-        self.forecasts, self.shares = forecasts, reservations.shares
-        self.profile = reservations.profile(horizon_s)
+        self.forecasts, self.reservations = forecasts, reservations
+        self.profile = reservations.profile(horizon_s).copy()
+
+    def keep(self, reserved: Iterable[Reserved], sign: int = 1) -> None:
+        """Keep these GPUs from now on; with -1 no longer."""
+        now = self.forecasts.now
+        for kept in reserved:
+            keep_gpus(
+                self.profile, kept.from_at - now, kept.until_at - now, sign * float(kept.gpus)
+            )
 
     def lay_out(
         self, group: str, states: Sequence[StepState], kept: Mapping[str, Reserved], *, fast: bool
     ) -> GroupLayout:
-        """All steps, in their order, on their least widths or on their fastest.
+        """All steps, in their order, on their least widths or on those that end each soonest.
 
         `kept` is what was reserved before, by step; it stays where it still does.
         """
@@ -64,6 +70,32 @@ class GroupPlanner:
         for state in states:
             self._add_step(layout, group, state, kept.get(state.step.name), profile, fast=fast)
         return layout
+
+    def spread(self, layout: GroupLayout, due_at: Mapping[str, float]) -> None:
+        """Keep GPUs from when the steps before must have ended, where there is room for all steps.
+
+        A step may use its whole share: what is kept for the next one is not moved into the way of others.
+        """
+        now, profile, spread = self.forecasts.now, self.profile.copy(), {}
+        for part in layout.course.parts:
+            kept = layout.reserved.get(part.name)
+            if kept is None:
+                continue
+            ready_s = (
+                max([due_at[name] for name in part.after if name in due_at], default=0.0) - now
+            )
+            length_s = kept.until_at - kept.from_at
+            start_s = find_start(profile, max(ready_s, kept.from_at - now), kept.gpus, length_s)
+            if (
+                now + start_s + length_s
+                > max(due_at[part.name], kept.until_at) + TOLERANCE * length_s
+            ):
+                return
+            keep_gpus(profile, start_s, start_s + length_s, float(kept.gpus))
+            spread[part.name] = replace(
+                kept, from_at=now + start_s, until_at=now + start_s + length_s
+            )
+        layout.reserved |= spread
 
     def _add_step(
         self,
@@ -80,12 +112,15 @@ class GroupPlanner:
         if not state.coming or state.row is None:
             layout.course.add(StepPart(name, 0.0, 0.0, after, 0, running=running))
             return
-        width = self._choose_width(state.row, profile, fast=fast)
+        ready_s = quantile_of(layout.course.ready_s(after), 0.9) + state.step.gap_s
+        options = [
+            (*self._find_room(state, profile, ready_s, width), width)
+            for width in self._widths(state.row, profile)[: None if fast else 1]
+        ]
+        _, start_s, at_once, width = min(options)
         p50_s = self.forecasts.rest_s(state.row, width, "p50")
         p90_s = self.forecasts.rest_s(state.row, width, "p90")
         gpus = width * state.row.gpus_per_worker
-        ready_s = float(np.quantile(layout.course.ready_s(after), 0.9)) + state.step.gap_s
-        start_s, at_once = _find_room(profile, ready_s, gpus, p90_s, state.coming)
         if kept is not None and ready_s <= kept.from_at - now + TOLERANCE * p90_s:
             kept_s = max(ready_s, kept.from_at - now)
             if kept_s < start_s:
@@ -97,7 +132,7 @@ class GroupPlanner:
         part = StepPart(name, p50_s, p90_s, after, state.coming, at_once, wait_s, running)
         layout.course.add(part)
         layout.widths[name] = width
-        end_s = max(start_s + p50_s, float(np.quantile(layout.course.ends_s[name], 0.9)))
+        end_s = max(start_s + p50_s, quantile_of(layout.course.ends_s[name], 0.9))
         keep_gpus(profile, start_s, end_s, float(at_once * gpus))
         layout.reserved[name] = Reserved(
             f"{group}/{name}", now + start_s, now + end_s, at_once * gpus
@@ -106,37 +141,39 @@ class GroupPlanner:
     def _times_of(self, job: Job) -> tuple[float, float]:
         """P50 and P90 of what is left of a job that is there; while it waits, as it is planned."""
         p50_s, p90_s = (self.forecasts.trajectory_s(job, quantile) for quantile in ("p50", "p90"))
-        share = None if job.workers else self.shares.get(job.id)
+        share = None if job.workers else self.reservations.shares.get(job.id)
         wait_s = 0.0 if share is None else max(0.0, share.finish_s - p90_s)
         return p50_s + wait_s, p90_s + wait_s
 
-    def _choose_width(self, row: Job, profile: Profile, *, fast: bool) -> int:
+    def _widths(self, row: Job, profile: Profile) -> Sequence[int]:
+        """Its widths that the cluster may hold; the least one if it holds none."""
         widths = self.forecasts.curve(row).widths
         most = float(profile.free.max()) / row.gpus_per_worker
-        fitting = [width for width in widths if width <= most] or [widths[0]]
-        if not fast:
-            return fitting[0]
-        return min(fitting, key=lambda width: self.forecasts.rest_s(row, width, "p90"))
+        return [width for width in widths if width <= most] or [widths[0]]
 
-
-def _find_room(
-    profile: Profile, ready_s: float, gpus: int, length_s: float, jobs: int
-) -> tuple[float, int]:
-    """When so many jobs start, and how many side by side, so that the last of them ends soonest."""
-    choices = [
-        (start_s + rounds * length_s, -at_once, start_s)
-        for at_once in sorted({ceil(jobs / rounds) for rounds in range(1, MOST_ROUNDS + 1)})
-        for rounds in (ceil(jobs / at_once),)
-        for start_s in (find_start(profile, ready_s, at_once * gpus, rounds * length_s),)
-    ]
-    _, at_once, start_s = min(choices)
-    return start_s, -at_once
+    def _find_room(
+        self, state: StepState, profile: Profile, ready_s: float, width: int
+    ) -> tuple[float, float, int]:
+        """When the last of the jobs to come ends, when they start, and how many side by side."""
+        assert state.row is not None  # noqa: S101 - asked before
+        jobs, gpus = state.coming, width * state.row.gpus_per_worker
+        length_s = self.forecasts.rest_s(state.row, width, "p90")
+        choices = [
+            (start_s + rounds * length_s, -at_once, start_s)
+            for at_once in sorted({ceil(jobs / rounds) for rounds in range(1, MOST_ROUNDS + 1)})
+            for rounds in (ceil(jobs / at_once),)
+            for start_s in (find_start(profile, ready_s, at_once * gpus, rounds * length_s),)
+        ]
+        end_s, at_once, start_s = min(choices)
+        return end_s, start_s, -at_once
 
 
 def find_start(profile: Profile, from_s: float, gpus: int, length_s: float) -> float:
     """The first instant from which so many GPUs are free for so long; never: infinity."""
     room = profile.free >= gpus - 1e-9
     for slot in range(find_slot(profile, from_s), len(room)):
+        if not room[slot]:
+            continue
         start_s = max(from_s, float(profile.edges[slot]))
         if room[slot : max(slot + 1, find_end(profile, start_s + length_s))].all():
             return start_s

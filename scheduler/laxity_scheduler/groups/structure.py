@@ -26,11 +26,14 @@ class GroupStep:
     manifest: Mapping[str, Any] | None = field(default=None, compare=False)
     gap_s: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
+    def view(self) -> dict[str, Any]:
+        """For people and programs: without the Job that it is predicted from."""
         return {
-            "name": self.name, "count": self.count, "after": list(self.after),
-            "manifest": self.manifest, "gap_s": self.gap_s,
+            "name": self.name, "count": self.count, "after": list(self.after), "gap_s": self.gap_s
         }  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        return self.view() | {"manifest": self.manifest}
 
 
 def read_steps(rows: Any) -> tuple[GroupStep, ...]:

@@ -33,6 +33,15 @@ async def submit_group(document: Document, groups: Groups, caller: TheCaller) ->
     return JsonResponse(view, status_code=201 if is_new else 200)
 
 
+@router.post("/v1/groups/whatif", responses=JOB_ERRORS)
+async def whatif_group(document: Document, groups: Groups, caller: TheCaller) -> Response:
+    """The verdict that a group would get now; nothing is declared."""
+    check_json(document)
+    check_namespace({"metadata": document}, caller)
+    with reading_body("steps"):
+        return JsonResponse(await run_in_threadpool(groups.answer_whatif, document))
+
+
 @router.get("/v1/groups")
 async def list_groups(groups: Groups, caller: TheCaller) -> Response:
     """All groups, ended ones too, in order of submission."""

@@ -6,10 +6,12 @@ from typing import Any
 
 from laxity.clock_time import ClockTime
 from laxity.durations import deadline_instant, parse_zoned_deadline
+from laxity_scheduler.groups.group import ENDED, Group, State
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
-from laxity_scheduler.service.group import ENDED, Group
+from laxity_scheduler.service.group import view_of
+from laxity_scheduler.service.group_book import read_group
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 from laxity_scheduler.service_clock import CLOCK
@@ -30,15 +32,21 @@ class GroupService:
         self._service.world.wake()
         return self.view_of(group.id) | {"attached": not is_new}, is_new
 
+    def answer_whatif(self, document: Mapping[str, Any]) -> Json:
+        """The view of the group as it would be judged now; nothing is kept."""
+        group = self._judge(read_group(document, CLOCK.now()))
+        state = group.state if group.state == "refused" else "not submitted"
+        return view_of(group) | {"state": state}
+
     def view_of(self, group_id: str) -> Json:
         """The group with the views of its jobs, in order of submission."""
         group = self._book.group(group_id)
         fields = self._keeper.group_fields(group)
-        return group.view() | fields | {"jobs": self._jobs_of(group)}
+        return view_of(group) | fields | {"jobs": self._jobs_of(group)}
 
     def list_groups(self, may_see: Callable[[str], bool]) -> list[Json]:
         """All groups of the namespaces that `may_see` accepts, without their jobs."""
-        return [group.view() for group in self._book.groups(may_see)]
+        return [view_of(group) for group in self._book.groups(may_see)]
 
     def amend_deadline(self, group_id: str, deadline: str) -> Json:
         """Move the deadline of the whole; its steps get new shares. ValueError for no deadline."""
@@ -61,7 +69,7 @@ class GroupService:
         with self._service.deciding:
             return self._keeper.judge(group, state, predictor)
 
-    def end_group(self, group_id: str, state: str) -> Json:
+    def end_group(self, group_id: str, state: State) -> Json:
         """The group after its client has come to its end; cancelled: its jobs with it."""
         self._keeper.finish(self._book.group(group_id), state)
         if state == "cancelled":

@@ -39,6 +39,12 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "group_too_slow": (
         "its P90 finish is {p90}, {late} after the deadline: step {step} takes the most, {takes} of it"
     ),
+    "group_ended": "its group was refused, or one of its steps has failed",
+    "waits_for_steps": "it waits for {steps}",
+    "group_not_running": (
+        "it comes after {steps}, and no group {group} runs: submit all of its Jobs in one file, with "
+        "laxity submit FILE --deadline 8h"
+    ),
     "group_unknown": "nothing is known about {what}: this run is predicted, and the next is promised",
     "offer_later": "deadline {due}",
     "group_does_not_fit": (

@@ -9,8 +9,9 @@ from laxity.durations import deadline_instant, parse_instant, parse_zoned_deadli
 from laxity.instants import format_rfc3339
 from laxity.job.qos import QoSError, check_class
 from laxity.job.spec import LONGEST_NAME, dns_label
+from laxity_scheduler.groups.group import ENDED, Group, State
 from laxity_scheduler.groups.structure import read_steps
-from laxity_scheduler.service.group import ENDED, Group
+from laxity_scheduler.service.group import group_of, row_of
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.store import Store
@@ -30,7 +31,7 @@ class GroupBook:
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, RLock()
-        self._groups = {row.id: Group.from_row(row) for row in store.load_rows(GroupRow)}
+        self.load()
 
     def group(self, group_id: str) -> Group:
         """UnknownGroupError if there never was one of this id."""
@@ -66,17 +67,21 @@ class GroupBook:
     def refresh(self) -> None:
         """See the groups that other replicas have declared."""
         if not self._store.is_exclusive:
-            with self._lock:
-                rows = self._store.load_rows(GroupRow)
-                self._groups = {row.id: Group.from_row(row) for row in rows}
+            self.load()
+
+    def load(self) -> None:
+        """See the groups that the store has now."""
+        with self._lock:
+            rows = self._store.load_rows(GroupRow)
+            self._groups = {row.id: group_of(row) for row in rows}
 
     def keep(self, group: Group) -> None:
         """Write the group as it is now."""
         with self._lock:
-            self._store.replace_rows([group.to_row()])
+            self._store.replace_rows([row_of(group)])
             self._groups[group.id] = group
 
-    def end(self, group_id: str, state: Any) -> Group:
+    def end(self, group_id: str, state: State) -> Group:
         """The group, ended; one that has ended before stays as it is."""
         with self._lock:
             group = self.group(group_id)

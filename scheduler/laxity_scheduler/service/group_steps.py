@@ -1,82 +1,13 @@
-"""What has become of the jobs of each step; and the steps of a run that declared none."""
+"""The steps of a run that declared none."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from laxity_scheduler.groups.structure import GroupStep, order_steps
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.group import Group
+from laxity_scheduler.groups.group import Group
+from laxity_scheduler.groups.records import step_of
+from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.service.manifest_view import declaration_of
 from laxity_scheduler.service.view_fields import Json
-
-FAILED: Final = ("failed", "cancelled", "refused")
-
-
-@dataclass(frozen=True, slots=True)
-class StepRecord:
-    """A step, its jobs in the snapshot, and how many have finished or failed.
-
-    `held` are those that wait for other steps; they count among those that are to `come`.
-    """
-
-    step: GroupStep
-    live: tuple[Job, ...]
-    held: tuple[Job, ...]
-    finished: int
-    failed: int
-    ended_at: float  # when the last one ended; 0: none has
-
-    @property
-    def coming(self) -> int:
-        there = len(self.live) + self.finished + self.failed
-        return max(len(self.held), self.step.count - there)
-
-    @property
-    def is_done(self) -> bool:
-        return not self.live and not self.held and self.finished >= self.step.count
-
-    @property
-    def counts(self) -> Json:
-        return {"finished": self.finished, "running": len(self.live), "to_come": self.coming}
-
-
-def record_steps(group: Group, views: Iterable[Json], rows: Sequence[Job]) -> dict[str, StepRecord]:
-    """All steps in their order, also those that jobs have and nobody declared."""
-    mine = [row for row in rows if f"{row.namespace}/{row.group}" == group.id]
-    live_ids = {row.id for row in mine}
-    ended = {
-        view["id"]: view
-        for view in views
-        if view["group"] and f"{view['id'].partition('/')[0]}/{view['group']}" == group.id
-        if view["id"] not in live_ids and view["finished_at"] is not None
-    }
-    declared = {step.name for step in group.steps}
-    steps = [*group.steps, *_undeclared(mine, declared)]
-    records: dict[str, StepRecord] = {}
-    for step in order_steps(steps):
-        here = [row for row in mine if row.step == step.name]
-        over = [view for view in ended.values() if _step_of(view) == step.name]
-        waits = any(not records[name].is_done for name in step.after)
-        held = tuple(row for row in here if waits and row.after and not row.workers)
-        records[step.name] = StepRecord(
-            step,
-            tuple(row for row in here if row not in held),
-            held,
-            sum(view["state"] == "finished" for view in over),
-            sum(view["state"] in FAILED for view in over),
-            max((view["finished_at"] for view in over), default=0.0),
-        )
-    return records
-
-
-def _step_of(view: Json) -> str:
-    return str(view["step"] or view["id"].partition("/")[2])
-
-
-def _undeclared(rows: Iterable[Job], declared: set[str]) -> list[GroupStep]:
-    names = sorted({row.step for row in rows} - declared)
-    return [GroupStep(name, 0) for name in names]
 
 
 def learn_steps(
@@ -86,7 +17,7 @@ def learn_steps(
     by_step: dict[str, list[Json]] = {}
     for view in views:
         if view["group"] and f"{view['id'].partition('/')[0]}/{view['group']}" == group.id:
-            by_step.setdefault(_step_of(view), []).append(view)
+            by_step.setdefault(step_of(view), []).append(view)
     spans = {
         name: (
             min(view["submitted_at"] or 0.0 for view in jobs),

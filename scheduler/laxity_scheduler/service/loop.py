@@ -209,7 +209,7 @@ class Service:
             try:
                 if leads:
                     state, plan = self._decide_and_journal(snapshot, predictor)
-                    self.world.carry_out(plan)
+                    self.world.carry_out(self.groups.with_waits(plan))
                     with self.metrics.isolate_part("comparing the policy"), self.deciding:
                         self.policies.observe(state, predictor)
                         self.metrics.rewards.record(self.policies)
@@ -332,6 +332,7 @@ class Service:
                 ended_before=ended_before,
             )
             self.view_cache.drop_old(ended_before=ended_before)
+            self.groups.book.load()
 
     def _record_success(self) -> None:
         """Record that a cycle ended; it counts as failed if the policy fails on many jobs."""

@@ -8,6 +8,7 @@ from sqlmodel import Session, col, delete, select
 from laxity_scheduler.store.tables import (
     CycleRow,
     DecisionRow,
+    GroupRow,
     JobRow,
     PredictorRow,
     VerdictRow,
@@ -16,7 +17,10 @@ from laxity_scheduler.store.tables import (
 
 
 def delete_old(session: Session, *, cycles_before: int, ended_before: float) -> None:
-    """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
+    """Drop old cycles (up to a full snapshot), their decisions, jobs and groups that ended long ago.
+
+    The last finished run of each workflow stays: its steps are those of the next run.
+    """
     start = full_at_or_before(session, cycles_before)
     session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
     session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
@@ -26,6 +30,16 @@ def delete_old(session: Session, *, cycles_before: int, ended_before: float) -> 
     for table in (VerdictRow, WaitingPointsRow):
         session.exec(delete(table).where(col(table.uid).in_(gone)))
     session.exec(delete(JobRow).where(col(JobRow.finished_at) < ended_before))
+    last_runs = (
+        select(func.max(GroupRow.submitted_at))
+        .where(GroupRow.state == "finished")
+        .group_by(col(GroupRow.namespace), col(GroupRow.workflow))
+    )
+    session.exec(
+        delete(GroupRow)
+        .where(func.coalesce(GroupRow.finished_at, GroupRow.submitted_at) < ended_before)
+        .where(col(GroupRow.state) != "active", col(GroupRow.submitted_at).not_in(last_runs))
+    )
 
 
 def oldest_cycle_within(session: Session, kept_bytes: int) -> int:

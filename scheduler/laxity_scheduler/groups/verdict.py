@@ -5,14 +5,13 @@ from typing import Any
 
 from laxity.human_time import count_noun
 from laxity_scheduler.groups.composition import divide_time, guilty_step
+from laxity_scheduler.groups.group import Group, Json
 from laxity_scheduler.groups.layout import GroupLayout
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.promising.budget import promised_gpu_s
 from laxity_scheduler.promising.promise import offer_margin_s
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.service.group import Group
-from laxity_scheduler.service.view_fields import Json
 
 
 def p90_s_of(layout: GroupLayout) -> float:

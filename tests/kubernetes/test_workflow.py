@@ -1,0 +1,186 @@
+"""Several trainings under one deadline, as real pods: a file of Jobs, and a Prefect workflow.
+
+One of three side by side takes twice as long as predicted, and the service is killed meanwhile.
+"""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from laxity import Training, deadline_flow, deadline_workflow, names, parallel
+from tests.support.builders import TOKEN
+from tests.support.crew import whole_lines
+from tests.support.kubernetes.kubectl import kubectl
+from tests.support.kubernetes.podground import PATIENCE_S, PodGround
+from tests.support.kubernetes.service import LAXITY
+from tests.support.programs import podtrainings
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+EPOCHS: Final = 6
+PACES_S: Final = {"pretrain": 1.0, "en": 1.0, "de": 2.0, "fr": 1.0, "evaluate": 1.0}
+AFTER: Final = {"en": "pretrain", "de": "pretrain", "fr": "pretrain", "evaluate": "finetune"}
+TUNED: Final = ("en", "de", "fr")
+Json = dict[str, Any]
+
+
+def test_file_of_jobs_is_kept_though_one_is_slow_and_the_service_is_killed(
+    ground: PodGround, place: str
+) -> None:
+    lay_out(ground, place)
+    jobs = [step_job(ground, place, name) for name in PACES_S]
+    run_submit(ground, place, jobs)
+    ground.until(lambda: told(ground, place, "evaluate") != "", "evaluate to be told to wait")
+    assert told(ground, place, "evaluate") == "it waits for finetune"
+    assert told(ground, place, "en") == "it waits for pretrain"
+    kill_during_second_step(ground, place)
+    ground.until(lambda: state(ground, place) != "active", "the end of the group")
+    assert_kept(ground, place)
+
+
+def test_prefect_workflow_is_kept_though_one_is_slow_and_the_service_is_killed(
+    ground: PodGround, place: str
+) -> None:
+    lay_out(ground, place)
+    pretrain, evaluate = (step_flow(ground, place, name) for name in ("pretrain", "evaluate"))
+    finetune = step_flow(ground, place, "finetune")
+
+    @deadline_workflow(
+        deadline="10m", steps=[pretrain, parallel(finetune, 3), evaluate], namespace=place
+    )
+    def release() -> None:
+        pretrain(folder=str(ground.folder / place / "pretrain"))
+        runs = [finetune.submit(folder=str(ground.folder / place / name)) for name in TUNED]
+        for run in runs:
+            run.result()
+        evaluate(folder=str(ground.folder / place / "evaluate"))
+
+    ending: Future[None] = Future()
+    work = partial(copy_context().run, run_into, ending, release)
+    threading.Thread(target=work, daemon=True).start()
+    kill_during_second_step(ground, place)
+    ending.result(timeout=PATIENCE_S)
+    assert_kept(ground, place)
+
+
+def test_job_after_steps_of_no_group_says_on_itself_what_to_do(
+    ground: PodGround, place: str
+) -> None:
+    lay_out(ground, place)
+    job = step_job(ground, place, "evaluate")
+    job["metadata"]["annotations"] |= {names.GROUP: "release", names.DEADLINE: "1h"}
+    kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+    ground.until(lambda: told(ground, place, "evaluate") != "", "evaluate to be told to wait")
+    events = ["-n", place, "get", "events", "-o", "jsonpath={.items[*].message}"]
+    ground.until(
+        lambda: "no group release runs: submit all of its Jobs" in kubectl(ground.cluster, *events),
+        "an Event that says what to do",
+    )
+    assert "no group release runs" in told(ground, place, "evaluate")
+
+
+def run_into(ending: "Future[None]", run: Callable[[], Any]) -> None:
+    try:
+        run()
+        ending.set_result(None)
+    except BaseException as error:  # noqa: BLE001 - raised where the end is waited for
+        ending.set_exception(error)
+
+
+def lay_out(ground: PodGround, place: str) -> None:
+    """A folder for each training, which says how long its epochs take."""
+    for name, pace_s in PACES_S.items():
+        (ground.folder / place / name).mkdir(parents=True)
+        (ground.folder / place / name / "pace").write_text(str(pace_s))
+
+
+def step_flow(ground: PodGround, place: str, name: str) -> Any:
+    def train(training: Training, folder: str) -> Json:
+        return podtrainings.paced(training, folder)
+
+    declare: Any = deadline_flow(
+        name=name, namespace=place, template=ground.template(), env=ground.env(), epochs=EPOCHS,
+        epoch_estimate="1s", model=f"{place}-{name}",
+        entry=f"{podtrainings.__file__}:paced",
+    )  # fmt: skip
+    return declare(train)
+
+
+def step_job(ground: PodGround, place: str, name: str) -> Json:
+    """The Job of one training, as somebody writes it by hand."""
+    spec = step_flow(ground, place, name).spec(folder=str(ground.folder / place / name))
+    job: Json = json.loads(json.dumps(spec.to_manifest()))
+    job["metadata"]["name"] = name
+    annotations = job["metadata"]["annotations"]
+    for unsaid in (names.DEADLINE, names.CLASS, names.IDEMPOTENCY_KEY):
+        annotations.pop(unsaid, None)
+    annotations |= {names.AFTER: AFTER[name]} if name in AFTER else {}
+    annotations |= {names.STEP: "finetune"} if name in TUNED else {}
+    return job
+
+
+def run_submit(ground: PodGround, place: str, jobs: list[Json]) -> None:
+    file = ground.folder / place / "release.yaml"
+    file.write_text(yaml.safe_dump_all(jobs), encoding="utf-8")
+    done = subprocess.run(
+        [str(LAXITY), "submit", str(file), "--namespace", place, "--deadline", "10m"],
+        env=os.environ | {names.ENV_URL: ground.url, names.ENV_TOKEN: TOKEN},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def told(ground: PodGround, place: str, name: str) -> str:
+    """The reason that stands on a Job; "" before there is one."""
+    key = names.REASON.replace(".", r"\.")
+    return kubectl(
+        ground.cluster, "-n", place, "get", "job", name, "-o",
+        f"jsonpath={{.metadata.annotations.{key}}}",
+    )  # fmt: skip
+
+
+def kill_during_second_step(ground: PodGround, place: str) -> None:
+    """kill -9 while the three train, and start the service again."""
+    ground.until(lambda: len(notes(ground, place, "de")) >= 2, "the second step to train")
+    assert ground.service is not None
+    ground.service.kill()
+    ground.until(lambda: len(notes(ground, place, "de")) >= 4, "training to go on")
+    ground.service.start()
+
+
+def notes(ground: PodGround, place: str, name: str) -> list[tuple[int, int]]:
+    """(epoch, start) of the epochs that one training has done."""
+    lines = whole_lines(ground.folder / place / name / "notes.jsonl")
+    return [(line["epoch"], line["start"]) for line in lines if line["what"] == "trained"]
+
+
+def state(ground: PodGround, place: str) -> str:
+    return str(group_of(ground, place)["state"])
+
+
+def group_of(ground: PodGround, place: str) -> Json:
+    (name,) = {job.group for job in ground.client.jobs(place)}
+    group: Json = ground.client.group(f"{place}/{name}")
+    return group
+
+
+def assert_kept(ground: PodGround, place: str) -> None:
+    """Promised, ended in time, and each epoch of each training was done once."""
+    group = group_of(ground, place)
+    assert (group["state"], group["verdict"]) == ("finished", "promised"), group
+    assert group["finished_at"] <= group["deadline_at"]
+    assert len(group["jobs"]) == len(PACES_S)
+    once = [(epoch, 1) for epoch in range(1, EPOCHS + 1)]
+    assert {name: notes(ground, place, name) for name in PACES_S} == dict.fromkeys(PACES_S, once)

@@ -65,14 +65,6 @@ PolicyName = Annotated[
         autocompletion=completing(_policy_names),
     ),
 ]
-ShadowName = Annotated[
-    str,
-    typer.Option(
-        envvar="LAXITY_SHADOW",
-        help="A policy that decides beside --policy, for comparison: learned:FILE ...",
-        autocompletion=completing(_policy_names),
-    ),
-]
 TokensFile = Annotated[
     Path | None,
     typer.Option(
@@ -170,7 +162,6 @@ def serve(
     port: Port = 8642,
     store: StoreUrl = "",
     policy: PolicyName = "qos",
-    shadow: ShadowName = "",
     tokens: TokensFile = None,
     tracking_uri: Tracking = "",
     webhook: Webhook = "",
@@ -194,7 +185,7 @@ def serve(
     try:
         settings = Settings(
             **_home_setting(home), world=world, slots=slots, inference_slots=inference_slots, host=host,
-            port=port, store=store, policy=policy, shadow=shadow, tracking_uri=tracking_uri,
+            port=port, store=store, policy=policy, tracking_uri=tracking_uri,
             webhook=webhook, prefect_api=prefect_api, budgets=parse_budgets(budget or []),
             public_url=public_url, embed_origins=embed_origins, kept_cycles=kept_cycles, kept_mb=kept_mb,
             lease_s=lease_s, pods_within_s=pods_within_s, pools=pools, log_format=log_format, log_level=log_level,
@@ -219,7 +210,6 @@ def up(
     port: Port = 8642,
     store: StoreUrl = "",
     policy: PolicyName = "qos",
-    shadow: ShadowName = "",
     tokens: TokensFile = None,
     tracking_uri: Tracking = "",
     webhook: Webhook = "",
@@ -249,7 +239,7 @@ def up(
         return
     options = {
         "--world": world, "--slots": slots, "--inference-slots": inference_slots, "--host": host, "--port": port, "--policy": policy,
-        "--shadow": shadow, "--tokens": tokens and tokens.absolute(), "--kept-cycles": kept_cycles, "--kept-mb": kept_mb,
+        "--tokens": tokens and tokens.absolute(), "--kept-cycles": kept_cycles, "--kept-mb": kept_mb,
     }  # fmt: skip
     # Addresses may hold passwords, and everybody on this machine can read a command line.
     addresses = {

@@ -30,8 +30,8 @@ class DecidedCycle:
 
 
 @dataclass(frozen=True, slots=True)
-class ShadowComparison:
-    """Widths by job that the shadow and the policy in force are heading for, and what these train.
+class WidthComparison:
+    """Widths by job that the other policy and the one that decided are heading for, and what these train.
 
     Rates are shares of whole trainings an hour, predicted.
     """
@@ -44,25 +44,23 @@ class ShadowComparison:
 
     @property
     def differing(self) -> dict[str, tuple[int, int]]:
-        """By job: workers in force, workers of the shadow."""
+        """By job: workers decided, workers of the other policy."""
         both = {job: (self.decided[job], self.widths.get(job, 0)) for job in self.decided}
         return {job: pair for job, pair in both.items() if pair[0] != pair[1]}
 
 
 @dataclass(slots=True)
-class ShadowTotals:
+class WidthTotals:
     """What came of a policy's widths: shares of whole trainings, predicted, from cycle to cycle."""
 
     cycles: int = 0
     differing: int = 0
-    skipped: int = 0
-    failed: int = 0
     trained: float = 0.0
     decided_trained: float = 0.0
-    last: ShadowComparison | None = None
+    last: WidthComparison | None = None
     _last_at: float = 0.0
 
-    def add(self, now: float, compared: ShadowComparison) -> None:
+    def add(self, now: float, compared: WidthComparison) -> None:
         """Count a cycle; the widths of the last one were trained on until now."""
         if self.last is not None and now > self._last_at:
             hours = (now - self._last_at) / HOUR_S
@@ -74,16 +72,16 @@ class ShadowTotals:
 
     @property
     def gain(self) -> float:
-        """How much more the shadow would have trained, as a share; 0 before anything is known."""
+        """How much more the other policy would have trained, as a share; 0 before anything is known."""
         return self.trained / self.decided_trained - 1.0 if self.decided_trained > 0.0 else 0.0
 
 
-def compare_widths(decide: Policy, cycle: DecidedCycle, memory: dict[str, Any]) -> ShadowComparison:
+def compare_widths(decide: Policy, cycle: DecidedCycle, memory: dict[str, Any]) -> WidthComparison:
     """Both policies on one snapshot; `memory` is kept from one snapshot to the next."""
     state, predictor = replace(cycle.state, memory=memory), cycle.predictor
     decided = settle_widths(state, with_follow_ups(cycle.decide), predictor, cycle.plan)
     widths = settle_widths(state, with_follow_ups(decide), predictor)
-    return ShadowComparison(
+    return WidthComparison(
         cycle=state.cycle,
         widths=widths,
         decided=decided,

@@ -10,7 +10,6 @@ from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
-from laxity_scheduler.promising.claims import Terms
 from tests.contract.policy_exam import examined
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
 from tests.support.random_states import (
@@ -34,7 +33,6 @@ OTHERS: dict[str, Policy] = {
     "chronus, greedy promises": find("chronus").policy(admission="greedy"),
     "qos, priced promises": find("qos").policy(admission="priced"),
     "qos, no promises": find("qos").policy(admission="none"),
-    "qos, growing anywhere": qos.QosPolicy(terms=Terms(grow_anywhere=True)),
     "qos, impatient": qos.QosPolicy(patience=10.0, cooldown_epochs=0.0, least_run_s=0.0),
     "qos, with follow-ups": with_follow_ups(qos.decide),
 }

@@ -6,7 +6,6 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState, find_start
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import ClusterState, Reserved
-from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Profile, slot_edges
 from laxity_scheduler.store.codec import encode_record, load_state
@@ -20,7 +19,7 @@ def lay_out(
     state: ClusterState, *steps: StepState, kept: dict[str, Reserved] | None = None
 ) -> GroupLayout:
     forecasts = Forecasts(state, Curve(epoch_s=600.0))
-    planner = GroupPlanner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts), LONG_S)
     return planner.lay_out("default/g", steps, kept or {}, fast=False)
 
 
@@ -60,7 +59,7 @@ def test_time_of_a_step_stays_when_a_newcomer_takes_what_is_free_before() -> Non
 def test_claims_are_planned_around_what_is_kept() -> None:
     kept = Reserved("default/g/a", 0.0, 6000.0, 1)
     state = cluster(gpus=1, jobs=[promised("n", 30_000.0)], reserved=(kept,))
-    shares = Reservations(state, Forecasts(state, Curve(epoch_s=600.0)), Terms()).shares
+    shares = Reservations(state, Forecasts(state, Curve(epoch_s=600.0))).shares
     assert shares["team/n"].starts_s == pytest.approx(6000.0, abs=200.0)
 
 
@@ -73,7 +72,7 @@ def test_step_that_never_fits_is_named() -> None:
 def test_fast_step_takes_no_width_that_makes_its_jobs_take_turns() -> None:
     state = cluster(gpus=4)
     forecasts = Forecasts(state, Curve(epoch_s=600.0, speedup={2: 1.5, 4: 2.0}))
-    planner = GroupPlanner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts), LONG_S)
     elastic = StepState(GroupStep("a", 4), coming=4, row=job("a-coming", workers=(1, 2, 4)))
     layout = planner.lay_out("default/g", [elastic], {}, fast=True)
     assert layout.widths == {"a": 1}
@@ -83,7 +82,7 @@ def test_fast_step_takes_no_width_that_makes_its_jobs_take_turns() -> None:
 def test_next_steps_gpus_are_kept_from_the_end_of_a_share() -> None:
     state = cluster(gpus=4)
     forecasts = Forecasts(state, Curve(epoch_s=600.0))
-    planner = GroupPlanner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts), LONG_S)
     layout = planner.lay_out("default/g", [coming("a"), coming("b", "a")], {}, fast=False)
     planner.spread(layout, {"a": state.now + 9000.0, "b": state.now + 18_000.0})
     assert layout.reserved["b"].from_at - state.now == pytest.approx(9000.0, abs=60.0)
@@ -94,7 +93,7 @@ def test_gpus_of_a_step_are_kept_from_the_p90_end_of_the_one_before() -> None:
     state = cluster(gpus=1, jobs=[job("a", running=1)])
     running = StepState(GroupStep("a"), live=state.jobs)
     forecasts = Forecasts(state, Curve(epoch_s=600.0, spread=0.5))
-    planner = GroupPlanner(forecasts, Reservations(state, forecasts, Terms()), LONG_S)
+    planner = GroupPlanner(forecasts, Reservations(state, forecasts), LONG_S)
     layout = planner.lay_out("default/g", [running, coming("b", "a")], {}, fast=False)
     assert layout.reserved["b"].from_at >= forecasts.trajectory_s(state.jobs[0]) * 0.97
 

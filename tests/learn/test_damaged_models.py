@@ -16,21 +16,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlmodel import Session, select
 
-from laxity_profiler.registry.registered_files import ModelFile, register_file
+from laxity_profiler.registry.registered_files import ModelFile, digest_of, register_file
 from laxity_scheduler.array_file import read_bytes
 from laxity_scheduler.chains.model_file import read_provisioner
-from laxity_scheduler.kept_models import KeptModels, origin_of
-from laxity_scheduler.learned.weights_file import MOST_BYTES, SHIPPED, TrainedPolicy, read_policy
+from laxity_scheduler.learned.weights_file import MOST_BYTES, TrainedPolicy, read_policy
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.policy_models import LearnedModels, read_file
-from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
+from laxity_scheduler.process.open_policies import open_policy, read_alias
 from laxity_scheduler.process.serve import as_store_error
+from laxity_scheduler.service.learned_models import LearnedModels, read_file
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.service.shadow import Shadow
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.stored_models import StoredModels
+from laxity_scheduler.store.tables import PolicyModelRow
 from tests.learn.test_policy_in_force import save
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
 from tests.support.damaged_models import KINDS, WHOLE, damaged, raising
@@ -126,9 +125,7 @@ class Registry:
         self.folder = folder
         (folder / "registry").mkdir(parents=True)
         self.uri = copy_store(blank, folder / "registry")
-        self.settings = Settings(
-            home=folder / "home", policy=CHAMPION, shadow=CHAMPION, tracking_uri=self.uri
-        )
+        self.settings = Settings(home=folder / "home", policy=CHAMPION, tracking_uri=self.uri)
         self.settings.home.mkdir()
         self.store = Store.open(self.settings.store_url)
 
@@ -137,20 +134,15 @@ class Registry:
         path.write_bytes(body)
         return register_file(self.uri, ModelFile(name, path, "A policy.")).version
 
-    def start(self) -> tuple[PolicyInForce, Shadow]:
+    def start(self) -> PolicyInForce:
         """What a service opens at its start, and its first cycle."""
         with as_store_error(self.settings):
-            policies, shadow = (
-                open_policy(self.settings, self.store),
-                open_shadow(self.settings, self.store),
-            )
+            policies = open_policy(self.settings, self.store)
         policies.begin_cycle()
-        assert shadow is not None
-        return policies, shadow
+        return policies
 
-    def kept(self) -> list[Path]:
-        folder = self.settings.home / "policies"
-        return [path for path in folder.rglob("*") if path.is_file()]
+    def kept(self) -> list[bytes]:
+        return self.store.load_policy_models("models:/widths/1")
 
     def artifact(self) -> Path:
         return next((self.folder / "registry").rglob("weights.npz"))
@@ -171,18 +163,17 @@ def no_folders_left() -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_service_starts_with_each_kind_of_damaged_champion_and_shadow(
+def test_a_service_starts_with_each_kind_of_damaged_champion(
     tmp_path: Path, blank_mlflow: Path
 ) -> None:
     registry = Registry(tmp_path, blank_mlflow)
     for number, kind in enumerate(KINDS, 1):
         version = registry.add(KINDS[kind]())
         with no_folders_left():
-            policies, shadow = registry.start()
+            policies = registry.start()
         assert version == str(number), kind
         assert policies.name == "optimus_with_promises", kind
         assert policies.fallback, kind
-        assert (shadow.decide, shadow.failure) == (None, policies.fallback), kind
         assert registry.kept() == [], kind
     registry.store.close()
 
@@ -192,24 +183,22 @@ def test_a_running_service_hands_over_to_the_teacher_and_takes_the_next_good_one
     registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry.add(WHOLE)
-    policies, shadow = registry.start()
-    follower = AliasFollower(registry.settings, policies, shadow, registry.store)
+    policies = registry.start()
     names = [policies.name]
     for body in (KINDS["an encrypted flag"](), KINDS["trained on a list"](), WHOLE[:-1] + b"!"):
         registry.add(body)
         with caplog.at_level(logging.WARNING), no_folders_left():
-            follower.read()
+            read_alias(registry.settings, policies, registry.store)
         policies.begin_cycle()
         names.append(policies.name)
     registry.add(save(registry.folder / "good.npz", lazy=False).read_bytes())
-    follower.read()
+    read_alias(registry.settings, policies, registry.store)
     policies.begin_cycle()
     names.append(policies.name)
 
     assert names[0] == "models:/widths/1"
     assert names[1:3] == ["optimus_with_promises"] * 2
     assert names[-1] == "models:/widths/5"
-    assert shadow.name == "models:/widths/5"
     assert "is encrypted" in caplog.text
 
 
@@ -221,11 +210,10 @@ def test_a_file_that_is_not_what_was_registered_is_refused_by_its_digest(
     other = save(registry.folder / "other.npz", lazy=True)
     registry.artifact().write_bytes(other.read_bytes())
 
-    policies, shadow = registry.start()
+    policies = registry.start()
 
     assert policies.name == "optimus_with_promises"
     assert "models:/widths/1 is damaged: its digest is" in policies.fallback
-    assert shadow.decide is None
     assert registry.kept() == []
 
 
@@ -234,7 +222,7 @@ def test_a_version_with_no_or_several_files_is_refused(registry: Registry) -> No
     registry.add(WHOLE)
     registry.artifact().with_name("second.npz").write_bytes(WHOLE)
 
-    policies, _ = registry.start()
+    policies = registry.start()
 
     assert "holds 2 files; expected 1" in policies.fallback
 
@@ -243,13 +231,13 @@ def test_a_version_with_no_or_several_files_is_refused(registry: Registry) -> No
 def test_a_kept_file_that_the_disk_damages_is_fetched_anew(registry: Registry) -> None:
     registry.add(WHOLE)
     registry.start()
-    (kept,) = registry.kept()
-    kept.write_bytes(damaged(1))
+    with registry.store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE policy_models SET body = ?", (damaged(1),))
 
-    policies, _ = registry.start()
+    policies = registry.start()
 
     assert policies.name == "models:/widths/1"
-    assert [path.read_bytes() for path in registry.kept()] == [WHOLE]
+    assert registry.kept() == [WHOLE]
 
 
 @pytest.mark.slow
@@ -260,55 +248,41 @@ def test_two_mlflows_with_one_name_and_number_are_kept_apart(
     bodies = [save(tmp_path / f"{n}.npz", lazy=bool(n)).read_bytes() for n in (0, 1)]
     for each, body in zip((first, second), bodies, strict=True):
         each.add(body)
-    home, shelf = tmp_path / "home/policies", StoredModels(first.store)
-    models = [LearnedModels(home, each.uri, shelf) for each in (first, second)]
+    models = [LearnedModels(each.uri, first.store) for each in (first, second)]
 
-    digests = [model.digest for each in models if (model := each.read(CHAMPION)) is not None]
-    kept = [KeptModels(home, shelf, origin_of(each.uri)) for each in (first, second)]
-    versions = [path for each in kept if (path := each.find("models:/widths/1")) is not None]
-    either = LearnedModels(home, "", shelf, any_origin=True)
-
-    assert len(set(digests)) == 2
-    assert [path.read_bytes() for path in versions] == bodies
+    for _ in range(2):  # fetched, then kept
+        digests = [model.digest for each in models if (model := each.read(CHAMPION)) is not None]
+        assert digests == [digest_of(body) for body in bodies]
     with pytest.raises(ValueError, match="from several MLflows, and the files differ"):
-        either.policy_name("models:/widths/1")
+        LearnedModels("", first.store, any_origin=True).find_policy("models:/widths/1")
     for each in (first, second):
         each.store.close()
 
 
 @pytest.mark.slow
 def test_an_mlflow_that_began_anew_at_its_address_is_not_taken_for_the_one_before(
-    registry: Registry, tmp_path: Path, blank_mlflow: Path
+    registry: Registry, tmp_path: Path
 ) -> None:
     registry.add(WHOLE)
     registry.start()
-    other = save(tmp_path / "other.npz", lazy=True).read_bytes()
-    anew = Registry(tmp_path / "anew", blank_mlflow)
-    anew.add(other)
-    models = LearnedModels(registry.settings.home / "policies", anew.uri)
-    kept = KeptModels(models.folder, None, origin_of(anew.uri))
-    kept.write("models:/widths/1", SHIPPED.read_bytes())
+    earlier = save(tmp_path / "earlier.npz", lazy=True).read_bytes()
+    with registry.store.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE policy_models SET body = ?", (earlier,))
 
-    model = models.read(CHAMPION)
+    policies = registry.start()
 
-    assert model is not None
-    assert model.digest == read_file("it", tmp_path / "other.npz").digest
-    path = kept.find("models:/widths/1")
-    assert path is not None
-    assert path.read_bytes() == other
-    anew.store.close()
+    assert policies.model is not None
+    assert (policies.name, policies.model.digest) == ("models:/widths/1", digest_of(WHOLE))
+    assert registry.kept() == [WHOLE]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_laxity_up_serves_with_a_damaged_champion_and_a_damaged_shadow(
-    registry: Registry,
-) -> None:
+def test_laxity_up_serves_with_a_damaged_champion(registry: Registry) -> None:
     registry.add(raising(tokenize.TokenError, unguarded))
-    registry.add(KINDS["an encrypted flag"](), name="beside")
     registry.store.close()
     home = registry.folder / "real"
-    options = ["--policy", CHAMPION, "--shadow", "models:/beside@champion", "--slots", "1"]
+    options = ["--policy", CHAMPION, "--slots", "1"]
     environ = os.environ | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": registry.uri}
     run = partial(subprocess.run, env=environ, capture_output=True, text=True, check=False)
     command = [sys.executable, "-P", "-m", "laxity.cli.main"]
@@ -321,8 +295,8 @@ def test_laxity_up_serves_with_a_damaged_champion_and_a_damaged_shadow(
     assert up.returncode == 0, up.stdout + up.stderr
     assert told["policy"] == "optimus_with_promises"
     assert "models:/widths/1 is no policy of version 1" in told["learned"]["fallback"]
-    assert "is encrypted" in told["shadow"]["failure"]
     log = (home / "service.log").read_text()
     assert "Traceback" not in log
     assert "move it aside" not in log
-    assert not list((home / "policies").rglob("*.npz"))
+    with Session(Store.open(f"sqlite:///{home}/laxity.db").engine) as session:
+        assert not session.exec(select(PolicyModelRow)).all()

@@ -23,7 +23,7 @@ from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.policy_models import LearnedModels
+from laxity_scheduler.service.learned_models import LearnedModels
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import FallbackRow
@@ -46,7 +46,7 @@ def decided_by(policy: str, home: Path, count: int = 24) -> JournalSource:
     home.mkdir(exist_ok=True)
     store = Store.open(f"sqlite:///{home}/laxity.db")
     journal.lived(store, policy=policy, arrivals=arrivals(count), gpus=8)
-    return JournalSource(store, LearnedModels(home / "policies"), journal.load)
+    return JournalSource(store, LearnedModels(), journal.load)
 
 
 def widening(choices: list[Choice]) -> float:
@@ -90,7 +90,7 @@ def test_a_job_that_waits_for_others_to_shrink_is_wanted_as_wide_as_it_will_be(
         "team/a"
     }
     Journal(store).write_cycle(state, plan, journal.TRUTH, policy="optimus", decided_s=0.0)
-    source = JournalSource(store, LearnedModels(tmp_path), journal.load)
+    source = JournalSource(store, LearnedModels(), journal.load)
     choices = collect_journal(source.iter_cycles(0), seed=1)
     store.close()
     assert max(len(choice.rows) for choice in choices) == 3  # a's step, b's, and to stop
@@ -102,8 +102,8 @@ def test_a_net_that_decided_itself_is_right_and_gains_nothing_on_cycles_held_out
 ) -> None:
     lazy = save(tmp_path / "lazy.npz", lazy=True)
     source = decided_by(f"learned:{lazy}", tmp_path)
-    same = measure_net(source.models.load(f"learned:{lazy}").net, source, seed=1)
-    shipped = measure_net(source.models.load("learned").net, source, seed=1)
+    same = measure_net(source.models.load(f"learned:{lazy}")[1].net, source, seed=1)
+    shipped = measure_net(source.models.load("learned")[1].net, source, seed=1)
     source.store.close()
     assert (same.right, same.totals.differing) == (1.0, 0)
     assert same.totals.gain == pytest.approx(0.0)
@@ -117,7 +117,7 @@ def test_a_net_learns_from_a_journal_to_decide_as_what_decided_in_it(tmp_path: P
     from laxity_lab.policy_training.journal_imitation import learn_from_journal
 
     source = decided_by("optimus", tmp_path)
-    start = source.models.load(f"learned:{save(tmp_path / 'lazy.npz', lazy=True)}").net
+    start = source.models.load(f"learned:{save(tmp_path / 'lazy.npz', lazy=True)}")[1].net
     before = measure_net(start, source, seed=1)
     learned = learn_from_journal(source, seed=1, updates=200)
     again = learn_from_journal(source, seed=1, updates=200)

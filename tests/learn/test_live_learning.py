@@ -109,13 +109,11 @@ def test_a_service_learns_from_its_journal_catches_a_bad_model_and_is_rolled_bac
     figures = json.loads(laxity(home, "train", "policy", *words, "--updates", "200", "--json"))
     assert figures["journal_choices"] >= 20
     assert figures["held_out_right"] > 0.6
-    models = ("--policy", "models:/widths@champion", "--shadow", "models:/widths@challenger")
-    with serving(home, *models) as client:
+    with serving(home, "--policy", "models:/widths@champion") as client:
         assert decides(client) == "optimus_with_promises"
         assert "champion not found" in " ".join(laxity(home, "cluster").split())
         for name in ("b-1", "b-2"):
             submit(home, "train_scaling", name, 2_000)
-        until(lambda: client.cluster()["shadow"]["cycles"], "the shadow decides")
         laxity(home, "train", "promote", "widths", "1")
         until(lambda: decides(client) == "models:/widths/1", "version 1 decides")
         bad = ModelFile("widths", save(tmp_path / "bad.npz", lazy=True), "", alias="challenger")

@@ -18,19 +18,12 @@ from laxity_lab.policy_training.train_policy_command import register_policy
 from laxity_lab.provisioner_training.train_command import register
 from laxity_profiler.registry.mlflow_registry import Registry
 from laxity_profiler.registry.registered_files import move_alias
-from laxity_scheduler.kept_models import origin_of
 from laxity_scheduler.learned.weights_file import load_policy
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies.registry import find
-from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
-from laxity_scheduler.process.open_policies import AliasFollower, open_policy, open_shadow
+from laxity_scheduler.process.open_policies import open_policy, read_alias
+from laxity_scheduler.service.learned_models import LearnedModels, ModelAwayError
 from laxity_scheduler.service.policy_in_force import PolicyInForce
-from laxity_scheduler.service.settings import SettingsError
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.stored_models import StoredModels
-from laxity_scheduler.width_comparison import DecidedCycle
 from tests.learn.test_policy_in_force import save
-from tests.support.builders import MINUTE_EPOCHS, cluster, job
 from tests.support.policy_registry import (
     ADDRESS,
     AWAY_TEXT,
@@ -57,13 +50,12 @@ def test_an_alias_puts_versions_in_force_and_rolls_them_back_while_the_service_r
     settings = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(settings.store_url)
     policies = open_policy(settings, store)
-    follower = AliasFollower(settings, policies, None)
     policies.begin_cycle()
     names = [policies.name]
     add(tmp_path, save(tmp_path / "two.npz", lazy=False), slowdown=0.8)
     for version in ("2", "1"):
         move_alias(store_of(tmp_path), "widths", "champion", version)
-        assert follower.read() == 1
+        assert read_alias(settings, policies) == 1
         policies.begin_cycle()
         names.append(policies.name)
     store.close()
@@ -84,7 +76,7 @@ def test_where_mlflow_is_away_the_teacher_decides_until_it_answers(
     assert AWAY_TEXT in policies.fallback
     assert any(AWAY_TEXT in text for text in caplog.messages)
     add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
-    AliasFollower(settings, policies, None).read()
+    read_alias(settings, policies)
     policies.begin_cycle()
     store.close()
     assert (policies.name, policies.fallback) == ("models:/widths/1", "")
@@ -97,7 +89,7 @@ def test_while_mlflow_is_away_the_version_that_decides_goes_on(tmp_path: Path) -
     policies = open_policy(settings, store)
     policies.begin_cycle()
     with mlflow_away(tmp_path), pytest.raises(ModelAwayError):
-        AliasFollower(settings, policies, None).read()
+        read_alias(settings, policies)
     policies.begin_cycle()
     store.close()
     assert policies.name == "models:/widths/1"
@@ -108,78 +100,39 @@ def test_a_restart_while_mlflow_is_away_goes_on_with_the_version_that_the_alias_
 ) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=True, teacher="drf"), slowdown=0.9)
     add(tmp_path, save(tmp_path / "two.npz", lazy=False), slowdown=0.8)
-    here = settings_of(tmp_path, policy=ADDRESS, shadow=ADDRESS)
+    here = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(here.store_url)
     open_policy(here, store)
     move_alias(store_of(tmp_path), "widths", "champion", "1")
     open_policy(here, store)  # now the alias names version 1, and 2 is kept as well
     with mlflow_away(tmp_path), caplog.at_level(logging.WARNING):
-        policies, shadow = open_policy(here, store), open_shadow(here, store)
+        policies = open_policy(here, store)
         policies.begin_cycle()
     assert (policies.name, policies.fallback) == ("models:/widths/1", "")
-    assert shadow is not None
-    assert shadow.name == "models:/widths/1"
     told = policies.view()
     assert str(told["stale"]).startswith(f"it was {ADDRESS} when MLflow last answered")
     assert AWAY_TEXT in caplog.text
     (line,) = policy_lines({"learned": told})
     assert "models:/widths/1 decides: it was" in line.plain
-    AliasFollower(here, policies, None).read()
+    read_alias(here, policies)
     policies.begin_cycle()
     store.close()
     assert (policies.name, policies.view()["stale"]) == ("models:/widths/1", "")
-
-
-def test_a_shadow_that_is_not_registered_yet_stops_no_start_and_decides_once_it_is(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    here = settings_of(tmp_path, policy="optimus", shadow=ADDRESS)
-    store = Store.open(here.store_url)
-    with caplog.at_level(logging.WARNING):
-        policies, shadow = open_policy(here, store), open_shadow(here, store)
-        assert shadow is not None
-        follower = AliasFollower(here, policies, shadow)
-        follower.read()
-        follower.read()
-    (line,) = [record.getMessage() for record in caplog.records if ADDRESS in record.getMessage()]
-    assert line.startswith(f"{ADDRESS} shadows nothing until it can be read")
-    state = cluster(gpus=[2], jobs=[job("a")])
-    shadow.compare(DecidedCycle(state, Plan(), MINUTE_EPOCHS, find("optimus").policy()))
-    (told,) = policy_lines({"shadow": shadow.view()})
-    assert told.plain.startswith(f"shadow {ADDRESS} does not decide: MLflow at")
-    add(tmp_path, save(tmp_path / "one.npz", lazy=True), slowdown=0.9)
-    follower.read()
-    shadow.compare(DecidedCycle(state, Plan(), MINUTE_EPOCHS, find("optimus").policy()))
-    store.close()
-    assert (shadow.name, shadow.failure) == ("models:/widths/1", "")
-    assert shadow.totals.cycles == 1
-
-
-def test_a_shadow_that_no_mlflow_can_ever_have_stops_the_start(tmp_path: Path) -> None:
-    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
-    for shadow, uri in (("models:/widths", ""), (ADDRESS, "none")):
-        with pytest.raises(SettingsError, match="models:/"):
-            open_shadow(settings_of(tmp_path, shadow=shadow, tracking_uri=uri), store)
-    store.close()
 
 
 def test_a_new_pod_has_the_last_known_version_from_the_store_while_mlflow_is_away(
     tmp_path: Path,
 ) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=True, teacher="drf"), slowdown=0.9)
-    here = settings_of(tmp_path, policy=ADDRESS, shadow=ADDRESS)
+    here = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(here.store_url)
     open_policy(here, store)
     pod = replace(here, home=tmp_path / "pod")
     with mlflow_away(tmp_path):
-        policies, shadow = open_policy(pod, store), open_shadow(pod, store)
+        policies = open_policy(pod, store)
         policies.begin_cycle()
     assert (policies.name, policies.fallback) == ("models:/widths/1", "")
     assert str(policies.view()["stale"]).startswith(f"it was {ADDRESS} when MLflow last answered")
-    assert shadow is not None
-    assert shadow.name == "models:/widths/1"
-    kept = (pod.home / "policies").rglob("*.npz")
-    assert [file.read_bytes() for file in kept] == [(tmp_path / "one.npz").read_bytes()]
     store.close()
 
 
@@ -197,10 +150,12 @@ def test_what_the_store_could_not_keep_it_keeps_when_the_alias_is_asked_again(
     assert "models:/widths/1 is not in the store yet" in caplog.text
     with store.engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE away RENAME TO policy_models")
-    AliasFollower(settings, policies, None, store).read()
-    origin = origin_of(settings.tracking_url)
-    assert len(StoredModels(store).load_models("models:/widths/1", origin)) == 1
-    assert StoredModels(store).load_alias(ADDRESS, origin) == "models:/widths/1"
+    read_alias(settings, policies, store)
+    assert len(store.load_policy_models("models:/widths/1")) == 1
+    with mlflow_away(tmp_path):
+        again = open_policy(settings, store)
+        again.begin_cycle()
+    assert again.name == "models:/widths/1"
     store.close()
 
 
@@ -209,7 +164,6 @@ def test_where_the_kept_weights_are_gone_the_teacher_decides(tmp_path: Path) -> 
     here = settings_of(tmp_path, policy=ADDRESS)
     store = Store.open(here.store_url)
     open_policy(here, store)
-    next((tmp_path / "policies").rglob("*.npz")).unlink()
     with store.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM policy_models")
     with mlflow_away(tmp_path):
@@ -236,14 +190,15 @@ def test_a_version_that_is_no_policy_is_refused_with_the_reason_and_the_teacher_
 
 def test_a_version_that_was_fetched_decides_again_without_mlflow(tmp_path: Path) -> None:
     add(tmp_path, save(tmp_path / "one.npz", lazy=False), slowdown=0.9)
-    models = LearnedModels(tmp_path / "policies", store_of(tmp_path))
-    model = models.read(ADDRESS)
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    model = LearnedModels(store_of(tmp_path), store).read(ADDRESS)
     assert model is not None
     shutil.rmtree(tmp_path / REGISTRY)
-    offline = LearnedModels(tmp_path / "policies")
+    offline = LearnedModels(store=store)
     assert offline.read(model.name) == model
     with pytest.raises(ModelAwayError, match="models:/ needs MLflow"):
         offline.read(ADDRESS)
+    store.close()
 
 
 def test_versions_are_listed_with_figures_and_promoted_by_commands(tmp_path: Path) -> None:
@@ -366,7 +321,7 @@ def test_a_new_pod_without_mlflow_has_the_version_that_decided_before(
     with mlflow_away(tmp_path):
         policies = open_policy(pod, again)
         policies.begin_cycle()
-    bodies = StoredModels(again).load_models("models:/widths/1", origin_of(here.tracking_url))
+    bodies = again.load_policy_models("models:/widths/1")
     again.close()
     assert policies.name == "models:/widths/1"
     assert policies.model is not None

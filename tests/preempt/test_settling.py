@@ -17,7 +17,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
-from laxity_scheduler.promising.claims import Terms, claims_of
+from laxity_scheduler.promising.claims import claims_of
 from laxity_scheduler.promising.room import Room
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.crowded import crowded
@@ -136,7 +136,7 @@ def test_plans_leave_a_resized_job_its_width_for_two_epochs_if_that_is_in_time()
         state = cluster(gpus=4, jobs=[wide], now=30.0)
         forecasts = Forecasts(state, TEN_MINUTE_EPOCHS)
         claims = claims_of(forecasts.frame, [wide], [833.0])
-        room = Room(state, forecasts, Terms(), claims)
+        room = Room(state, forecasts, claims)
         kept = room.in_order(claims, room.empty_profile(1_000.0))
         assert not kept.late
         return kept.shares["team/wide"].workers_now

@@ -10,7 +10,7 @@ from laxity_scheduler.frame import compiled, fields, kernels, loops
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.claimants import hold_nothing
-from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, Claims, Terms, claims_of
+from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, Claims, claims_of
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
 from laxity_scheduler.promising.room import Room
@@ -80,7 +80,7 @@ def test_a_table_of_shares_says_of_each_what_the_share_says() -> None:
     for case in CASES:
         forecasts = Forecasts(case.state, case.predictor)
         claims = drawn_claims(case, forecasts)
-        where = Room(case.state, forecasts, Terms(grow_anywhere=True), claims)
+        where = Room(case.state, forecasts, claims)
         for profile in profiles(case, where.parts):
             held = hold_nothing(len(claims.jobs), where.parts)
             shares, _ = where.planner.plan_all(claims, held, profile, stay=False).keep()
@@ -103,7 +103,7 @@ def test_newcomers_are_admitted_up_to_the_first_that_is_late_as_each_alone_would
         forecasts = Forecasts(case.state, case.predictor)
         claims = drawn_claims(case, forecasts)
         claims = claims.at(np.flatnonzero([not job.workers for job in claims.jobs]))
-        where = Room(case.state, forecasts, Terms(), claims_of(forecasts.frame, (), ()))
+        where = Room(case.state, forecasts, claims_of(forecasts.frame, (), ()))
         for profile in profiles(case, where.parts):
             alone, together = profile.copy(), profile.copy()
             expected = []
@@ -123,13 +123,11 @@ def test_newcomers_are_admitted_up_to_the_first_that_is_late_as_each_alone_would
 
 @pytest.mark.slow  # compiles
 @pytest.mark.skipif(not compiled.COMPILES, reason="there is only one way without numba")
-@pytest.mark.parametrize("grow_anywhere", [False, True])
 def test_compiled_functions_plan_as_they_do_uncompiled(
-    monkeypatch: pytest.MonkeyPatch, *, grow_anywhere: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def asked() -> list[object]:
-        terms = Terms(grow_anywhere=grow_anywhere)
-        return [answer for case in (*CASES, *contended()) for answer in answers(case, terms)]
+        return [answer for case in (*CASES, *contended()) for answer in answers(case)]
 
     uncompiled = asked()
     monkeypatch.setattr(compiled, "MANY_ROWS", 1)
@@ -141,11 +139,11 @@ def contended() -> Iterator[Case]:
     return (Case(seed, crowded(seed), PREDICTORS[seed % 3]) for seed in range(40))
 
 
-def answers(case: Case, terms: Terms) -> list[object]:
+def answers(case: Case) -> list[object]:
     """What is in the way of claims, their order, their shares, and what offers rest on."""
     forecasts = Forecasts(case.state, case.predictor)
     claims = drawn_claims(case, forecasts)
-    where = Room(case.state, forecasts, terms, claims.at(np.arange(len(claims.jobs) // 2)))
+    where = Room(case.state, forecasts, claims.at(np.arange(len(claims.jobs) // 2)))
     horizon_s = where.rows.horizon_s(claims)
     profile = where.empty_profile(horizon_s)
     kept = where.find_best_plan(where.sort_claims(where.claims, AS_PLANNED), horizon_s)

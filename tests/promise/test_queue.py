@@ -11,7 +11,6 @@ from laxity_scheduler.model.decision import Forecasted, Wait
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.waiting_table import build_queue, build_waiting_table
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
@@ -38,7 +37,7 @@ def test_the_order_is_promised_aged_soft_hopeless_then_best_effort() -> None:
     ]
     state = cluster(gpus=8, jobs=jobs, now=700.0)
     forecasts = Forecasts(state, MINUTE_EPOCHS)
-    reservations = Reservations(state, forecasts, Terms())
+    reservations = Reservations(state, forecasts)
     queue = build_queue(build_waiting_table(forecasts), jobs, reservations)
     assert [waiting.job.id.removeprefix("team/") for waiting in queue] == [
         "tight", "slack", "aged", "soft-soon", "soft-late", "hopeless", "short", "long",

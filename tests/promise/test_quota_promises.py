@@ -10,7 +10,6 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import Judge
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
 from tests.support.restricted_states import drawn, newcomers, workers_at
@@ -31,7 +30,7 @@ def told(plan: Plan, kind: type) -> dict[str, str]:
 def judged(state: ClusterState, *asking: Job) -> list[bool]:
     for one in asking:
         state = state.with_job(one)
-    judge = Judge(state, Forecasts(state, MINUTE_EPOCHS), Terms())
+    judge = Judge(state, Forecasts(state, MINUTE_EPOCHS))
     return [isinstance(judge.verdict(one), Promise) for one in asking]
 
 
@@ -90,7 +89,7 @@ def test_at_no_instant_do_promised_jobs_have_more_than_their_quota() -> None:
         asking = newcomers(draw, state, epochs=4, slack=3.0)
         asking = [replace(row, quota=draw.choice(["a", "a", "b", ""])) for row in asking]
         state = replace(state, jobs=(*state.jobs, *asking))
-        judge = Judge(state, Forecasts(state, MINUTE_EPOCHS), Terms())
+        judge = Judge(state, Forecasts(state, MINUTE_EPOCHS))
         verdicts = [judge.verdict(one) for one in asking]
         shares = {one: judge.reservations.shares[one.id] for one in judge.reservations.claims.jobs}
         for at_s in sorted({at_s for share in shares.values() for at_s, _ in share.steps}):

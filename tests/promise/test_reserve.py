@@ -13,7 +13,6 @@ from laxity_profiler.estimate import Ask, Estimates
 from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.planner import Planner
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import (
@@ -177,11 +176,11 @@ def test_a_job_that_must_grow_claims_what_it_grows_to() -> None:
     """Two GPUs: one promised job needs both soon, so another cannot run beside it."""
     grows = promised("grows", 700.0, epochs=20, running=1, workers=(1, 2))
     waits = promised("waits", 5000.0)
-    terms, predictor = Terms(), MINUTE_EPOCHS
+    predictor = MINUTE_EPOCHS
     alone = cluster(gpus=2, jobs=[grows])
     both = cluster(gpus=2, jobs=[grows, waits])
-    assert Reservations(alone, Forecasts(alone, predictor), terms).roomy
-    planned = Reservations(both, Forecasts(both, predictor), terms)
+    assert Reservations(alone, Forecasts(alone, predictor)).roomy
+    planned = Reservations(both, Forecasts(both, predictor))
     assert not planned.roomy
     assert planned.late == frozenset()
     assert planned.shares["team/waits"].starts_s >= 600.0

@@ -11,7 +11,6 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import Judge
 from tests.support.builders import MINUTE_EPOCHS
 from tests.support.max_flow import Demand, fits
@@ -36,7 +35,7 @@ def demands(state: ClusterState, judge: Judge, at_s: float) -> list[Demand]:
 def judged(state: ClusterState, asking: list[Job]) -> tuple[Judge, list[Job]]:
     for one in asking:
         state = state.with_job(one)
-    judge = Judge(state, Forecasts(state, MINUTE_EPOCHS), Terms())
+    judge = Judge(state, Forecasts(state, MINUTE_EPOCHS))
     return judge, [one for one in asking if isinstance(judge.verdict(one), Promise)]
 
 

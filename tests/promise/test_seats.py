@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
-from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.seating import count_inside, count_seats, find_seats
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
@@ -55,7 +54,7 @@ def one_waits_for_two_of_three_nodes() -> ClusterState:
 def verdict_on_tied(due_at: float) -> Verdict:
     tied = job("tied", epochs=5, due_at=due_at, eligible="zone")
     state = one_waits_for_two_of_three_nodes().with_job(tied)
-    return Judge(state, Forecasts(state, MINUTE_EPOCHS), Terms()).verdict(tied)
+    return Judge(state, Forecasts(state, MINUTE_EPOCHS)).verdict(tied)
 
 
 def test_a_job_is_promised_no_node_before_who_waits_and_will_sit_there_has_left() -> None:

@@ -9,7 +9,6 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import judge
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promised
 
@@ -224,13 +223,6 @@ def test_an_offer_behind_others_is_promised_when_it_is_accepted_later() -> None:
     for seconds in (0.0, 10.0, 30.0, 59.0):  # its margin is a minute
         later = cluster(gpus=2, jobs=[*busy, asks], now=seconds)
         assert isinstance(judge(later, asks, MINUTE_EPOCHS), Promise), seconds
-
-
-def test_a_wider_margin_can_be_asked_for() -> None:
-    terms = Terms(offer_margin=0.5)
-    verdict = judge(cluster(gpus=1), job(due_at=100.0), MINUTE_EPOCHS, terms=terms)
-    assert isinstance(verdict, Refusal)
-    assert offered(verdict)["deadline"].deadline_at == pytest.approx(900.0)
 
 
 def test_soft_jobs_are_told_how_late_they_will_be() -> None:

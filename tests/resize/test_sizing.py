@@ -10,8 +10,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies.qos import QosPolicy, decide
-from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.policies.qos import decide
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
 
@@ -67,14 +66,6 @@ def test_a_job_grows_on_its_own_nodes_only() -> None:
     assert [(one.job, one.beneficiary, one.reason.code) for one in stops] == [
         ("team/a", "team/a", "restart_wider")
     ]
-
-
-def test_a_job_grows_anywhere_where_that_is_allowed() -> None:
-    late = wide(due_at=500.0, running=1, nodes=("n1",))
-    full = job("fills", running=3, workers=(3,), nodes=("n1",) * 3, preemptible=False)
-    policy = QosPolicy(terms=Terms(grow_anywhere=True))
-    plan = policy(cluster(gpus=[4, 4], jobs=[late, full], now=1.0), MINUTE_EPOCHS)
-    assert [one.nodes for one in plan.decisions if isinstance(one, Resize)] == [("n1", "n0")]
 
 
 def test_others_are_stopped_for_growth_that_keeps_a_promise() -> None:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from laxity.api.client import home_folder
 from laxity_lab.policy_training.teacher_samples import Choice, choices_of_widths, share_right
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_profiler.estimate import Predictor
@@ -24,20 +23,18 @@ from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.kept_models import ModelRefusedError
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.learned import decide_by
-from laxity_scheduler.policies.registry import UnknownPolicyError, find
-from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
+from laxity_scheduler.policies.registry import UnknownPolicyError
+from laxity_scheduler.service.learned_models import LearnedModels, ModelAwayError, ModelRefusedError
 from laxity_scheduler.store.journal import LoadPredictor, iter_decided
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.stored_models import StoredModels
 from laxity_scheduler.store.tables import CycleRow
 from laxity_scheduler.width_comparison import (
     DecidedCycle,
-    ShadowTotals,
+    WidthTotals,
     compare_widths,
     settle_widths,
 )
@@ -88,7 +85,7 @@ class HeldOutFigures:
 
     choices: int
     right: float
-    totals: ShadowTotals
+    totals: WidthTotals
 
 
 def open_source(source: str, tracking_url: str = "") -> JournalSource:
@@ -97,20 +94,16 @@ def open_source(source: str, tracking_url: str = "") -> JournalSource:
     Policies that decided in it are fetched from the MLflow at `tracking_url` if they are not beside
     it. JournalError if there is none. StoreError if it cannot be read.
     """
-    url, home = source, home_folder()
+    url = source
     if "://" not in source:
         path = Path(source)
         path = path / "laxity.db" if path.is_dir() else path
-        url, home = f"sqlite:///{path}", path.parent
-    elif source.startswith("sqlite:///"):
-        home = Path(source.removeprefix("sqlite:///")).parent
+        url = f"sqlite:///{path}"
     file = Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and not file.exists():
         raise JournalError(f"there is no journal at {file}: name a service's folder or its store")
     store = Store.open(url)
-    shelf = StoredModels(store)
-    models = LearnedModels(home / "policies", tracking_url, shelf, any_origin=True)
-    return JournalSource(store, models)
+    return JournalSource(store, LearnedModels(tracking_url, store, any_origin=True))
 
 
 def collect_journal(cycles: Iterator[DecidedCycle], *, seed: int) -> list[Choice]:
@@ -152,7 +145,7 @@ def read_curves(cycles: Iterator[DecidedCycle]) -> dict[tuple[str, int], Through
 
 def measure_net(net: ScoringNet, source: JournalSource, *, seed: int) -> HeldOutFigures:
     """The net on the cycles that are held out."""
-    totals, memory = ShadowTotals(), dict[str, Any]()
+    totals, memory = WidthTotals(), dict[str, Any]()
     draw, choices, decide = np.random.default_rng(seed), list[Choice](), decide_by(net)
     for cycle in source.iter_cycles(source.split()[1]):
         compared = compare_widths(decide, cycle, memory)
@@ -174,6 +167,6 @@ def _choices_of(
 
 def _find_policy(name: str, models: LearnedModels) -> Policy:
     try:
-        return find(models.policy_name(name)).policy()
+        return models.find_policy(name)
     except (UnknownPolicyError, ModelAwayError, ModelRefusedError) as error:
         raise JournalError(f"{name} decided in the journal: {error}") from error

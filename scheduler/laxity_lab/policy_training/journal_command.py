@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -82,16 +81,12 @@ def read_start(name: str, tracking_uri: str) -> tuple[Any, str]:
 
     An alias becomes the version that it names. CommandError.
     """
-    import tempfile
+    from laxity_scheduler.service.learned_models import LearnedModels, ModelAwayError
 
-    from laxity_scheduler.policy_models import LearnedModels, ModelAwayError
-
-    with tempfile.TemporaryDirectory() as folder:
-        models = LearnedModels(Path(folder), tracking_store(tracking_uri))
-        try:
-            model = models.read(name)
-            return models.load(name).net, name if model is None else model.name
-        except ModelAwayError as error:
-            raise CommandError(str(error), code=AWAY) from error
-        except ValueError as error:
-            raise CommandError(f"--start {name}: {error}", code=USAGE) from error
+    try:
+        full_name, trained = LearnedModels(tracking_store(tracking_uri)).load(name)
+    except ModelAwayError as error:
+        raise CommandError(str(error), code=AWAY) from error
+    except ValueError as error:
+        raise CommandError(f"--start {name}: {error}", code=USAGE) from error
+    return trained.net, full_name

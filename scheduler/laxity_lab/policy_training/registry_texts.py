@@ -11,7 +11,7 @@ def describe_model(name: str) -> str:
     return (
         "A scheduling policy of laxity: how many workers each job gets.\n\n"
         f"- decide by the champion: `laxity up --policy models:/{name}@champion`\n"
-        f"- let the newest version decide beside it: `--shadow models:/{name}@challenger`\n"
+        f"- what the newest would have gained: `laxity replay --gain --policy models:/{name}@challenger`\n"
         f"- compare versions: `laxity train versions {name}`\n"
         f"- promote a version, or roll back to one: `laxity train promote {name} VERSION`\n\n"
         "While a version decides, the service compares it with its teacher. Where it earns less, the "
@@ -50,7 +50,7 @@ def _origin_sentences(about: Mapping[str, Any], figures: Mapping[str, float]) ->
 
 def _name_teacher(about: Mapping[str, Any]) -> str:
     """As the service chooses it: a net without a teacher is compared with Optimus."""
-    from laxity_scheduler.policy_models import TEACHER
+    from laxity_scheduler.service.learned_models import TEACHER
 
     teacher = about.get("teacher", TEACHER)
     return TEACHER if teacher == "none" else str(teacher)

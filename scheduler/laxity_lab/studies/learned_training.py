@@ -28,7 +28,7 @@ from laxity_lab.studies.trial import Row, Trial
 from laxity_lab.traces.cases import Source
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
-from laxity_scheduler.policy_models import TEACHER
+from laxity_scheduler.service.learned_models import TEACHER
 
 TRAINING: Final = ("01", "02", "03", "04", "05")
 VALIDATION: Final = ("10",)

@@ -20,7 +20,7 @@ from laxity_scheduler.groups.group import Group, State
 from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState
 from laxity_scheduler.groups.records import StepRecord, View, record_steps
 from laxity_scheduler.groups.structure import GroupStep
-from laxity_scheduler.groups.verdict import TERMS, judged, p90_s_of, verdict_of
+from laxity_scheduler.groups.verdict import judged, p90_s_of, verdict_of
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
@@ -161,7 +161,7 @@ class GroupCycle:
 
 def _planner(state: ClusterState, predictor: Predictor, horizon_s: float) -> GroupPlanner:
     forecasts = Forecasts(state, predictor)
-    return GroupPlanner(forecasts, Reservations(state, forecasts, TERMS), horizon_s)
+    return GroupPlanner(forecasts, Reservations(state, forecasts), horizon_s)
 
 
 def _horizon_s(group: Group, state: ClusterState) -> float:

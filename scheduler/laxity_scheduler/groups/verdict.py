@@ -1,7 +1,7 @@
 """The verdict on a whole group, from how its steps are laid out."""
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from laxity.human_time import count_noun
 from laxity_scheduler.groups.composition import divide_time, guilty_step
@@ -10,10 +10,8 @@ from laxity_scheduler.groups.layout import GroupLayout
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.promising.budget import promised_gpu_s
-from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.promising.promise import offer_margin_s
 from laxity_scheduler.promising.reservations import Reservations
-
-TERMS: Final = Terms()
 
 
 def p90_s_of(layout: GroupLayout) -> float:
@@ -45,7 +43,7 @@ def judged(group: Group, layout: GroupLayout, reservations: Reservations) -> Gro
             "group_too_slow", p90_at=now + p90_s, late_s=late_s,
             step=step, takes_s=shares[step].takes_s,
         )  # fmt: skip
-        margin_s = max(TERMS.offer_margin_s, TERMS.offer_margin * p90_s)
+        margin_s = offer_margin_s(p90_s)
         offers = _offers(layout, step, now + p90_s + margin_s)
         verdict = verdict_of("refused", why, offers=offers, **figures)
         return replace(group, state="refused", verdict=verdict)

@@ -99,7 +99,6 @@ class JobViews:
             with self._service.deciding:
                 held_by, expected_at = expected_times.predict_start(state, predictor, row)
             start_at = finite_or_none(start_at or expected_at)
-        shadow = self._service.watch.shadow
         fields = ("reason_code", "reason", "offers", "p50_at", "p90_at")
         return {
             "job": view,
@@ -107,7 +106,6 @@ class JobViews:
             "chain": fold_repeats(rows)[-MAX_CHAIN:],
             "held_by": list(held_by),
             "expected_start_at": start_at,
-            "shadow": shadow.view_of_job(job_id) if shadow else None,
         }
 
     def latest_decisions(
@@ -121,7 +119,6 @@ class JobViews:
 
     def cluster_view(self) -> Json:
         """Capacity, policy, and how promises have come out so far."""
-        shadow = self._service.watch.shadow
         state, predictor = self._service.last_snapshot
         return {
             "now": CLOCK.now(),
@@ -131,7 +128,6 @@ class JobViews:
             "cycle": state.cycle,
             "policy": self._service.policies.name,
             "learned": self._service.policies.view(),
-            "shadow": shadow.view() if shadow else None,
             "world": self._service.settings.world,
             "predictor_version": predictor.version,
             "acting": self._service.leading,

@@ -11,13 +11,12 @@ from laxity.cli.exit_codes import FAILED, OK
 from laxity.human_time import count_noun
 from laxity.safe_text import printable
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.policy_models import LearnedModels
 from laxity_scheduler.process.open_policies import find_policy, find_usable_policy
 from laxity_scheduler.process.start import load_predictor
+from laxity_scheduler.service.learned_models import LearnedModels
 from laxity_scheduler.store.journal import ReplayedCycle, iter_decided, replay_cycles
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.stored_models import StoredModels
-from laxity_scheduler.width_comparison import ShadowTotals, compare_widths
+from laxity_scheduler.width_comparison import WidthTotals, compare_widths
 
 SHOWN_CYCLES: Final = 20
 MAX_CYCLES: Final = 2**62  # what a database counts to
@@ -57,7 +56,7 @@ class ReplayRange:
 
     def with_models_of(self, store: Store) -> "ReplayRange":
         """The same; learned policies are looked for in this store as well."""
-        models = replace(self.models, shelf=StoredModels(store), any_origin=True)
+        models = replace(self.models, store=store, any_origin=True)
         return replace(self, models=models)
 
 
@@ -86,7 +85,7 @@ def report_gain(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:
     """Print how much more or less this policy's widths would have trained than those decided."""
     store = Store.open(cycles.url)
     cycles = cycles.with_models_of(store)
-    totals, memory = ShadowTotals(), dict[str, Any]()
+    totals, memory = WidthTotals(), dict[str, Any]()
     try:
         decide = find_usable_policy(policy, cycles.models)
         first = min(cycles.first, MAX_CYCLES)
@@ -100,7 +99,7 @@ def report_gain(cycles: ReplayRange, *, policy: str, as_json: bool) -> int:
     return OK
 
 
-def _gain_json(totals: ShadowTotals, policy: str) -> dict[str, object]:
+def _gain_json(totals: WidthTotals, policy: str) -> dict[str, object]:
     return {
         "policy": policy,
         "cycles": totals.cycles,
@@ -111,7 +110,7 @@ def _gain_json(totals: ShadowTotals, policy: str) -> dict[str, object]:
     }
 
 
-def _gain_text(totals: ShadowTotals, policy: str) -> str:
+def _gain_text(totals: WidthTotals, policy: str) -> str:
     cycles = count_noun(totals.cycles, "cycle")
     if not totals.decided_trained:
         return f"{cycles}: nothing trained in them that could be compared"

@@ -21,7 +21,7 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import LiveWorld, Report, WorldModule
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
-from laxity_scheduler.process.open_policies import alias_poller, open_policy, open_shadow
+from laxity_scheduler.process.open_policies import alias_poller, open_policy
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.service.loop import Service
@@ -77,10 +77,6 @@ def open_service(
             if store.is_exclusive
             else catching_up_first(leads, learner.reload_outcomes),
         )
-        shadow = service.watch.shadow = open_shadow(settings, store)
-        if shadow is not None:
-            stack.callback(shadow.close)
-            shadow.start()
         service.leader = elected.holder if elected else service.leader
         world.adopt(service.view_cache.shows_verdict)
         teller = Dispatcher(
@@ -91,7 +87,7 @@ def open_service(
         for reader in (
             mlflow_poller(settings, history, due=lambda: service.leading),
             prefect_poller(settings, service),
-            alias_poller(settings, service.policies, shadow, store, due=lambda: True),
+            alias_poller(settings, service.policies, store),
         ):
             if reader is not None:
                 stack.callback(reader.close)

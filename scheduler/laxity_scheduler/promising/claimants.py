@@ -15,12 +15,11 @@ BOUNDED, FREE = -1, -2  # whether a part bounds a job; else the number of a part
 
 
 class How(NamedTuple):
-    """At which instant it is planned, and by which rules (`claims.Terms`)."""
+    """At which instant it is planned, and by which rules."""
 
     now: float
     grows: bool
     stay: bool  # running jobs keep their width if they are in time with it
-    settle_epochs: float
 
 
 class Claimant(NamedTuple):

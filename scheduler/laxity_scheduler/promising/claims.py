@@ -28,18 +28,8 @@ from laxity_scheduler.frame.frame import Frame
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What promises are made on; durations in seconds."""
-
-    ageing_s: float = 600.0  # a job that waited so long ...
-    ageing_runs: float = 5.0  # ... and so many of its predicted run times must not wait longer
-    offer_margin: float = 0.05  # an offered deadline is later than it need be by this share ...
-    offer_margin_s: float = 60.0  # ... and at least so much: there is time to read and accept it
-    settle_epochs: float = 2.0  # so long plans leave a resized job its width, if that is in time
-    replan_claims: int = 200  # above so many claims, a newcomer is planned behind them only
-    grow_anywhere: bool = False  # new workers may start on nodes the job is not on
+AGEING_S: Final = 600.0  # a job that waited so long ...
+AGEING_RUNS: Final = 5.0  # ... and so many of its predicted run times must not wait longer
 
 
 def deadline_in_force(job: Job) -> float:
@@ -52,11 +42,11 @@ def holds_promise(job: Job, now: float) -> bool:
     return isinstance(job.verdict, Promise) and now <= job.verdict.deadline_at
 
 
-def ageing_limits_s(frame: Frame, rows: Ints | slice, terms: Terms) -> Floats:
+def ageing_limits_s(frame: Frame, rows: Ints | slice) -> Floats:
     """How long these jobs may wait before they have waited too long, (n,)."""
     run_s = frame.levels("mean")[rows, TOTAL, 0]
-    limits_s: Floats = terms.ageing_runs * np.where(run_s < FOREVER, run_s, 0.0)
-    return np.maximum(terms.ageing_s, limits_s)
+    limits_s: Floats = AGEING_RUNS * np.where(run_s < FOREVER, run_s, 0.0)
+    return np.maximum(AGEING_S, limits_s)
 
 
 def want_promise(frame: Frame) -> Bools:
@@ -65,9 +55,9 @@ def want_promise(frame: Frame) -> Bools:
     return wants & (frame.column(WANTS) > 0.0) & ~frame.promised
 
 
-def find_aged_jobs(frame: Frame, terms: Terms) -> list[Job]:
+def find_aged_jobs(frame: Frame) -> list[Job]:
     """Waiting jobs that no promise covers and that have waited too long."""
-    aged = frame.now - frame.column(QUEUED_AT) >= ageing_limits_s(frame, slice(None), terms)
+    aged = frame.now - frame.column(QUEUED_AT) >= ageing_limits_s(frame, slice(None))
     aged &= (frame.column(WAITING) > 0.0) & ~frame.promised & ~want_promise(frame)
     return [job for job in frame.where(aged) if not job.refused]
 

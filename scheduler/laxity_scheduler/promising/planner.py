@@ -77,7 +77,6 @@ class Planner:
     forecasts: Forecasts
     regions: tuple[Region, ...]
     grows: bool
-    settle_epochs: float = 0.0
     claimed_gpus: Callable[[Job], float] | None = None  # per worker; None: those that it has
     whole: tuple[WholeWorkers, ...] = ()  # kinds of workers that have a part of the profile
     _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
@@ -176,7 +175,7 @@ class Planner:
         return np.array(list(map(self.claimed_gpus, jobs)), dtype=float)
 
     def _how(self, *, stay: bool) -> How:
-        return How(self.forecasts.now, self.grows, stay, self.settle_epochs)
+        return How(self.forecasts.now, self.grows, stay)
 
     @property
     def _many(self) -> bool:

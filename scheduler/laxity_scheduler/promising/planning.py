@@ -48,6 +48,7 @@ from laxity_scheduler.promising.claimants import (
 from laxity_scheduler.promising.reserve import Profile, add_gpus, find_end, take_gpus
 from laxity_scheduler.promising.seating import find_its_seats, find_seats
 
+SETTLE_EPOCHS: Final = 2.0  # so long plans leave a resized job its width, if that is in time
 MOST_EXTENSIONS: Final = 12  # how often a plan's window is widened before the whole one is taken
 
 
@@ -210,7 +211,7 @@ def is_just_resized(row: Any, how: How) -> bool:
     resumed_at = 0.0 if np.isnan(row[RESUMED_AT]) else row[RESUMED_AT]
     if np.isnan(changed_at) or changed_at <= resumed_at:
         return False
-    return bool(how.now < changed_at + how.settle_epochs * row[MEAN_EPOCH_S])
+    return bool(how.now < changed_at + SETTLE_EPOCHS * row[MEAN_EPOCH_S])
 
 
 def plan_claim(

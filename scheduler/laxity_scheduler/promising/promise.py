@@ -36,30 +36,36 @@ from laxity_scheduler.model.verdict import (
 )
 from laxity_scheduler.promising import time_limits
 from laxity_scheduler.promising.budget import promised_gpu_s, reservation_gpu_s, runs_of
-from laxity_scheduler.promising.claims import Terms, holds_promise
+from laxity_scheduler.promising.claims import holds_promise
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.promising.regions import count_fitting
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Claim, Share
 from laxity_scheduler.promising.waiting_table import WaitingTable, build_queue
 
-TERMS: Final = Terms()
+OFFER_MARGIN: Final = 0.05  # an offered deadline is later than it need be by this share ...
+OFFER_MARGIN_S: Final = 60.0  # ... and at least so much: there is time to read and accept it
 MOST_WIDTH_OFFERS: Final = 8
 QUANTILES: Final[tuple[Quantile, Quantile]] = ("p50", "p90")
 
 
-def judge(state: ClusterState, job: Job, predictor: Predictor, *, terms: Terms = TERMS) -> Verdict:
+def offer_margin_s(finish_s: float) -> float:
+    """How much later an offered deadline is than the finish that it is offered for."""
+    return max(OFFER_MARGIN_S, OFFER_MARGIN * finish_s)
+
+
+def judge(state: ClusterState, job: Job, predictor: Predictor) -> Verdict:
     """What this job would be told now, whether or not it is in the snapshot."""
     state = state.with_job(job)
-    return Judge(state, Forecasts(state, predictor), terms).verdict(job)
+    return Judge(state, Forecasts(state, predictor)).verdict(job)
 
 
 class Judge:
     """Judges newcomers one after the other: who is promised is counted for the next."""
 
-    def __init__(self, state: ClusterState, forecasts: Forecasts, terms: Terms) -> None:
-        self.state, self.forecasts, self.terms = state, forecasts, terms
-        self.reservations = Reservations(state, forecasts, terms)
+    def __init__(self, state: ClusterState, forecasts: Forecasts) -> None:
+        self.state, self.forecasts = state, forecasts
+        self.reservations = Reservations(state, forecasts)
 
     def verdict(self, job: Job) -> Verdict:
         """Promise, refusal or forecast; a promise is kept among the reservations."""
@@ -67,7 +73,7 @@ class Judge:
             return self.forecast(job)
         if not holds_promise(job, self.state.now):
             return self._hard(job, self.reservations)
-        others = Reservations(self.state, self.forecasts, self.terms, without=job.id)
+        others = Reservations(self.state, self.forecasts, without=job.id)
         in_place = self._in_its_place(job)
         verdict = self._hard(job, others, in_place)
         if isinstance(verdict, Promise):
@@ -81,7 +87,7 @@ class Judge:
         for them.
         """
         claim = Claim(job, job.deadline_at - self.state.now)
-        replanned = Reservations(self.state, self.forecasts, self.terms, amended=claim)
+        replanned = Reservations(self.state, self.forecasts, amended=claim)
         harmless = job.id not in replanned.late and self.reservations.harms_nobody(replanned)
         return replanned if harmless else None
 
@@ -312,10 +318,10 @@ class _Case:
 
         Later than need be by a margin, so that it is still promised when it is accepted.
         """
-        job, now, terms = self.job, self.state.now, self.reservations.terms
+        job, now = self.job, self.state.now
         earliest = self._earliest
         if earliest is not None:
-            margin_s = max(terms.offer_margin_s, terms.offer_margin * earliest.finish_s)
+            margin_s = offer_margin_s(earliest.finish_s)
             share = self.reservations.fits(Claim(job, earliest.finish_s + margin_s))
             if share is not None:
                 due_at = now + earliest.finish_s + margin_s

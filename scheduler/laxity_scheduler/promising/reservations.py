@@ -17,7 +17,6 @@ from laxity_scheduler.promising.claims import (
     AS_PLANNED,
     ClaimOrder,
     Claims,
-    Terms,
     claims_of,
     find_aged_jobs,
 )
@@ -28,6 +27,7 @@ from laxity_scheduler.promising.reserve import Claim, Profile, Share, find_end
 from laxity_scheduler.promising.room import Kept, Room
 from laxity_scheduler.promising.share_table import ShareTable
 
+REPLAN_CLAIMS: Final = 200  # above so many claims, a newcomer is planned behind them only
 MOST_OTHERS: Final = 10  # that a promise names
 
 
@@ -38,16 +38,15 @@ class Reservations:
         self,
         state: ClusterState,
         forecasts: Forecasts,
-        terms: Terms,
         *,
         without: str = "",
         amended: Claim | None = None,
     ) -> None:
         """`without` leaves out a job's claim; `amended` is planned in the place of the old one."""
-        self.state, self.forecasts, self.terms = state, forecasts, terms
+        self.state, self.forecasts = state, forecasts
         self.aged = [
             job
-            for job in find_aged_jobs(forecasts.frame, terms)
+            for job in find_aged_jobs(forecasts.frame)
             if job.id != without and (not job.eligible or may_ever_start(state, job))
         ]
         claims = self._find_claims(without)
@@ -55,7 +54,7 @@ class Reservations:
             claims.deadline_s[[name == amended.job.id for name in claims.names]] = (
                 amended.deadline_s
             )
-        self.room = Room(state, forecasts, terms, claims)
+        self.room = Room(state, forecasts, claims)
         self.claims = self.room.sort_claims(claims, AS_PLANNED)
         self.shares = ShareTable()
         self.late: frozenset[str] = frozenset()
@@ -218,7 +217,7 @@ class Reservations:
 
     def _replan_orders(self, claim: Claim) -> Share | None:
         """Other orders of all claims, in which nobody is late who is in time now."""
-        if len(self.claims.jobs) > self.terms.replan_claims:
+        if len(self.claims.jobs) > REPLAN_CLAIMS:
             return None
         newcomer = self._as_claims(claim)
         claims = self.claims + newcomer

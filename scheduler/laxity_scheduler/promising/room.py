@@ -27,7 +27,6 @@ from laxity_scheduler.promising.claims import (
     ORDERS,
     ClaimOrder,
     Claims,
-    Terms,
 )
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner, Plans
@@ -58,7 +57,6 @@ class Room:
 
     state: ClusterState
     forecasts: Forecasts
-    terms: Terms
     claims: Claims
     ids: frozenset[str] = field(init=False)
 
@@ -67,10 +65,9 @@ class Room:
 
     @cached_property
     def planner(self) -> Planner:
-        grows = self.terms.grow_anywhere or len(self.state.nodes) == 1
+        grows = len(self.state.nodes) == 1
         claimed = self.claimed_gpus if self.counts_more_than_gpus else None
-        settle = self.terms.settle_epochs
-        return Planner(self.forecasts, self.regions, grows, settle, claimed, self.whole)
+        return Planner(self.forecasts, self.regions, grows, claimed, self.whole)
 
     @cached_property
     def counts_more_than_gpus(self) -> bool:

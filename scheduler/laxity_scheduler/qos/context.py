@@ -6,8 +6,9 @@ share. Nothing of it outlives the decision.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.allocation.victims import Need, Victim
@@ -17,7 +18,7 @@ from laxity_scheduler.model.cluster import ClusterState, Coming, Node
 from laxity_scheduler.model.decision import Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import PendingPromise
-from laxity_scheduler.promising.claims import Terms, deadline_in_force, holds_promise
+from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
 from laxity_scheduler.promising.placement_rules import PlacementRules
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.queueing import Waiting
@@ -25,25 +26,23 @@ from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.waiting_table import WaitingTable, build_waiting_table
 from laxity_scheduler.qos.pending_releases import PendingReleases
 
+THETA: Final = 0.15  # a job gives workers back only if ahead by this share of its window
+MARGIN: Final = 0.05  # a width is chosen to end this share of the time left before the deadline
+MOVED: Final = 0.05  # a promise has moved when its P90 shifts by this share of its window
+MOST_DISPLACING: Final = 50  # jobs per decision for which others are stopped
+
 
 @dataclass(frozen=True)
 class QosParameters:
-    """The free parameters of the QoS policy (algorithms.md 3); durations in seconds."""
+    """The parameters of the QoS policy that are tried with other values; durations in seconds."""
 
-    theta: float = 0.15  # a job gives workers back only if ahead by this share of its window
-    margin: float = 0.05  # a width is chosen to end this share of the time left before the deadline
     patience: float = (
         0.5  # a promised job waits for GPUs while its slack is this share of its window
     )
-    moved: float = 0.05  # a promise has moved when its P90 shifts by this share of its window
     cooldown_epochs: float = 2.0  # between two changes of a job's width
-    scale_share: float = 0.10  # re-forming may cost at most this share of what it saves
     least_run_s: float = 60.0  # a job runs so long before it is stopped for one that can wait
-    most_preemptions: int = 5  # for one without a promise, at most so often
-    most_displacing: int = 50  # jobs per decision for which others are stopped
     second_looks: int = 4  # at refusals, per decision: each is a decision more
     refuses: bool = True  # a hard job that cannot be promised goes; else it runs on as soft
-    terms: Terms = field(default_factory=Terms)
 
 
 @dataclass(slots=True)
@@ -68,7 +67,7 @@ class DecisionContext:
 
     def __init__(self, state: ClusterState, forecasts: Forecasts, rules: QosParameters) -> None:
         self.state, self.forecasts, self.rules = state, forecasts, rules
-        self.judge = Judge(state, forecasts, rules.terms)
+        self.judge = Judge(state, forecasts)
         self.ledger = Ledger.of(state)
         self.decisions: list[Decision] = []
         self.starts: dict[str, Start] = {}

@@ -11,7 +11,7 @@ from laxity_scheduler.model.decision import Forecasted, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Forecast
 from laxity_scheduler.promising.promise import forecasts_of
-from laxity_scheduler.qos.context import DecisionContext
+from laxity_scheduler.qos.context import MOVED, DecisionContext
 
 
 def say_forecasts(context: DecisionContext, starts_s: Mapping[str, float]) -> None:
@@ -36,7 +36,7 @@ def say_forecasts(context: DecisionContext, starts_s: Mapping[str, float]) -> No
     messages = [
         (job.id, new, new.reason)
         for job, new in zip(jobs, forecasts, strict=True)
-        if _asks(job) or job.service_class != "soft" or _has_turned(job, new, context.rules.moved)
+        if _asks(job) or job.service_class != "soft" or _has_turned(job, new, MOVED)
     ]
     context.decisions += (
         construct_many(Forecasted, *zip(*messages, strict=True)) if messages else ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.reserve import Profile, find_end
 from laxity_scheduler.qos.context import DecisionContext
+
+SCALE_SHARE: Final = 0.10  # re-forming may cost at most this share of what it saves
 
 Levels = tuple[Ints, Floats]  # widths, of which 0 is none, and seconds to the end; (n, L)
 
@@ -155,6 +158,6 @@ def pays(context: DecisionContext, job: Job, width: int) -> bool:
     cost_s = curve.reform_s(width, "mean")
     return (
         saved_s > 0.0
-        and cost_s < context.rules.scale_share * (saved_s + cost_s)
+        and cost_s < SCALE_SHARE * (saved_s + cost_s)
         and (now_s > curve.start_s(width, "mean"))
     )

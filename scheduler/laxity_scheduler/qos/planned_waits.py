@@ -13,9 +13,10 @@ from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.fields import DUE_AT, SUBMITTED_AT
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.promising.claims import AGEING_S
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reserve import Profile
-from laxity_scheduler.qos.context import DecisionContext
+from laxity_scheduler.qos.context import THETA, DecisionContext
 
 LOOK_AGAIN_S: Final = 1.0  # least time between two looks at a plan that slides with the clock
 
@@ -52,9 +53,8 @@ def find_kept_out(
         return [False] * len(ones)
     table = context.waiting
     places = table.at([entry.job for entry in ones])
-    terms = context.rules.terms
     stops = np.array([entry.job.preemptible for entry in ones], dtype=np.bool_)
-    held_s = np.where(table.held_s[places] < FOREVER, table.held_s[places], terms.ageing_s)
+    held_s = np.where(table.held_s[places] < FOREVER, table.held_s[places], AGEING_S)
     held_s = np.where(stops, held_s, table.rest_s[places, 0])
     ends = np.minimum(np.searchsorted(rest.edges, held_s - TINY_S), len(rest.free))
     least_free = np.append(FOREVER, np.minimum.accumulate(rest.free))
@@ -62,6 +62,6 @@ def find_kept_out(
     soft = np.array([entry.rank == "soft" for entry in ones], dtype=np.bool_)
     slack_s = np.array([entry.slack_s for entry in ones])
     window_s = np.maximum(0.0, table.column(DUE_AT)[places] - table.column(SUBMITTED_AT)[places])
-    out &= ~soft | (slack_s >= context.rules.theta * window_s)
+    out &= ~soft | (slack_s >= THETA * window_s)
     flags: list[bool] = out.tolist()
     return flags

@@ -21,8 +21,9 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.worker_shape import NodeRoom, spend, workers_that_fit
 from laxity_scheduler.promising.queueing import slack
-from laxity_scheduler.qos.context import DecisionContext
+from laxity_scheduler.qos.context import MARGIN, DecisionContext
 
+MOST_PREEMPTIONS: Final = 5  # a job without a promise is stopped for others at most so often
 PROMISED: Final = 3  # the last tier
 
 
@@ -166,7 +167,7 @@ def _may_be_stopped(context: DecisionContext, other: Job, job: Job, patience_s: 
     if context.claims(job):
         return True
     ran_s = context.now - (context.now if other.resumed_at is None else other.resumed_at)
-    return ran_s >= rules.least_run_s and other.preemptions < rules.most_preemptions
+    return ran_s >= rules.least_run_s and other.preemptions < MOST_PREEMPTIONS
 
 
 def _time_away_s(context: DecisionContext, other: Job, job: Job) -> float:
@@ -193,6 +194,6 @@ def least_width_in_time(context: DecisionContext, job: Job) -> int:
     for width in curve.widths:
         if width >= job.workers:
             return job.workers
-        if context.forecasts.rest_s(job, width) <= (1.0 - context.rules.margin) * left_s:
+        if context.forecasts.rest_s(job, width) <= (1.0 - MARGIN) * left_s:
             return width
     return job.workers

@@ -27,7 +27,7 @@ from laxity_scheduler.model.verdict import PendingPromise, Promise
 from laxity_scheduler.promising.promise import promises_of
 from laxity_scheduler.promising.reserve import Profile, Share
 from laxity_scheduler.promising.share_table import ShareTable
-from laxity_scheduler.qos.context import DecisionContext
+from laxity_scheduler.qos.context import MOVED, DecisionContext
 
 IN_TIME: Final = frozenset({"fits", "fits_when_nodes_come", "promise_moved"})
 NO_DANGER_S: Final = 0.5  # of lateness that nobody would see
@@ -158,7 +158,7 @@ def _may_have_changed(context: DecisionContext, outlook: Outlook) -> Bools:
     with np.errstate(invalid="ignore"):
         moved_s = np.abs(now + outlook.finish_s - frame.column(PROMISED_P90_AT)[rows])
         stands = outlook.finish_s - (outlook.due_at - now) <= outlook.tolerance_s
-        stands &= moved_s <= context.rules.moved * window_s
+        stands &= moved_s <= MOVED * window_s
     return outlook.given | ~stands | (frame.column(TROUBLED)[rows] > 0.0)
 
 
@@ -190,6 +190,6 @@ def _change(
     if was:
         return reason("fits", p90_at=p90_at, slack_s=old.deadline_at - p90_at, workers=workers)
     moved_s = finish_at - old.p90_at
-    if abs(moved_s) > context.rules.moved * (old.deadline_at - job.submitted_at):
+    if abs(moved_s) > MOVED * (old.deadline_at - job.submitted_at):
         return reason("promise_moved", moved_s=moved_s, p90_at=p90_at)
     return None

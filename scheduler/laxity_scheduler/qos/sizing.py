@@ -27,7 +27,7 @@ from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
-from laxity_scheduler.qos.context import DecisionContext
+from laxity_scheduler.qos.context import MOST_DISPLACING, THETA, DecisionContext
 from laxity_scheduler.qos.idle_growth import pays
 from laxity_scheduler.qos.plan_drift import compare_promised
 from laxity_scheduler.qos.preemption import carry_out, choose, least_width_in_time
@@ -143,7 +143,7 @@ def shrink_for_waiting(context: DecisionContext) -> None:
         and _well_ahead(context, job, keeps)
         and context.forecasts.rest_s(job, job.workers) > context.forecasts.boundary_s(job) + TINY_S
     ]
-    for entry in context.blocked[: context.rules.most_displacing]:
+    for entry in context.blocked[:MOST_DISPLACING]:
         if not donors:
             return
         if entry.job.id in context.waits_for:
@@ -329,4 +329,4 @@ def _well_ahead(context: DecisionContext, job: Job, keeps: int) -> bool:
     if deadline_at == FOREVER or job.service_class == "best_effort":
         return True
     ahead_s = context.time_left_s(job) - context.forecasts.rest_s(job, job.workers)
-    return ahead_s > context.rules.theta * (deadline_at - job.submitted_at)
+    return ahead_s > THETA * (deadline_at - job.submitted_at)

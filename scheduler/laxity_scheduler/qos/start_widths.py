@@ -13,7 +13,7 @@ from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Fact, Reason
 from laxity_scheduler.promising.claims import ageing_limits_s
 from laxity_scheduler.promising.queueing import Waiting
-from laxity_scheduler.qos.context import DecisionContext, Start
+from laxity_scheduler.qos.context import MARGIN, DecisionContext, Start
 
 Facts = tuple[tuple[str, Fact], ...]
 
@@ -41,7 +41,7 @@ def tries_with_claim(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
 def _in_time(context: DecisionContext, at: Ints, left_s: Floats, planned: Ints) -> Ints:
     rest, width = context.waiting.rest_s[at], context.waiting.width[at]
     there = width > 0
-    safe = there & (rest <= ((1.0 - context.rules.margin) * left_s)[:, None])
+    safe = there & (rest <= ((1.0 - MARGIN) * left_s)[:, None])
     in_time = there & (rest <= (left_s + TINY_S)[:, None])
     least = _first(width, in_time)
     grows = context.grows & (planned > 0) & (planned < least)
@@ -75,7 +75,7 @@ def wake_for_unclaimed(context: DecisionContext, ones: Sequence[Waiting]) -> Non
     """Look again when one of them has waited too long, or a soft one can no longer wait."""
     if ones:
         places, table = context.waiting.at([entry.job for entry in ones]), context.waiting
-        limits_s = ageing_limits_s(table.frame, table.rows[places], context.rules.terms)
+        limits_s = ageing_limits_s(table.frame, table.rows[places])
         context.wake_first(table.column(QUEUED_AT)[places] + limits_s)
         slack_s = np.array([entry.slack_s for entry in ones])
         context.wake_first(context.now + slack_s[_soft(ones)])
@@ -91,7 +91,7 @@ def start_reasons(context: DecisionContext, starts: Sequence[Start]) -> list[Rea
     rows = frame.row_numbers([start.waiting.job for start in starts])
     level = frame.levels_of(rows, np.array([start.placed for start in starts], dtype=np.int64))
     remaining_s = frame.levels("mean")[rows, TOTAL, level].tolist()
-    limits_s = ageing_limits_s(frame, rows, context.rules.terms).tolist()
+    limits_s = ageing_limits_s(frame, rows).tolist()
     columns = zip(starts, remaining_s, limits_s, strict=True)
     facts = [_why(*row, context.now) for row in columns]
     return construct_many(Reason, *zip(*facts, strict=True))

@@ -19,11 +19,12 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.promising.claims import AGEING_S
 from laxity_scheduler.promising.queueing import RANKS, Waiting, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
 from laxity_scheduler.promising.waiting_table import build_queue
 from laxity_scheduler.qos.coming_nodes import ComingNodes
-from laxity_scheduler.qos.context import DecisionContext, Start
+from laxity_scheduler.qos.context import MOST_DISPLACING, THETA, DecisionContext, Start
 from laxity_scheduler.qos.planned_preemption import preempt_as_planned
 from laxity_scheduler.qos.planned_waits import find_kept_out, order_by_plan
 from laxity_scheduler.qos.preemption import carry_out, choose
@@ -202,7 +203,7 @@ class Starts:
 
     def _hold_unclaimed(self, one: Waiting) -> None:
         """The same for a soft one that is about to be late; the others wait."""
-        if one.rank == "soft" and one.slack_s < self._context.rules.theta * _window_s(one.job):
+        if one.rank == "soft" and one.slack_s < THETA * _window_s(one.job):
             self._displace_for_soft(one)
 
     def _can_wait(self, one: Waiting) -> bool:
@@ -263,7 +264,7 @@ class Starts:
         chosen: tuple[Victim, ...] = ()
         if need.workers_fitting >= one.workers:
             context.waits_for[job.id] = victims
-        elif self._displaced < context.rules.most_displacing:
+        elif self._displaced < MOST_DISPLACING:
             self._displaced += 1
             patience_s = one.slack_s if one.rank == "promised" else FOREVER
             chosen = choose(
@@ -306,7 +307,7 @@ class Starts:
     def _displace_for_soft(self, one: Waiting) -> None:
         """Stop best-effort jobs for a soft one that is about to be late, if it gains by that."""
         context, job = self._context, one.job
-        if context.releases.victims_for(job) or self._displaced >= context.rules.most_displacing:
+        if context.releases.victims_for(job) or self._displaced >= MOST_DISPLACING:
             self._set_aside(job, one.workers)
             return
         own = context.releases.own(job)
@@ -346,7 +347,7 @@ class Starts:
             return self._forecasts.rest_s(job, workers)
         held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
         held_s += curve.stop_s(workers, "p90")
-        return held_s if held_s < FOREVER else self._context.rules.terms.ageing_s
+        return held_s if held_s < FOREVER else AGEING_S
 
     def _count(self, job: Job, workers: int, after_s: float = 0.0) -> None:
         gpus = workers * job.gpus_per_worker

@@ -40,7 +40,6 @@ from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
-from laxity_scheduler.service.policy_watch import PolicyWatch
 from laxity_scheduler.service.publisher import Notifications, Publisher
 from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
@@ -108,7 +107,6 @@ class Service:
         self.view_cache = ViewCache.load(store, self.metrics.faults)
         self.groups = GroupKeeper(GroupBook(store), world, self.view_cache, self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
-        self.watch = PolicyWatch(self.policies, self.metrics, self.deciding)
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
         self.leading = False
@@ -212,7 +210,9 @@ class Service:
                 if leads:
                     state, plan = self._decide_and_journal(snapshot, predictor)
                     self.world.carry_out(self.groups.with_waits(plan))
-                    self.watch.observe(state, plan, predictor)
+                    with self.metrics.isolate_part("comparing the policy"), self.deciding:
+                        self.policies.observe(state, predictor)
+                        self.metrics.rewards.record(self.policies)
             finally:
                 self.state, self.predictor = state, predictor
                 self._publisher.publish(

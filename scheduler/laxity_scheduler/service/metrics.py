@@ -4,8 +4,10 @@ Names and labels follow what operators of queueing systems know. The registry is
 so that two services in one process (a test) do not share their counts.
 """
 
+import logging
 from collections import Counter as Counts
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, get_args
 
@@ -17,13 +19,37 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.loan_metrics import LoanMetrics
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
+from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.view_cache import ViewChange
 
+LOG = logging.getLogger(__name__)
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 WAITS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0)
 CLASSES = get_args(ServiceClass)
 RATIOS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 4.0)
+
+
+class RewardMetrics:
+    """What a learned policy and its teacher reach; all 0 where no policy was learned."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._reward = Gauge(
+            "laxity_policy_reward",
+            "Shares of trainings done in the last 20 slots: measured, and what the teacher would have done",
+            ("of",),
+            registry=registry,
+        )
+        self._fallback = Gauge(
+            "laxity_policy_fallback",
+            "1 while the teacher decides in place of a learned policy",
+            registry=registry,
+        )
+
+    def record(self, policies: PolicyInForce) -> None:
+        self._reward.labels("policy").set(policies.comparison.measured)
+        self._reward.labels("teacher").set(policies.comparison.teacher)
+        self._fallback.set(bool(policies.fallback))
 
 
 class Metrics:
@@ -86,7 +112,7 @@ class Metrics:
             "Share of finished jobs that ended by the P90 of their first verdict",
         )
         self.namespaces = NamespaceMetrics()
-        self.loans = LoanMetrics(own)
+        self.loans, self.rewards = LoanMetrics(own), RewardMetrics(own)
         self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 
@@ -151,6 +177,15 @@ class Metrics:
         for labels, number in jobs.items():
             self.jobs.labels(*labels).set(number)
         self.coverage.set(held / finished if finished else float("nan"))
+
+    @contextmanager
+    def isolate_part(self, stage: str) -> Iterator[None]:
+        """Log and count what a part of a cycle raises; the next part goes on."""
+        try:
+            yield
+        except Exception:
+            LOG.exception("%s failed in this cycle; all else goes on", stage)
+            self.failed_cycles.labels("part").inc()
 
     def exposition(self, namespaces: frozenset[str] | None = None) -> bytes:
         """All families; of those by namespace only these namespaces, all with None."""

@@ -7,14 +7,14 @@ the store under the digest of its weights: it lasts over restarts until other we
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any, Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.policy_models import LearnedModel
+from laxity_scheduler.policies.learned import decide_by
+from laxity_scheduler.policies.registry import find
+from laxity_scheduler.service.learned_models import LearnedModel
 from laxity_scheduler.service.reward_guard import RewardComparison, RewardGuard
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.store.store import Store, StoreError
@@ -26,19 +26,12 @@ LOG: Final = logging.getLogger(__name__)
 class PolicyInForce:
     """`name` and `decide` are those of who decides now. Only the loop's thread changes them."""
 
-    def __init__(
-        self,
-        name: str,
-        decide: Policy,
-        *,
-        find_policy: Callable[[str], Policy] | None = None,
-        store: Store | None = None,
-    ) -> None:
+    def __init__(self, name: str, decide: Policy, store: Store | None = None) -> None:
         self.name, self.decide = name, decide
         self.model: LearnedModel | None = None
         self.fallback = ""  # why the teacher decides
         self.comparison = RewardComparison(0, 0.0, 0.0)
-        self._find_policy, self._store = find_policy, store
+        self._store = store
         self._guard: RewardGuard | None = None
         self._next: LearnedModel | None = None
 
@@ -57,11 +50,12 @@ class PolicyInForce:
         problem = model.refusal or self._read_fallback(model)
         before, self.model, self._guard, self.fallback = self.model, model, None, ""
         self.comparison = RewardComparison(0, 0.0, 0.0)
-        if not problem:
-            problem = self._let_model_decide(model)
-        if problem:
+        if problem or model.trained is None:
             self._let_teacher_decide(problem)
-        elif model.stale:
+            return
+        self.name, self.decide = model.name, decide_by(model.trained.net)
+        self._guard = RewardGuard(model.teacher)
+        if model.stale:
             LOG.warning("%s decides: %s", model.name, model.stale)
         elif before is not None:
             LOG.info("%s decides from now on, in place of %s", model.name, before.name)
@@ -96,24 +90,11 @@ class PolicyInForce:
             "teacher_reward": comparison.teacher,
         }
 
-    def _let_model_decide(self, model: LearnedModel) -> str:
-        """What is wrong with it, if it cannot be put in force; "" if it decides now."""
-        try:
-            self._decide_by(model.name)
-        except Exception as error:  # noqa: BLE001 - whatever it is, its teacher decides
-            return error_text(error)
-        self._guard = RewardGuard(model.teacher)
-        return ""
-
     def _let_teacher_decide(self, problem: str) -> None:
         assert self.model is not None  # noqa: S101 - a fallback is of a learned policy
-        self.fallback = problem
-        self._decide_by(self.model.fallback_policy)
+        self.fallback, self.name = problem, self.model.fallback_policy
+        self.decide = find(self.name).policy()
         LOG.warning("%s decides in place of %s: %s", self.name, self.model.name, problem)
-
-    def _decide_by(self, name: str) -> None:
-        if self._find_policy is not None:
-            self.name, self.decide = name, self._find_policy(name)
 
     def _read_fallback(self, model: LearnedModel) -> str:
         """Why these weights fell back before; "" if they did not."""

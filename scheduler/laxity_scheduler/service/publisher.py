@@ -6,8 +6,8 @@ in this cycle. The views come first, because all other parts read their changes.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Lock
@@ -127,36 +127,36 @@ class Publisher:
         first, self._is_first = self._is_first, False
         if leading:
             self._tell_changes(changes, state)
-        with self._isolate_part("explaining"):  # first: a reader who is notified may ask why
-            self._save_audit_rows()
-        with self._isolate_part("ringing"):
+        with self._metrics.isolate_part("explaining"):
+            self._save_audit_rows()  # first: a reader who is notified may ask why
+        with self._metrics.isolate_part("ringing"):
             self._notify_readers(changes)
         if self._feedback is not None:
-            with self._isolate_part("learning"):
+            with self._metrics.isolate_part("learning"):
                 self._give_feedback(self._feedback, state, predictor, changes, leading=leading)
         if leading:
-            with self._isolate_part("asking again after probes"):
+            with self._metrics.isolate_part("asking again after probes"):
                 self._ask_again_after_probes(
                     [n.after for n in changes] if not first else self._view_cache.all()
                 )
-        with self._isolate_part("counting"):
+        with self._metrics.isolate_part("counting"):
             self._metrics.count_changes(changes if leading and not first else ())
             self._metrics.set_gauges(state, self._view_cache.views_in_any_order())
             self._metrics.set_patches(self._world.patch_outcomes)
             self._count_loans(state, plan, leading=leading)
-        with self._isolate_part("saving"):
+        with self._metrics.isolate_part("saving"):
             self._save_views()
         if leading:
             self._save_learned()
         if notifications is not None and leading:
-            with self._isolate_part("telling"):
+            with self._metrics.isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)
 
     def _save_learned(self) -> None:
         """What the world has seen, for the service after this one."""
-        with self._isolate_part("keeping what inference needed"):
+        with self._metrics.isolate_part("keeping what inference needed"):
             self._demand_keeper.save()
-        with self._isolate_part("keeping how long nodes take to come"):
+        with self._metrics.isolate_part("keeping how long nodes take to come"):
             self._pool_keeper.save()
 
     def _tell_changes(self, changes: Sequence[ViewChange], state: ClusterState) -> None:
@@ -174,15 +174,6 @@ class Publisher:
         loans = self._metrics.loans
         loans.record(state, plan, self._demand_keeper.history)
         loans.record_waits(self._world.inference_waits, state.now, counted=leading)
-
-    @contextmanager
-    def _isolate_part(self, stage: str) -> Iterator[None]:
-        """Log and count what a part raises; the next part goes on."""
-        try:
-            yield
-        except Exception:
-            LOG.exception("%s failed in this cycle; all else goes on", stage)
-            self._metrics.failed_cycles.labels("part").inc()
 
     def _give_feedback(
         self,

@@ -37,7 +37,6 @@ class Settings:
     port: int = PORT
     store: str = ""
     policy: str = "qos"
-    shadow: str = ""  # a policy that decides beside it, for comparison
     tracking_uri: str = ""
     webhook: str = ""
     prefect_api: str = ""  # told of flow runs that are Jobs

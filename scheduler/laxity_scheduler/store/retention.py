@@ -11,7 +11,6 @@ from laxity_scheduler.store.tables import (
     GroupRow,
     JobRow,
     PredictorRow,
-    ShadowRow,
     VerdictRow,
     WaitingPointsRow,
 )
@@ -25,7 +24,6 @@ def delete_old(session: Session, *, cycles_before: int, ended_before: float) -> 
     start = full_at_or_before(session, cycles_before)
     session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
     session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
-    session.exec(delete(ShadowRow).where(col(ShadowRow.cycle) < start))
     used = select(CycleRow.predictor)
     session.exec(delete(PredictorRow).where(col(PredictorRow.version).not_in(used)))
     gone = select(JobRow.uid).where(col(JobRow.finished_at) < ended_before)

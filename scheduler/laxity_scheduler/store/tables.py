@@ -275,20 +275,6 @@ class WaitingPointsRow(ServiceTable, table=True):
     body: bytes
 
 
-class ShadowRow(ServiceTable, table=True):
-    """What a shadow policy would have done in a cycle, as JSON."""
-
-    __tablename__ = "shadows"
-
-    cycle: int = Field(
-        sa_type=BigInteger, primary_key=True, sa_column_kwargs={"autoincrement": False}
-    )
-    policy: str = Field(primary_key=True)
-    at: float
-    decided_s: float
-    body: bytes
-
-
 def storable_text(text: str) -> str:
     """The text as every database takes it: no NUL, no lone surrogate, at most TEXT_LIMIT long."""
     if len(text) <= TEXT_LIMIT and text.isascii() and "\0" not in text:

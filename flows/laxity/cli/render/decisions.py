@@ -16,7 +16,7 @@ from laxity.cli.render.job_panel import (
     offer_lines,
 )
 from laxity.cli.render.job_table import short_id
-from laxity.human_time import as_of, count_noun, format_seconds, instant_text, wall_time
+from laxity.human_time import as_of, format_seconds, instant_text, wall_time
 
 
 def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
@@ -36,9 +36,6 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
         parts.append(Text("waits for what is held by " + ", ".join(answer["held_by"])))
     if answer.get("expected_start_at"):
         parts.append(Text(f"expected to start {instant_text(answer['expected_start_at'], now)}"))
-    if shadow := answer.get("shadow"):
-        wanted, decided = count_noun(shadow["workers"], "worker"), shadow["decided"]
-        parts.append(Text(f"shadow {shadow['policy']} would give it {wanted}; decided: {decided}"))
     return Group(*parts)
 
 

@@ -78,9 +78,9 @@ def loan_text(answer: Mapping[str, Any]) -> str:
 
 
 def policy_lines(answer: Mapping[str, Any]) -> list[Text]:
-    """Why a teacher decides in place of a learned policy, and what a shadow would have done."""
+    """Why a teacher decides in place of a learned policy, or why that one may be out of date."""
     lines = []
-    learned, shadow = answer.get("learned") or {}, answer.get("shadow")
+    learned = answer.get("learned") or {}
     if learned.get("fallback"):
         lines.append(Text(f"{learned['learned']} does not decide: {learned['fallback']}"))
         if str(answer.get("policy", "")).endswith("_with_promises"):
@@ -88,14 +88,6 @@ def policy_lines(answer: Mapping[str, Any]) -> list[Text]:
             lines.append(Text(text))
     elif learned.get("stale"):
         lines.append(Text(f"{learned['learned']} decides: {learned['stale']}"))
-    if shadow and not shadow["decides"]:
-        lines.append(Text(f"shadow {shadow['policy']} does not decide: {shadow['failure']}"))
-    elif shadow:
-        text = f"shadow {shadow['policy']} differs in {shadow['differing']} of {count_noun(shadow['cycles'], 'cycle')}"
-        if shadow["decided_trained"]:
-            text += f", its widths would have trained {1 + shadow['gain']:.2f} times as much"
-        text += f"; it fails: {shadow['failure']}" if shadow["failure"] else ""
-        lines.append(Text(text))
     return lines
 
 

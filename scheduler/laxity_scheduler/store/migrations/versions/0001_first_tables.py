@@ -160,15 +160,6 @@ def _create_learned() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_pool_arrivals")),
     )
     op.create_table(
-        "shadows",
-        sa.Column("cycle", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("policy", sa.String(), nullable=False),
-        sa.Column("at", sa.Float(), nullable=False),
-        sa.Column("decided_s", sa.Float(), nullable=False),
-        sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("cycle", "policy", name=op.f("pk_shadows")),
-    )
-    op.create_table(
         "policy_models",
         sa.Column("version", sa.String(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),

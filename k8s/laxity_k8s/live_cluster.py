@@ -51,7 +51,6 @@ from laxity_k8s.steady_clock import is_clock_steady
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Manifest, Preview, Released, Reports, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
@@ -139,15 +138,6 @@ class LiveCluster:
     def find_undone(self) -> Mapping[str, str]:
         return self._sender.undone
 
-    def expect_answers(self, jobs: int) -> None:
-        if jobs:
-            self.api.expect(jobs, decided=False)
-
-    def expect(self, plan: Plan) -> None:
-        silent = Loan | Reclaim | Wait  # that it still waits is said to few, if any
-        news = {decision.job for decision in plan.decisions if not isinstance(decision, silent)}
-        self.api.expect(len(news))
-
     def carry_out(self, plan: Plan) -> None:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
         with self._looking:
@@ -156,7 +146,7 @@ class LiveCluster:
             if self._sender.unsure:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
-            now, later = plan_patches(
+            patches = plan_patches(
                 explain_missing_pods(plan.decisions, self._snapshot.shown, self._find_pod_refusal),
                 state,
                 self._snapshot,
@@ -165,12 +155,8 @@ class LiveCluster:
                 guard=self._guard,
                 worker_token=self._worker_token,
             )
-        made = [patch for make in now if (patch := make()) is not None]
         for turn in Turn:
-            self._sender.one_turn(
-                [patch for patch in made if patch.turn == turn],
-                later if turn == Turn.START else (),
-            )
+            self._sender.send_turn([patch for patch in patches if patch.turn == turn])
         self._sender.send_all(self._reminders.build_patches(state, CLOCK.now(), guard=self._guard))
         self._loans.move_nodes(plan.decisions)
         self._marks.update(state)
@@ -325,7 +311,6 @@ class LiveCluster:
         self._sender.unsure = False
 
     def _observe_state(self) -> ClusterState:
-        self.api.settle()
         self._sender.again_at = FOREVER
         if self._sender.unsure:
             with suppress(ApiError):  # who cannot look does not act

@@ -1,15 +1,12 @@
 """Each decision is one merge patch, and a decision repeated is none."""
 
 import json
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import pytest
 
 from laxity import json_tree, names
 from laxity_k8s.act.patches import JobPatch, Turn, job_patch
-from laxity_k8s.act.sender import BATCH, in_batches
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import job_row
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_refused_deadline, read_status
@@ -223,22 +220,6 @@ def test_a_verdict_and_a_start_are_one_patch() -> None:
     assert {names.VERDICT, names.STATUS, names.NODES} <= set(said)
     assert said[names.CYCLE] == "12"
     assert len(found.events) == 2
-
-
-def made(many: int, log: list[int]) -> Iterator[int]:
-    for number in range(many):
-        log.append(number)
-        yield number
-
-
-def test_the_first_patches_go_out_as_they_are_made_and_the_next_are_made_together() -> None:
-    log: list[int] = []
-    patches = in_batches(made(100, log))
-    at_once = [len(log) for _ in islice(patches, BATCH)]
-    assert at_once == list(range(1, BATCH + 1))
-    assert next(patches) == BATCH
-    assert len(log) == 2 * BATCH
-    assert [*range(BATCH + 1), *patches] == log == list(range(100))
 
 
 def refuses(made: Json, asked: str = "5m") -> tuple[Json, JobPatch | None]:

@@ -41,10 +41,9 @@ class Waiting(Place):
 
     def write(self, *decisions: Decision) -> JobPatch | None:
         """The Job's patch; what it says stands on the Job."""
-        now, later = plan_patches(
+        made = plan_patches(
             decisions, self.state(), self.snapshot, self.waits, cycle=1, guard=Guard("test")
         )
-        made = [wish() for wish in (*now, *later)]
         return made[0] if made else None
 
     def moves(self, earlier_s: float, code: str = "promise_moved") -> Promised:

@@ -71,7 +71,6 @@ def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
 
 CARRYING_OUT = [
     pytest.param(plan_patches, "job_patch", id="its patch"),
-    pytest.param(plan_patches, "first_start", id="in which turn"),
     pytest.param(patches, "affinity_patch", id="its affinity"),
 ]
 

@@ -5,8 +5,6 @@ Every answer goes into the mirror at once, so the next look sees what was just d
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
-from typing import Final, TypeVar
 
 from laxity import json_tree
 from laxity_k8s.act.adoption import Tending
@@ -32,10 +30,6 @@ from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.service_clock import CLOCK
-
-Wish = Callable[[], JobPatch | None]
-BATCH: Final = 24  # patches; fewer than are in flight, so that the API server never waits for them
-Made = TypeVar("Made")
 
 
 class Sender:
@@ -70,7 +64,7 @@ class Sender:
         self._rights = Rights(events)
         self._guard = Guard("sending", faults)
 
-    def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
+    def send_turn(self, wished: Sequence[JobPatch]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""
         resets = [reset_patch(patch) for patch in wished if patch.reset_first]
         cleared = {done.patch.id: done for done in self.send_all(resets)}
@@ -79,17 +73,8 @@ class Sender:
             after = cleared.get(patch.patch.id) if patch.reset_first else None
             if after is not None and after.object is not None:
                 ready.append(onto_revision(patch, after.object))
-        if not ready and not later:
-            return
-        sent: dict[str, JobPatch] = {}
-
-        def patches() -> Iterator[Patch]:
-            for patch in chain(ready, in_batches(make() for make in later)):
-                if patch is not None:
-                    sent[patch.patch.id] = patch
-                    yield patch.patch
-
-        for done in self.send_all(patches()):
+        sent = {patch.patch.id: patch for patch in ready}
+        for done in self.send_all([patch.patch for patch in ready]):
             self._guard(done.patch.id, self._write_events, done.object or {}, sent[done.patch.id])
 
     def write_corrections(self, found: Sequence[Tending]) -> None:
@@ -206,14 +191,3 @@ class Sender:
 def _is_refused(outcome: PatchResult) -> bool:
     """Refused for what the Job is, or by who is asked about its changes."""
     return outcome.patch.kind == "jobs" and outcome.status in REFUSED
-
-
-def in_batches(made: Iterable[Made]) -> Iterator[Made]:
-    """What is made one by one, many at a stroke: a third less work than making each in between.
-
-    The first go out at once, and while the API server has as many to answer the next are made.
-    """
-    rest = iter(made)
-    yield from islice(rest, BATCH)
-    while batch := [*islice(rest, BATCH)]:
-        yield from batch

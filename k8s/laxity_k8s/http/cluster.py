@@ -8,9 +8,7 @@ import asyncio
 import os
 import ssl
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -31,9 +29,10 @@ from laxity_k8s.cluster_api import (
     PatchResult,
     ignore_cut,
 )
+from laxity_k8s.http.patching import patch_all, send_patch
 from laxity_k8s.http.paths import collection_path, object_path, whole_items
 from laxity_k8s.http.pod_refusals import read_pod_refusal
-from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
+from laxity_k8s.http.session import FIELD_MANAGER, STRATEGIC_PATCH, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, LeaseTimings, own_namespace
@@ -45,19 +44,7 @@ from laxity_scheduler.live import Reports
 from laxity_scheduler.process.instance_dir import name_lock_holder
 
 IN_FLIGHT: Final = 32
-SETTLE_S: Final = 6.0  # a watch that takes longer has said by then that it is cut
-# What is sent is made here from known fields: looking for unknown ones costs the server a sixth.
-FIELD_MANAGER: Final = {"fieldManager": "laxity", "fieldValidation": "Ignore"}
 Answer = TypeVar("Answer")
-
-
-@dataclass(slots=True)
-class Sent:
-    """A patch on its way, then its answer or why there is none."""
-
-    patch: Patch
-    answer: bytes = b""
-    error: ApiError | None = None
 
 
 class KubernetesApi:
@@ -84,7 +71,6 @@ class KubernetesApi:
         self._seen: WeakValueDictionary[Kind, Listing] = WeakValueDictionary()
         self._bell = Bell()
         self._in_flight = in_flight
-        self._slots = asyncio.Semaphore(in_flight)
         try:
             self._wire = self._wait_for(open_session(kubeconfig, context))
         except BaseException:
@@ -128,22 +114,13 @@ class KubernetesApi:
         return self._wait_for(self._wire.call_json("POST", where, query=FIELD_MANAGER, body=body))
 
     def patch(self, patch: Patch) -> Json:
-        answer: Json = orjson.loads(self._wait_for(self._send_patch(patch, lambda: True)))
+        answer: Json = orjson.loads(self._wait_for(send_patch(self._wire, patch)))
         return answer
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
-        """Patches that are still being made go out one by one; answers are read when asked for."""
-        return map(_outcome_of, self._wait_for(self._patch_all(iter(patches))))
-
-    def expect(self, patches: int, *, decided: bool = True) -> None:
-        """Open connections for so many patches: the first few while those are being decided on."""
-        expect = partial(self._wire.expect, patches, in_flight=self._in_flight, decided=decided)
-        self._loop.call_soon_threadsafe(expect)
-
-    def settle(self) -> None:
-        """Return when the watches follow again that left changes unread while patches went out."""
-        if self._wire.unread.count:
-            self._wait_for(self._wire.unread.wait_until_idle(SETTLE_S))
+    def patch_many(self, patches: Iterable[Patch]) -> Sequence[PatchResult]:
+        return self._wait_for(
+            patch_all(self._wire, [*patches], self.may_act, in_flight=self._in_flight)
+        )
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         body: Json = {"propagationPolicy": "Background"}
@@ -201,49 +178,6 @@ class KubernetesApi:
         await asyncio.gather(*others, return_exceptions=True)
         await self._wire.__aexit__()
 
-    async def _send_patch(self, patch: Patch, allowed: Callable[[], bool]) -> bytes:
-        return await self._wire.call_bytes(
-            "PATCH",
-            object_path(patch.kind, patch.id, patch.subresource),
-            query=FIELD_MANAGER,
-            body=patch.body,
-            content_type=STRATEGIC_PATCH,
-            allowed=allowed,
-        )
-
-    async def _patch_all(self, patches: Iterator[Patch]) -> Sequence[Sent]:
-        """Several in flight, one at a time per object, outcomes in the order of the patches."""
-        sent = deque[Sent]()
-        turns: dict[tuple[str, str], deque[Sent]] = {}
-
-        async def worker() -> None:
-            for patch in patches:
-                mine, key = Sent(patch), (patch.kind, patch.id)
-                sent.append(mine)
-                if key in turns:
-                    turns[key].append(mine)
-                    continue
-                turns[key] = deque([mine])
-                while turns[key]:
-                    async with self._slots:
-                        await self._send_reporting(turns[key].popleft())
-                del turns[key]
-
-        with self._wire.acting.hold():
-            workers = [worker() for _ in range(self._in_flight)]
-            # Who could not be made raises when those before it are through: none is left half sent.
-            ended = await asyncio.gather(*workers, return_exceptions=True)
-        for error in filter(None, ended):
-            raise error
-        return sent
-
-    async def _send_reporting(self, one: Sent) -> None:
-        self._wire.awaited -= 1
-        try:
-            one.answer = await self._send_patch(one.patch, self.may_act)
-        except ApiError as error:
-            one.error = error
-
     def run_call(self, work: Callable[[Wire], Coroutine[Any, Any, Answer]]) -> Answer:
         """One call of one's own over the session."""
         return self._wait_for(work(self._wire))
@@ -255,15 +189,6 @@ class KubernetesApi:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5.0)
         self._loop.close()
-
-
-def _outcome_of(one: Sent) -> PatchResult:
-    if one.error is not None:
-        return PatchResult(one.patch, one.error.status, message=str(one.error))
-    try:
-        return PatchResult(one.patch, 200, orjson.loads(one.answer))
-    except orjson.JSONDecodeError as error:  # of somebody in between: it may have landed
-        return PatchResult(one.patch, 0, message=f"the answer is no JSON: {error}")
 
 
 class _Brief:

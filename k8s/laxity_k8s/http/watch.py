@@ -9,7 +9,6 @@ over: the first that is back wakes the others.
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -31,21 +30,7 @@ SERVER_TIMEOUT_S: Final = 300
 SILENCE_S: Final = 330.0
 STEADY_S: Final = 1.0  # a watch that was open for so long is opened again at once
 BACKOFF: Final = Backoff(first_s=0.1, longest_s=5.0)
-# While patches are sent, each comes back as several changes. They are read together afterwards, the
-# latest of each object alone: that costs far less, and what waits is let in for a moment before.
-HELD_BACK_S: Final = 2.0
-LET_IN_S: Final = 0.02
-# While many are sent, nothing is watched: making each change into text and sealing it takes from an
-# API server what the patches need. It remembers changes for 75 s, and tells them afterwards.
-MANY_PATCHES: Final = 100
-AWAY_S: Final = 10.0
 LATE_S: Final = 5.0  # a watch that takes longer to open is told as cut
-# How an API server begins each line. Another beginning is no error: such a line is read in any case.
-BEGINNING: Final = re.compile(
-    rb'\{"type":"(?:ADDED|MODIFIED|DELETED)","object":\{"kind":"\w+","apiVersion":"[\w./]+",'
-    rb'"metadata":\{"name":"[^"]+",(?:"generateName":"[^"]*",)?(?:"namespace":"[^"]+",)?'
-    rb'"uid":"([^"]+)"'
-)
 OnChanges = Callable[[Sequence[Change]], None]
 
 
@@ -132,15 +117,10 @@ class KindWatch:
             self._on_cut(cut)
 
     async def _follow_stream(self) -> None:
-        reply, was_away = await self._open_stream(), False
+        reply = await self._open_stream()
         try:
-            while await self._follow_reply(reply, was_away=was_away):
-                reply.close()
-                was_away = True
-                with self._wire.unread.hold():
-                    await self._wire.acting.wait_until_idle(AWAY_S)
-                    reply = await self._open_stream()
-                    await asyncio.sleep(LET_IN_S)
+            async for lines in _read_lines(reply):
+                self._take_lines(lines)
         finally:
             reply.close()
 
@@ -161,35 +141,6 @@ class KindWatch:
         self._tell_cut(cut=False)
         self._bell.ring_bell()
         return reply
-
-    async def _follow_reply(self, reply: aiohttp.ClientResponse, *, was_away: bool) -> bool:
-        """Until the watch ends, or (True) it had better be closed while many patches are sent.
-
-        That once, at most, while they are: patches without end must not keep it closed.
-        """
-        held_back, may_leave = was_away, not self._wire.acting.count
-        async for lines in _read_lines(reply):
-            self._take_lines(keep_latest(lines) if held_back else lines)
-            held_back = self._wire.acting.count > 0
-            may_leave |= not held_back
-            if held_back and may_leave and self._wire.awaited >= MANY_PATCHES:
-                return True
-            if held_back:
-                await self._hold_back(reply)
-        return False
-
-    async def _hold_back(self, reply: aiohttp.ClientResponse) -> None:
-        """Leave unread what comes until nobody acts, or for so long; then let it all in."""
-        transport = reply.connection.transport if reply.connection is not None else None
-        if transport is None:
-            return
-        transport.pause_reading()
-        with self._wire.unread.hold():
-            try:
-                await self._wire.acting.wait_until_idle(HELD_BACK_S)
-            finally:
-                transport.resume_reading()
-            await asyncio.sleep(LET_IN_S)
 
     def _take_lines(self, lines: Sequence[bytes]) -> None:
         """What came together is told together, up to an error."""
@@ -248,17 +199,6 @@ async def _read_lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes
         lines = [line for line in whole if line]
         if lines:
             yield lines
-
-
-def keep_latest(lines: Sequence[bytes]) -> list[bytes]:
-    """The last line of each object, in their order; lines that do not say whose they are stay."""
-    newest: dict[bytes, bytes] = {}
-    for line in lines:
-        beginning = BEGINNING.match(line)
-        key = beginning[1] if beginning is not None else line
-        newest.pop(key, None)  # it stands where its last line stood
-        newest[key] = line
-    return list(newest.values())
 
 
 def _version_of(item: Json) -> str:

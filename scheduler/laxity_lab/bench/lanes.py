@@ -195,10 +195,9 @@ class Narrowed(KubernetesApi):
 
         return super().watch(kind, since=since, on_change=pass_on, on_cut=on_cut)
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
-        answers = super().patch_many(patches)
+    def patch_many(self, patches: Iterable[Patch]) -> Sequence[PatchResult]:
+        outcomes = super().patch_many(patches)
         self.acked_at, self.cpu_at = time.perf_counter(), time.process_time()
-        outcomes = tuple(answers)
         self.admitted += sum(
             outcome.ok and json_tree.get_in(outcome.patch.body, "spec", "suspend") is False
             for outcome in outcomes

@@ -159,6 +159,24 @@ class Wire:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return 0, f"{type(error).__name__}: {error}".encode(), 0.0
 
+    async def try_create(self, path: str, body: Mapping[str, Any]) -> list[str]:
+        """Create for show (a dry run stores nothing); the API server's warnings. ApiError if refused."""
+        try:
+            async with self._session.post(
+                self._host + path,
+                params={**FIELD_MANAGER, "dryRun": "All"},
+                data=encode_body(body, f"POST {path}"),
+                headers={**await self._authorize(), "Content-Type": "application/json"},
+                timeout=aiohttp.ClientTimeout(total=30.0),
+            ) as reply:
+                status, text = reply.status, await reply.read()
+                warnings = reply.headers.getall("Warning", [])
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            status, text, warnings = 0, str(error).encode(), []
+        if not 0 < status < 300:
+            raise ApiError(_error_message("POST", path, status, text), status=status)
+        return [read_warning(warning) for warning in warnings]
+
     async def open_stream(
         self, path: str, query: Mapping[str, str], *, silence_s: float
     ) -> aiohttp.ClientResponse:
@@ -178,6 +196,12 @@ class Wire:
             reply.release()
             raise ApiError(_error_message("WATCH", path, reply.status, text), status=reply.status)
         return reply
+
+
+def read_warning(header: str) -> str:
+    """The words of a Warning header (RFC 7234): 299 - "words"."""
+    words = header.partition('"')[2].rpartition('"')[0]
+    return words.replace('\\"', '"').replace("\\\\", "\\")
 
 
 def encode_body(body: Mapping[str, Any], what: str) -> bytes:

@@ -10,7 +10,7 @@ from laxity_k8s.act.patches import JobPatch, Turn, job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import job_row
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_refused_deadline, read_status
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
@@ -262,14 +262,14 @@ def test_a_refused_deadline_is_asked_again_each_epoch_and_each_minute() -> None:
     def report(_: str) -> Report:
         return Report(progress=Progress(epochs_done=epochs[0]))
 
-    mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
-    seen = Snapshot(mirror, report, fit_within_s=60.0)
+    cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
+    seen = Snapshot(cache, report, fit_within_s=60.0)
     running = {**refused, "spec": {**refused["spec"], "suspend": False}}
     for kind, thing in (("nodes", node("a")), ("jobs", running)):
-        mirror.put_object(kind, thing)  # type: ignore[arg-type]
+        cache.put_object(kind, thing)  # type: ignore[arg-type]
 
     def asks(at_s: float) -> bool:
-        with mirror.take_dirty() as (touched, nodes):
+        with cache.take_dirty() as (touched, nodes):
             state = seen.take_state(touched, nodes=nodes, now=CREATED_AT + at_s, cycle=1)
         return state.by_id["default/job"].asked
 

@@ -10,7 +10,7 @@ from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import ApiError, Patch
 from laxity_k8s.http import session
 from laxity_k8s.http.patching import patch_all
-from laxity_k8s.http.session import Wire
+from laxity_k8s.http.session import ApiSession
 from tests.support.watched_server import _nobody
 
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}'
@@ -42,12 +42,12 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(*answers: bytes) -> AsyncIterator[tuple[Server, Wire]]:
+async def serving(*answers: bytes) -> AsyncIterator[tuple[Server, ApiSession]]:
     server = Server(*answers)
     listening = await asyncio.start_server(server.talk, "127.0.0.1", 0)
     host = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with Wire(host, None, _nobody) as wire:
-        yield server, wire
+    async with ApiSession(host, None, _nobody) as api_session:
+        yield server, api_session
     listening.close()
     await listening.wait_closed()
 
@@ -68,50 +68,50 @@ BROKEN = [
 @pytest.mark.asyncio
 @pytest.mark.parametrize("broken", BROKEN)
 async def test_a_patch_without_an_answer_is_sent_again(broken: bytes) -> None:
-    async with serving(broken) as (server, wire):
-        answer = await wire.call_json("PATCH", "/a", body={})
+    async with serving(broken) as (server, api_session):
+        answer = await api_session.call_json("PATCH", "/a", body={})
     assert (answer, server.requests) == ({"a": 1}, 2)
 
 
 @pytest.mark.asyncio
 async def test_a_post_that_may_have_arrived_is_not_sent_again() -> None:
-    async with serving(b"!") as (server, wire):
+    async with serving(b"!") as (server, api_session):
         with pytest.raises(ApiError, match="does not answer"):
-            await wire.call_json("POST", "/a", body={})
+            await api_session.call_json("POST", "/a", body={})
     assert server.requests == 1
 
 
 @pytest.mark.asyncio
 async def test_one_connection_serves_patch_after_patch() -> None:
-    async with serving() as (server, wire):
+    async with serving() as (server, api_session):
         for _ in range(5):
-            await wire.call_json("PATCH", "/a", body={})
+            await api_session.call_json("PATCH", "/a", body={})
     assert (server.requests, server.connections) == (5, 1)
 
 
 @pytest.mark.asyncio
 async def test_a_patch_is_not_sent_again_by_who_may_no_longer_act() -> None:
     leads = [True, False]
-    async with serving(b"!") as (server, wire):
+    async with serving(b"!") as (server, api_session):
         with pytest.raises(ApiError, match="does not lead"):
-            await wire.call_json("PATCH", "/a", body={}, allowed=lambda: leads.pop(0))
+            await api_session.call_json("PATCH", "/a", body={}, allowed=lambda: leads.pop(0))
     assert server.requests == 1
 
 
 @pytest.mark.asyncio
 async def test_a_patch_whose_answer_is_no_json_counts_as_lost() -> None:
     html = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>"
-    async with serving(html, OK) as (_, wire):
+    async with serving(html, OK) as (_, api_session):
         patches = [Patch("jobs", f"default/{name}", {}) for name in ("a", "b")]
-        outcomes = await patch_all(wire, patches, lambda: True, in_flight=1)
+        outcomes = await patch_all(api_session, patches, lambda: True, in_flight=1)
     assert [outcome.may_have_landed for outcome in outcomes] == [True, False]
 
 
 @pytest.mark.asyncio
 async def test_patches_of_one_object_go_in_turn_and_outcomes_in_their_order() -> None:
     answers = [b'HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n{"a": %d}' % one for one in range(3)]
-    async with serving(*answers) as (_, wire):
+    async with serving(*answers) as (_, api_session):
         patches = [Patch("jobs", "default/a", {"turn": turn}) for turn in range(3)]
-        outcomes = await patch_all(wire, patches, lambda: True, in_flight=32)
+        outcomes = await patch_all(api_session, patches, lambda: True, in_flight=32)
     assert [outcome.patch.body["turn"] for outcome in outcomes] == [0, 1, 2]
     assert [(outcome.object or {})["a"] for outcome in outcomes] == [0, 1, 2]

@@ -14,8 +14,8 @@ from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import Change
 from laxity_k8s.http import session
 from laxity_k8s.http import watch as watching
-from laxity_k8s.http.session import Wire
-from laxity_k8s.http.watch import Bell, KindWatch
+from laxity_k8s.http.session import ApiSession
+from laxity_k8s.http.watch import KindWatch, Recovery
 from laxity_scheduler.service_clock import ServiceClock
 from tests.support.watched_server import _nobody, line, next_of, served
 
@@ -64,9 +64,9 @@ async def watched() -> AsyncIterator[Watched]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with Wire(host, None, _nobody) as wire:
+    async with ApiSession(host, None, _nobody) as api_session:
         there = Watched()
-        running = asyncio.create_task(KindWatch(wire, "jobs", "1", there.take).run())
+        running = asyncio.create_task(KindWatch(api_session, "jobs", "1", there.take).run())
         try:
             await asyncio.wait_for(there.reply, 30.0)
             yield there
@@ -103,8 +103,8 @@ async def test_a_watch_that_opens_late_is_told_as_cut_until_it_is_open(
         await over.wait()
         return reply
 
-    async with served(answer) as wire:
-        watch = KindWatch(wire, "jobs", "1", lambda _: None, on_cut=told.put_nowait)
+    async with served(answer) as api_session:
+        watch = KindWatch(api_session, "jobs", "1", lambda _: None, on_cut=told.put_nowait)
         running = asyncio.create_task(watch.run())
         assert await next_of(told) is True
         opens.set()
@@ -153,18 +153,20 @@ class Unsteady:
 
 
 @asynccontextmanager
-async def unsteady() -> AsyncIterator[tuple[Unsteady, Wire]]:
+async def unsteady() -> AsyncIterator[tuple[Unsteady, ApiSession]]:
     there = Unsteady()
-    async with served(there.answer) as wire:
-        yield there, wire
+    async with served(there.answer) as api_session:
+        yield there, api_session
         there.cut()
 
 
 @asynccontextmanager
-async def following(there: Unsteady, wire: Wire, kind: Any, bell: Bell) -> AsyncIterator[None]:
+async def following(
+    there: Unsteady, api_session: ApiSession, kind: Any, recovery: Recovery
+) -> AsyncIterator[None]:
     on_changes, on_cut = there.takers(kind)
     running = asyncio.create_task(
-        KindWatch(wire, kind, "1", on_changes, on_cut=on_cut, bell=bell).run()
+        KindWatch(api_session, kind, "1", on_changes, on_cut=on_cut, recovery=recovery).run()
     )
     try:
         yield
@@ -179,7 +181,10 @@ async def heard(queue: asyncio.Queue[Any], count: int) -> list[Any]:
 
 @pytest.mark.asyncio
 async def test_a_watch_that_is_cut_says_so_and_again_when_it_follows_before_it_tells_more() -> None:
-    async with unsteady() as (there, wire), following(there, wire, "jobs", Bell()):
+    async with (
+        unsteady() as (there, api_session),
+        following(there, api_session, "jobs", Recovery()),
+    ):
         assert await heard(there.told, 1) == [("jobs", "ADDED")]
         there.cut()
         assert await heard(there.told, 3) == [("jobs", True), ("jobs", False), ("jobs", "ADDED")]
@@ -190,13 +195,16 @@ async def test_the_first_watch_that_is_back_wakes_those_that_wait_before_they_tr
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "BACKOFF", Backoff(3_600.0, 3_600.0))
-    bell = Bell()
-    async with unsteady() as (there, wire):
+    recovery = Recovery()
+    async with unsteady() as (there, api_session):
         there.refuses = {"pods", "nodes"}
-        async with following(there, wire, "pods", bell), following(there, wire, "nodes", bell):
+        async with (
+            following(there, api_session, "pods", recovery),
+            following(there, api_session, "nodes", recovery),
+        ):
             assert sorted(await heard(there.told, 2)) == [("nodes", True), ("pods", True)]
             there.refuses = set()
-            async with following(there, wire, "jobs", bell):
+            async with following(there, api_session, "jobs", recovery):
                 told = await heard(there.told, 5)
     assert {("nodes", False), ("pods", False)} < set(told)
 
@@ -212,7 +220,7 @@ async def test_answers_set_the_clock_that_deadlines_count_by(
     async def late(_: web.Request) -> web.Response:
         return web.Response(headers=earlier)
 
-    async with served(late) as wire:
-        await wire.call_bytes("GET", "/late")
+    async with served(late) as api_session:
+        await api_session.call_bytes("GET", "/late")
 
     assert abs(clock.ahead_s - 240.0) < 3.0

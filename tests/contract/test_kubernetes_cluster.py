@@ -9,7 +9,7 @@ import pytest
 from laxity import json_tree
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.http.session import Wire
+from laxity_k8s.http.session import ApiSession
 from tests.contract.api_answer_exam import ANSWERS
 from tests.contract.cluster_bench import NAMESPACE, Question, job, named
 from tests.contract.job_life_exam import LIVES
@@ -65,8 +65,8 @@ def noted(job_id: str, text: str) -> Patch:
 
 
 def test_a_watch_whose_peer_is_gone_without_a_word_ends_within_a_minute(cluster: Cluster) -> None:
-    async def silence_s(wire: Wire) -> int:
-        reply = await wire.open_stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
+    async def silence_s(api_session: ApiSession) -> int:
+        reply = await api_session.open_stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
         assert reply.connection is not None
         assert reply.connection.transport is not None
         one = reply.connection.transport.get_extra_info("socket")

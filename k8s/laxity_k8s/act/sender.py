@@ -1,6 +1,6 @@
 """Patches on their way: sent in order, once more where a race was lost about nothing, and seen.
 
-Every answer goes into the mirror at once, so the next look sees what was just done.
+Every answer goes into the cache at once, so the next look sees what was just done.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from laxity_k8s.cluster_api import (
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.seal import Seal
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.service_clock import CLOCK
@@ -47,7 +47,7 @@ class Sender:
     def __init__(
         self,
         api: ClusterApi,
-        mirror: Mirror,
+        cache: ClusterCache,
         events: EventWriter,
         shown: Callable[[str], Json | None],
         *,
@@ -59,7 +59,7 @@ class Sender:
         self.unsure = False
         self.again_at = FOREVER
         self.undone: dict[str, str] = {}
-        self._api, self._mirror, self._events = api, mirror, events
+        self._api, self._cache, self._events = api, cache, events
         self._shown, self._put_off, self._seal = shown, put_off, seal
         self._rights = Rights(events)
         self._guard = Guard("sending", faults)
@@ -83,8 +83,8 @@ class Sender:
         refused: list[PatchResult] = []
         for done in [*self.send_all([correction.patch for correction in found], refused), *refused]:
             correction = news[done.patch.id]
-            with self._mirror.lock:
-                job = done.object or self._mirror.jobs.get(done.patch.id)
+            with self._cache.lock:
+                job = done.object or self._cache.jobs.get(done.patch.id)
             if job is not None:  # an Event can be written where the Job cannot
                 self._events.add_event(job, correction.code, correction.words, warning=True)
 
@@ -113,7 +113,7 @@ class Sender:
                 if refused is not None:
                     refused.append(outcome)
             else:
-                self._mirror.put_back(first.patch.id)
+                self._cache.put_back(first.patch.id)
         return done
 
     def _seal_all(self, patches: Iterable[Patch]) -> Iterator[Patch]:
@@ -123,16 +123,16 @@ class Sender:
             if sealed is not None:
                 yield sealed
             else:
-                self._mirror.put_back(patch.id)
+                self._cache.put_back(patch.id)
 
     def _seal_one(self, patch: Patch) -> Patch:
         if self._seal is None or patch.kind != "jobs":
             return patch
-        with self._mirror.lock:
-            return self._seal.seal_patch(patch, self._mirror.jobs.get(patch.id))
+        with self._cache.lock:
+            return self._seal.seal_patch(patch, self._cache.jobs.get(patch.id))
 
     def _send_again(self, first: PatchResult) -> PatchResult | None:
-        """What became of a patch in the end; the mirror knows it. None if it has to be seen again."""
+        """What became of a patch in the end; the cache knows it. None if it has to be seen again."""
         outcome = self._once_more(first) if first.status == CONFLICT else first
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
         if _is_refused(outcome):
@@ -147,7 +147,7 @@ class Sender:
         if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
             self._rights.note_outcome(outcome)
         if outcome.ok and outcome.object is not None:
-            self._mirror.put_object(outcome.patch.kind, outcome.object)
+            self._cache.put_object(outcome.patch.kind, outcome.object)
             if why := describe_put_back(outcome):
                 self._leave_out(outcome.object, why)
         else:
@@ -160,7 +160,7 @@ class Sender:
         self.undone[job_id] = why
         for answer in self._api.patch_many([self._seal_one(accept_width(job))]):
             if answer.ok and answer.object is not None:
-                self._mirror.put_object("jobs", answer.object)
+                self._cache.put_object("jobs", answer.object)
         self._put_off(job_id, why, CLOCK.now())
 
     def _once_more(self, lost: PatchResult) -> PatchResult:
@@ -184,7 +184,7 @@ class Sender:
         except ApiError as error:
             self.unsure |= error.status != NOT_FOUND
             return None
-        self._mirror.put_object(lost.kind, latest)
+        self._cache.put_object(lost.kind, latest)
         return latest
 
 

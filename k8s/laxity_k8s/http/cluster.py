@@ -32,8 +32,8 @@ from laxity_k8s.cluster_api import (
 from laxity_k8s.http.patching import patch_all, send_patch
 from laxity_k8s.http.paths import collection_path, object_path, whole_items
 from laxity_k8s.http.pod_refusals import read_pod_refusal
-from laxity_k8s.http.session import FIELD_MANAGER, STRATEGIC_PATCH, Wire
-from laxity_k8s.http.watch import Bell, KindWatch
+from laxity_k8s.http.session import FIELD_MANAGER, STRATEGIC_PATCH, ApiSession
+from laxity_k8s.http.watch import KindWatch, Recovery
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, LeaseTimings, own_namespace
 from laxity_k8s.live_cluster import LiveCluster
@@ -69,10 +69,10 @@ class KubernetesApi:
         self._thread.start()
         self.may_act: Callable[[], bool] = lambda: True
         self._seen: WeakValueDictionary[Kind, Listing] = WeakValueDictionary()
-        self._bell = Bell()
+        self._recovery = Recovery()
         self._in_flight = in_flight
         try:
-            self._wire = self._wait_for(open_session(kubeconfig, context))
+            self._session = self._wait_for(open_session(kubeconfig, context))
         except BaseException:
             self._stop_loop()
             raise
@@ -80,7 +80,7 @@ class KubernetesApi:
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
         query = {"labelSelector": selector} if selector else {}
         answer = self._wait_for(
-            self._wire.call_json("GET", collection_path(kind), query=query, timeout_s=120.0)
+            self._session.call_json("GET", collection_path(kind), query=query, timeout_s=120.0)
         )
         listing = Listing(whole_items(kind, answer), answer["metadata"]["resourceVersion"])
         if not selector:
@@ -88,7 +88,7 @@ class KubernetesApi:
         return listing
 
     def get(self, kind: Kind, object_id: str) -> Json:
-        return self._wait_for(self._wire.call_json("GET", object_path(kind, object_id)))
+        return self._wait_for(self._session.call_json("GET", object_path(kind, object_id)))
 
     def watch(
         self,
@@ -99,7 +99,9 @@ class KubernetesApi:
         on_cut: Callable[[bool], None] = ignore_cut,
     ) -> WatchThread:
         watch = WatchThread(self._loop, kind, on_change, on_cut)
-        watched = KindWatch(self._wire, kind, since, watch.take, on_cut=watch.take, bell=self._bell)
+        watched = KindWatch(
+            self._session, kind, since, watch.take, on_cut=watch.take, recovery=self._recovery
+        )
         listing = self._seen.pop(kind, None)
         if listing is not None and listing.resource_version == since:
             watched.remember_all(listing.items)
@@ -111,27 +113,29 @@ class KubernetesApi:
         if kind != "nodes" and not namespace:
             namespace = "default"
         where = collection_path(kind, namespace)
-        return self._wait_for(self._wire.call_json("POST", where, query=FIELD_MANAGER, body=body))
+        return self._wait_for(
+            self._session.call_json("POST", where, query=FIELD_MANAGER, body=body)
+        )
 
     def patch(self, patch: Patch) -> Json:
-        answer: Json = orjson.loads(self._wait_for(send_patch(self._wire, patch)))
+        answer: Json = orjson.loads(self._wait_for(send_patch(self._session, patch)))
         return answer
 
     def patch_many(self, patches: Iterable[Patch]) -> Sequence[PatchResult]:
         return self._wait_for(
-            patch_all(self._wire, [*patches], self.may_act, in_flight=self._in_flight)
+            patch_all(self._session, [*patches], self.may_act, in_flight=self._in_flight)
         )
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         body: Json = {"propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
-        self._wait_for(self._wire.call_json("DELETE", object_path(kind, object_id), body=body))
+        self._wait_for(self._session.call_json("DELETE", object_path(kind, object_id), body=body))
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
         query = {} if tail is None else {"tailLines": str(tail)}
         text = self._wait_for(
-            self._wire.call_bytes("GET", object_path("pods", pod_id, "log"), query=query)
+            self._session.call_bytes("GET", object_path("pods", pod_id, "log"), query=query)
         )
         return text.decode(errors="replace")
 
@@ -149,23 +153,23 @@ class KubernetesApi:
 
     def get_namespace(self, name: str) -> Json:
         """A namespace, with the labels that say what is allowed in it."""
-        return self._wait_for(self._wire.call_json("GET", f"/api/v1/namespaces/{name}"))
+        return self._wait_for(self._session.call_json("GET", f"/api/v1/namespaces/{name}"))
 
     def try_create_job(self, job: Json) -> Sequence[str]:
         """What the API server warns of when this Job is created; nothing is."""
         where = collection_path("jobs", str(job["metadata"]["namespace"]))
-        return self._wait_for(self._wire.try_create(where, job))
+        return self._wait_for(self._session.try_create(where, job))
 
     def open_seal(self, namespace: str) -> Seal:
         """The seal whose key all replicas read in this namespace."""
         where = f"/api/v1/namespaces/{namespace}/secrets"
 
         def read(name: str) -> Json:
-            return self._wait_for(self._wire.call_json("GET", f"{where}/{name}"))
+            return self._wait_for(self._session.call_json("GET", f"{where}/{name}"))
 
         def create(body: Json) -> Json:
             return self._wait_for(
-                self._wire.call_json("POST", where, query=FIELD_MANAGER, body=body)
+                self._session.call_json("POST", where, query=FIELD_MANAGER, body=body)
             )
 
         return open_seal(read, create, namespace=namespace)
@@ -181,11 +185,11 @@ class KubernetesApi:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await self._wire.__aexit__()
+        await self._session.__aexit__()
 
-    def run_call(self, work: Callable[[Wire], Coroutine[Any, Any, Answer]]) -> Answer:
+    def run_call(self, work: Callable[[ApiSession], Coroutine[Any, Any, Answer]]) -> Answer:
         """One call of one's own over the session."""
-        return self._wait_for(work(self._wire))
+        return self._wait_for(work(self._session))
 
     def _wait_for(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -217,7 +221,7 @@ class _Brief:
 
     def _call_json(self, method: str, where: str, **said: Any) -> Json:
         return self._api.run_call(
-            lambda wire: wire.call_json(
+            lambda session: session.call_json(
                 method, where, timeout_s=self._timeout_s, attempts=1, **said
             )
         )
@@ -276,7 +280,7 @@ def stop_workers(home: Path) -> int:
     return 0
 
 
-async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
+async def open_session(kubeconfig: Path | None, context: str | None) -> ApiSession:
     """Read the credentials and open a session. ApiError says where they were looked for."""
     from kubernetes.aio import client
     from kubernetes.aio import config as untyped
@@ -300,7 +304,7 @@ async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
         token = await settings.get_api_key_with_prefix("BearerToken")
         return {"Authorization": token.replace("bearer ", "Bearer ", 1)} if token else {}
 
-    return Wire(settings.host, _build_tls(settings), authorize)
+    return ApiSession(settings.host, _build_tls(settings), authorize)
 
 
 def current_namespace() -> str:

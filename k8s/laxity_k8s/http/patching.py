@@ -8,12 +8,12 @@ import orjson
 
 from laxity_k8s.cluster_api import ApiError, Patch, PatchResult
 from laxity_k8s.http.paths import object_path
-from laxity_k8s.http.session import FIELD_MANAGER, STRATEGIC_PATCH, Allowed, Wire
+from laxity_k8s.http.session import FIELD_MANAGER, STRATEGIC_PATCH, Allowed, ApiSession
 
 
-async def send_patch(wire: Wire, patch: Patch, allowed: Allowed = lambda: True) -> bytes:
-    """The new object as JSON text; ApiError as `Wire.call_bytes`."""
-    return await wire.call_bytes(
+async def send_patch(session: ApiSession, patch: Patch, allowed: Allowed = lambda: True) -> bytes:
+    """The new object as JSON text; ApiError as `ApiSession.call_bytes`."""
+    return await session.call_bytes(
         "PATCH",
         object_path(patch.kind, patch.id, patch.subresource),
         query=FIELD_MANAGER,
@@ -24,7 +24,7 @@ async def send_patch(wire: Wire, patch: Patch, allowed: Allowed = lambda: True) 
 
 
 async def patch_all(
-    wire: Wire, patches: Sequence[Patch], allowed: Allowed, *, in_flight: int
+    session: ApiSession, patches: Sequence[Patch], allowed: Allowed, *, in_flight: int
 ) -> Sequence[PatchResult]:
     """Outcomes in the order of the patches."""
     slots = asyncio.Semaphore(in_flight)
@@ -36,15 +36,15 @@ async def patch_all(
     async def send_in_turn(numbers: Sequence[int]) -> None:
         for number in numbers:
             async with slots:
-                outcomes[number] = await _send_one(wire, patches[number], allowed)
+                outcomes[number] = await _send_one(session, patches[number], allowed)
 
     await asyncio.gather(*map(send_in_turn, numbers_of.values()))
     return [outcomes[number] for number in range(len(patches))]
 
 
-async def _send_one(wire: Wire, patch: Patch, allowed: Allowed) -> PatchResult:
+async def _send_one(session: ApiSession, patch: Patch, allowed: Allowed) -> PatchResult:
     try:
-        return PatchResult(patch, 200, orjson.loads(await send_patch(wire, patch, allowed)))
+        return PatchResult(patch, 200, orjson.loads(await send_patch(session, patch, allowed)))
     except ApiError as error:
         return PatchResult(patch, error.status, message=str(error))
     except orjson.JSONDecodeError as error:  # of somebody in between: it may have landed

@@ -37,7 +37,7 @@ Authorize = Callable[[], Awaitable[Mapping[str, str]]]
 Allowed = Callable[[], bool]
 
 
-class Wire:
+class ApiSession:
     """One session to one API server. Made and used on one event loop."""
 
     def __init__(self, host: str, tls: ssl.SSLContext | None, authorize: Authorize) -> None:

@@ -21,7 +21,7 @@ from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, ignore_cut
 from laxity_k8s.http.paths import collection_path, whole_items
-from laxity_k8s.http.session import Wire
+from laxity_k8s.http.session import ApiSession
 from laxity_k8s.objects import pods
 
 LOG = logging.getLogger("laxity.k8s.watch")
@@ -34,23 +34,24 @@ LATE_S: Final = 5.0  # a watch that takes longer to open is told as cut
 OnChanges = Callable[[Sequence[Change]], None]
 
 
-class Bell:
+class Recovery:
     """Wakes the watches of one API server that wait before they try again."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._event = asyncio.Event()
 
-    def ring_bell(self) -> None:
-        self._rung.set()
-        self._rung = asyncio.Event()
+    def announce(self) -> None:
+        """One of them is open again."""
+        self._event.set()
+        self._event = asyncio.Event()
 
-    async def wait_for_ring(self, longest_s: float) -> bool:
-        """Return when it is rung, or after that time; whether it was rung."""
-        rung = self._rung
+    async def wait(self, longest_s: float) -> bool:
+        """Return when one is open again, or after that time; whether one is."""
+        event = self._event
         with suppress(TimeoutError):
             async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
-                await rung.wait()
-        return rung.is_set()
+                await event.wait()
+        return event.is_set()
 
 
 class KindWatch:
@@ -58,20 +59,20 @@ class KindWatch:
 
     def __init__(
         self,
-        wire: Wire,
+        session: ApiSession,
         kind: Kind,
         since: str,
         on_changes: OnChanges,
         *,
         on_cut: Callable[[bool], None] = ignore_cut,
-        bell: Bell | None = None,
+        recovery: Recovery | None = None,
     ) -> None:
-        self._wire = wire
+        self._session = session
         self._kind: Kind = kind
         self._path = collection_path(kind)
         self._since = since
         self._on_changes, self._on_cut = on_changes, on_cut
-        self._bell = bell or Bell()
+        self._recovery = recovery or Recovery()
         self._cut = False
         self._opened_at = float("inf")
         self._known: dict[str, Json] | None = None  # by id; None: what the caller listed itself
@@ -91,7 +92,7 @@ class KindWatch:
                 continue
             self._tell_cut(cut=True)
             failures = 1 if steady else failures + 1
-            if await self._bell.wait_for_ring(BACKOFF.delay_s(failures)):
+            if await self._recovery.wait(BACKOFF.delay_s(failures)):
                 failures = 0
 
     async def _follow_once(self) -> bool:
@@ -134,12 +135,12 @@ class KindWatch:
         loop = asyncio.get_running_loop()
         late = loop.call_later(LATE_S, partial(self._tell_cut, cut=True))
         try:
-            reply = await self._wire.open_stream(self._path, query, silence_s=SILENCE_S)
+            reply = await self._session.open_stream(self._path, query, silence_s=SILENCE_S)
         finally:
             late.cancel()
         self._opened_at = loop.time()
         self._tell_cut(cut=False)
-        self._bell.ring_bell()
+        self._recovery.announce()
         return reply
 
     def _take_lines(self, lines: Sequence[bytes]) -> None:
@@ -175,7 +176,7 @@ class KindWatch:
         The newest there is: an older list would lack what was seen already, as if it were deleted.
         """
         try:
-            answer = await self._wire.call_json("GET", self._path, timeout_s=120.0, attempts=1)
+            answer = await self._session.call_json("GET", self._path, timeout_s=120.0, attempts=1)
         except ApiError as error:
             LOG.info("%s: %s", self._path, error)
             return

@@ -185,7 +185,9 @@ class Ground:
     def collect_garbage(self) -> bool:
         """Of the API server; False where it does not let us (`--profiling=false`, no right)."""
         try:
-            self._run_in_loop(self._session.call_bytes("GET", "/debug/pprof/heap", query={"gc": "1"}))
+            self._run_in_loop(
+                self._session.call_bytes("GET", "/debug/pprof/heap", query={"gc": "1"})
+            )
         except ApiError:
             return False
         return True

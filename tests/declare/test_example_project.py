@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from examples.demo.processes import stop_marked
 from laxity import names
+from tests.support.processes import stop_marked
 from tests.support.served_project import Served
 from tests.support.waiting import until
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from examples.demo.processes import stop_marked
 from tests.support import acme
+from tests.support.processes import stop_marked
 from tests.support.served_project import Served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

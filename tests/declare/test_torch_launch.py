@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.servers import free_ports
 from laxity.flow.torch_launch import launch_of_process
 from tests.support.job_service import StandIn, story_of
+from tests.support.processes import free_ports
 
 pytestmark = pytest.mark.slow
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")

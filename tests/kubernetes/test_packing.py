@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from examples.demo.servers import free_ports
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
+from tests.support.processes import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(200)]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from examples.demo.servers import free_ports
 from laxity_scheduler.job_faults import JobFaults, ObjectFaults
 from laxity_scheduler.process.daemon import is_ready
 from laxity_scheduler.process.logs import log_to_stderr
+from tests.support.processes import free_ports
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from examples.demo.servers import free_ports
 from laxity.api.client import Client
 from laxity.api.transport import ServiceAwayError, ServiceError
 from laxity.http_login import request_to
@@ -31,6 +30,7 @@ from laxity_scheduler.process.logs import JsonFormatter, TextFormatter
 from laxity_scheduler.process.tracking_links import tracking_lines
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store, StoreError
+from tests.support.processes import free_ports
 
 MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
 PASSWORD = "hunter2-of-the-tests"

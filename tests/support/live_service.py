@@ -9,16 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from examples.demo.processes import DemoProcesses, stop_marked
-from examples.demo.servers import demo_environment, free_ports
 from laxity import names
 from laxity.api.client import Client, JobView
+from tests.support.processes import ServerProcesses, free_ports, service_environment, stop_marked
 
 
 class Live:
     """A service of its own, and the command line in front of it."""
 
-    def __init__(self, home: Path, url: str, processes: DemoProcesses) -> None:
+    def __init__(self, home: Path, url: str, processes: ServerProcesses) -> None:
         self.home, self.processes = home, processes
         self.client = Client(url, processes.environment[names.ENV_TOKEN], patience_s=30)
 
@@ -50,9 +49,9 @@ def live_service(home: Path, *, slots: int = 2, **environ: str) -> Iterator[Live
     """A service with this home, and further variables, until the end; without MLflow and Prefect."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    environment = demo_environment(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
+    environment = service_environment(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
     environment |= {"MLFLOW_TRACKING_URI": "none", **environ}
-    processes = DemoProcesses(home, environment)
+    processes = ServerProcesses(home, environment)
     serve = ("serve", "--slots", str(slots), "--port", str(port))
     process = processes.start("service", [sys.executable, "-m", "laxity.cli.main", *serve])
     live = Live(home, url, processes)

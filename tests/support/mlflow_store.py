@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from examples.demo.servers import free_ports
+from tests.support.processes import free_ports
 
 STARTS_IN_S: Final = 240.0
 

@@ -5,10 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from examples.demo.processes import DemoProcesses
-from examples.demo.servers import demo_environment, free_ports
 from laxity import names
 from laxity.api.client import Client, JobView
+from tests.support.processes import ServerProcesses, free_ports, service_environment
 from tests.support.waiting import until
 
 
@@ -27,11 +26,11 @@ class Served:
     ) -> None:
         (self.port,) = free_ports(1)
         url = f"http://127.0.0.1:{self.port}"
-        environment = demo_environment(home, service_url=url, prefect_url=prefect_api)
+        environment = service_environment(home, service_url=url, prefect_url=prefect_api)
         self.home, self.client = home, Client(url, environment[names.ENV_TOKEN], patience_s=60)
         environment |= {"MLFLOW_TRACKING_URI": tracking_uri, "LAXITY_SAVING_SHARE": "1"} | env
         self.environment = environment
-        self.processes = DemoProcesses(home, {**environment, "STORE_PASSWORD": "hidden"})
+        self.processes = ServerProcesses(home, {**environment, "STORE_PASSWORD": "hidden"})
         self.start()
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from examples.demo.servers import free_ports
+from tests.support.processes import free_ports
 
 T = TypeVar("T")
 PATIENCE_S: Final = 120.0

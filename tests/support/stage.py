@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from examples.demo.servers import free_ports
 from laxity.api.client import Client
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from tests.support.builders import TOKEN
+from tests.support.processes import free_ports
 from tests.support.programs import marked as script
 
 SCRIPT = Path(script.__file__)

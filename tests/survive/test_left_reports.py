@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from examples.demo.processes import stop_marked
-from examples.demo.servers import free_ports
 from laxity import names
 from laxity_profiler.history.history import History, HistoryError
 from laxity_profiler.history.history_database import open_engine
@@ -18,6 +16,7 @@ from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.tables import WaitingPointsRow
 from tests.support.memory_world import MemoryWorld
 from tests.support.mlflow_store import copy_store, mlflow_server
+from tests.support.processes import free_ports, stop_marked
 from tests.support.served_project import Served
 from tests.support.services import PATIENCE_S, Stage, staged, wait_until
 from tests.support.waiting import until

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from examples.demo.processes import stop_marked
 from laxity import names
 from laxity.api.job_view import JobView
+from tests.support.processes import stop_marked
 from tests.support.served_project import Served
 from tests.support.waiting import until
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from examples.demo.processes import stop_marked
+from tests.support.processes import stop_marked
 from tests.support.served_project import Served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from examples.demo.processes import stop_marked
 from laxity import names
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.store.store import StoreError
 from laxity_scheduler.store.tables import WaitingPointsRow
 from tests.support.memory_world import MemoryWorld
 from tests.support.mlflow_store import copy_store
+from tests.support.processes import stop_marked
 from tests.support.served_project import Served
 from tests.support.services import Stage, staged, wait_until
 from tests.support.waiting import until

@@ -17,12 +17,12 @@ def demo(
     ] = Path(".laxity/demo"),
     slots: Annotated[int, typer.Option(help="Workers that may run at a time.", min=3, max=8)] = 3,
 ) -> None:
-    """Train real jobs under deadlines here, in two minutes."""
+    """Train real jobs under deadlines here, in three minutes."""
     if not HAS_DEMO:
         raise CommandError(
             "the demo comes with a clone of laxity, not with an installed package: "
             "clone it, then make demo"
         )
-    from examples.demo.main import play_demo
+    from examples.demo.story import play_demo
 
     raise typer.Exit(play_demo(folder.resolve(), slots=slots))

@@ -1,4 +1,4 @@
-"""How the demo ends: the page on what it did, or how to open it."""
+"""Where the demo can be watched: on the page, or how to open it later."""
 
 import builtins
 import io
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from examples.demo.main import show_page
+from examples.demo.story import show_page
 
 ADDRESS = "http://127.0.0.1:8642/#code=abc"
 CLIENT: Any = SimpleNamespace(page_address=lambda: ADDRESS)
@@ -53,7 +53,7 @@ def test_demo_prints_the_address_where_there_is_no_browser(
     assert ADDRESS in shown(is_terminal=True)
 
 
-def test_demo_in_a_pipe_waits_for_nobody_and_says_how_to_look(opened: list[str]) -> None:
+def test_demo_in_a_pipe_says_how_to_look(opened: list[str]) -> None:
     text = shown(is_terminal=False)
 
     assert opened == []

@@ -3,10 +3,9 @@ import sys
 
 import numpy as np
 
-from examples.demo.models import (
+from examples.demo.digits import (
     PIXELS,
     Classifier,
-    Denoiser,
     Floats,
     load_digits,
     make_lesson,
@@ -20,7 +19,7 @@ def some(rows: int = 600) -> Floats:
 
 def test_the_data_are_read_without_importing_scikit_learn() -> None:
     code = (
-        "import sys; from examples.demo.models import load_digits; rows = load_digits(); "
+        "import sys; from examples.demo.digits import load_digits; rows = load_digits(); "
         "assert 'sklearn' not in sys.modules; print(rows.shape, rows[:, :64].max())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -57,16 +56,6 @@ def test_the_classifier_learns_to_read() -> None:
 
     assert losses[-1] < losses[0] / 2
     assert model.accuracy(rows[:200]) > 0.85
-
-
-def test_the_denoiser_draws_better_than_the_mean_image() -> None:
-    rows = some()
-    model = Denoiser(32)
-    mean_error = float(rows[:, :PIXELS].var(axis=0).mean())
-
-    error = [model.train(rows, passes=6, seed=epoch) for epoch in range(5)][-1]
-
-    assert error < mean_error
 
 
 def test_the_same_seed_trains_the_same_model() -> None:

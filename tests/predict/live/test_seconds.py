@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from examples.demo.processes import stop_marked
 from laxity import names
 from laxity.durations import parse_duration
 from tests.support.mlflow_store import copy_store
+from tests.support.processes import stop_marked
 from tests.support.served_project import Served
 from tests.support.waiting import until
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from examples.demo.servers import free_ports
 from laxity.api.client import Client
 from laxity.api.job_view import JobView
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.history.history import History
 from tests.support.builders import TOKEN
+from tests.support.processes import free_ports
 from tests.support.runs import history_in
 
 HERE = Path(__file__).parent

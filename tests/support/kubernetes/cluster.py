@@ -17,8 +17,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-from examples.demo.servers import free_ports
 from tests.support.kubernetes.kept_connections import KeptConnections
+from tests.support.processes import free_ports
 
 # however this process ends, nothing that it started stays
 DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from examples.demo.servers import free_ports
 from laxity import deadline_flow, names
 from laxity.api.client import Client
 from laxity.api.job_view import JobView
@@ -32,6 +31,7 @@ from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.realnode import IMAGE, Host, RealNode
 from tests.support.kubernetes.service import Service
 from tests.support.mlflow_store import copy_store
+from tests.support.processes import free_ports
 from tests.support.programs import podtrainings
 
 MANIFESTS: Final = Path(__file__).parents[3] / "k8s" / "manifests"

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from examples.demo.servers import free_ports
+from tests.support.processes import free_ports
 
 WHY_NOT: Final = "no PostgreSQL on this machine (Debian's package postgresql)"
 NOBODY: Final = "postgres"  # its programs refuse to run as root

@@ -20,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from examples.demo.servers import free_ports
 from tests.support.kubernetes.cluster import Cluster
+from tests.support.processes import free_ports
 
 NODE: Final = "localhost"  # a name that the API server can resolve: it asks the kubelet for logs
 IMAGE: Final = "localhost/host:1"

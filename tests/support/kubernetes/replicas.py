@@ -8,10 +8,10 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Self
 
-from examples.demo.servers import free_ports
 from tests.support.builders import SECRET, TOKEN, bearer
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.mortal import WOKEN, End, Life, Nursery
+from tests.support.processes import free_ports
 
 START_S: Final = 180.0
 LIVES_ON: Final = End()

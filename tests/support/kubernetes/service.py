@@ -17,12 +17,12 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Self
 
-from examples.demo.servers import free_ports
 from laxity import names
 from tests.support.builders import SECRET, TOKEN
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.manifests import indexed_job, train_template
+from tests.support.processes import free_ports
 
 LAXITY: Final = Path(sys.executable).with_name("laxity")
 START_S: Final = 180.0

@@ -1,9 +1,10 @@
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from examples.demo.processes import DemoProcesses, pids_with_home, stop_marked
 from laxity import names
+from tests.support.processes import ServerProcesses, free_ports, pids_with_home, stop_marked
 
 WAITS = "import signal; signal.pause()"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"
@@ -41,7 +42,7 @@ def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
 
 
 def test_stopping_leaves_nothing_of_what_was_started(tmp_path: Path) -> None:
-    processes = DemoProcesses(tmp_path, {names.ENV_HOME: str(tmp_path)})
+    processes = ServerProcesses(tmp_path, {names.ENV_HOME: str(tmp_path)})
     first = processes.start("first", [sys.executable, "-c", WAITS])
     second = processes.start("second", [sys.executable, "-c", "print('hello')"])
     second.wait(10)
@@ -51,3 +52,14 @@ def test_stopping_leaves_nothing_of_what_was_started(tmp_path: Path) -> None:
     assert first.poll() is not None
     assert pids_with_home(tmp_path) == []
     assert processes.tail("second") == "hello"
+
+
+def test_free_ports_are_free_and_different() -> None:
+    ports = free_ports(3)
+
+    assert len(set(ports)) == 3
+    outgoing = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    assert max(ports) < int(outgoing[0]), "or a connection may take one before a server does"
+    for port in ports:
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", port))

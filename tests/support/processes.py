@@ -1,14 +1,16 @@
-"""The demo's processes: started in sessions of their own, and none left behind.
+"""Processes of a test: started in sessions of their own, and none left behind.
 
-Whatever the demo starts, and what those start in turn, carries the demo's home in its environment
-as LAXITY_HOME. So what an earlier run left, even one that was killed, is found by that mark.
+Whatever a test starts, and what those start in turn, carries its home in the environment as
+LAXITY_HOME. So what was left, even by a process that was killed, is found by that mark.
 """
 
 import contextlib
 import os
+import random
+import secrets
 import signal
+import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +22,28 @@ from laxity import names
 GRACE_S: Final = 10.0
 CHILD_GRACE_S: Final = 6.0
 POLL_S: Final = 0.05
+PORTS: Final = range(20_000, 32_768)  # below those of outgoing connections, by default
+QUIET: Final = {
+    "DO_NOT_TRACK": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_LOGGING_TO_API_ENABLED": "false",
+    "PYTHONUNBUFFERED": "1",
+}
+# One worker, one core: the slots are worth the same, and two workers are twice as fast.
+ONE_CORE: Final = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+FOREIGN: Final = ("PREFECT_", "MLFLOW_", "LAXITY_")  # a user's own servers are none of its business
 
 
 @dataclass(slots=True)
-class DemoProcesses:
+class ServerProcesses:
     """Processes by name; each writes to its own log."""
 
     folder: Path
@@ -31,7 +51,7 @@ class DemoProcesses:
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, name: str, command: Sequence[str], **more: str) -> subprocess.Popen[bytes]:
-        """Start a program in the demo's environment and `more` variables."""
+        """Start a program in the test's environment and `more` variables."""
         with self.log(name).open("ab") as log:
             started = subprocess.Popen(
                 command,
@@ -43,14 +63,6 @@ class DemoProcesses:
             )
         self.running[name] = started
         return started
-
-    def ask(self, module: str) -> str:
-        """What a module of ours prints, run in the demo's environment."""
-        command = [sys.executable, "-P", "-m", module]
-        answer = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, check=True
-        )
-        return answer.stdout
 
     def log(self, name: str) -> Path:
         folder = self.folder / "logs"
@@ -120,3 +132,37 @@ def _wait_until(done: Callable[[], bool], limit_s: float) -> bool:
             return False
         time.sleep(POLL_S)
     return True
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody listens on now, all different.
+
+    None that the system gives to outgoing connections: a server takes seconds to start, and may
+    find that one has gone meanwhile.
+    """
+    anywhere, ports = random.SystemRandom(), list[int]()
+    with contextlib.ExitStack() as held:
+        while len(ports) < number:
+            listener = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):  # taken
+                listener.bind(("127.0.0.1", anywhere.choice(PORTS)))
+                ports.append(listener.getsockname()[1])
+    return ports
+
+
+def service_environment(folder: Path, *, service_url: str, prefect_url: str) -> dict[str, str]:
+    """The environment of a service on this home: its own servers, one core a worker, no noise."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return {
+        **inherited,
+        **QUIET,
+        **ONE_CORE,
+        names.ENV_HOME: str(folder),
+        names.ENV_URL: service_url,
+        names.ENV_TOKEN: secrets.token_urlsafe(32),
+        names.ENV_TRACKED_BY: "service",  # or each of the short trainings would import MLflow
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
+        "PREFECT_API_URL": prefect_url,
+        "PREFECT_HOME": str(folder / "prefect"),
+        "MPLCONFIGDIR": str(folder / "matplotlib"),
+    }

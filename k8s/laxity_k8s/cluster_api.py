@@ -99,8 +99,7 @@ class ClusterApi(Protocol):
         """Call back for every change after resourceVersion `since`, from another thread.
 
         Broken connections are resumed; when `since` is too old (410) the kind is listed anew and
-        the differences are called back as changes, so the caller never misses or doubles one. While
-        many patches are sent, several changes of an object may be called back as the last of them.
+        the differences are called back as changes, so the caller never misses or doubles one.
 
         `on_cut(True)`, in turn with the changes: it cannot follow any more, what it has told is of
         the past. `on_cut(False)`: it follows again; what it had missed is still to come.
@@ -114,8 +113,8 @@ class ClusterApi(Protocol):
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
         """Many merge patches, several in flight, one at a time per object; outcomes in order.
 
-        Returns when all are answered. Patches may still be being made while the first are sent. No
-        body may hold a list that a strategic merge would merge by keys (containers, taints).
+        Returns when all are answered. No body may hold a list that a strategic merge would merge
+        by keys (containers, taints).
         """
         ...
 
@@ -140,14 +139,6 @@ class ClusterApi(Protocol):
 
     def reports_path(self, job: Json) -> str | None:
         """Where worker 0 of this Job writes its reports, if that is on this machine."""
-        ...
-
-    def expect(self, patches: int, *, decided: bool = True) -> None:
-        """So many patches will come, if not `decided` perhaps: get ready. Returns at once."""
-        ...
-
-    def settle(self) -> None:
-        """Return when changes are called back again that were left unread while patches went out."""
         ...
 
     def collect(self, *, keep_s: float) -> int:

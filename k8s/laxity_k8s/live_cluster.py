@@ -43,7 +43,7 @@ from laxity_k8s.objects.conditions import end_instant, is_finished
 from laxity_k8s.objects.scaling_pool import ScalingPool
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.entries import own_pods
 from laxity_k8s.observe.quota_watch import QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
@@ -51,7 +51,6 @@ from laxity_k8s.steady_clock import is_clock_steady
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Manifest, Preview, Released, Reports, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
@@ -94,26 +93,26 @@ class LiveCluster:
         self._submitting, self._looking = threading.Lock(), threading.Lock()
         self._seal, self._limits = seal, limits
         believed = [] if seal is None else [seal.believe_job]
-        self._mirror = Mirror(api, self._news.set, *believed, faults=faults)
-        self._signals, self._finisher = Signals(), Finisher(self._mirror.put_back)
+        self._cache = ClusterCache(api, self._news.set, *believed, faults=faults)
+        self._signals, self._finisher = Signals(), Finisher(self._cache.put_back)
         self._reminders = Reminders(
-            api, self._mirror, self._signals, reports, on_news=self._news.set, faults=faults
+            api, self._cache, self._signals, reports, on_news=self._news.set, faults=faults
         )
         self._quotas = QuotaWatch(api.list, self._news.set, follow=api.watch) if quotas else None
         self._snapshot = Snapshot(
-            self._mirror, self._reminders.report_of,
+            self._cache, self._reminders.report_of,
             fit_within_s=fit_within_s, pools=pools, quotas=self._quotas, faults=faults,
         )  # fmt: skip
         self._guard, self._aside = Guard("patch", faults, self._snapshot.reject), Guard("removal")
         self._events, self._waits = EventWriter(api), WaitFilter()
-        self._marks = NodeMarks(api, self._mirror, scales=bool(pools))
+        self._marks = NodeMarks(api, self._cache, scales=bool(pools))
         self._state: ClusterState | None = None
         self._sender = Sender(
-            api, self._mirror, self._events, self._snapshot.shown.get,
+            api, self._cache, self._events, self._snapshot.shown.get,
             put_off=self._snapshot.put_off, seal=seal, faults=faults,
         )  # fmt: skip
         self._loans = NodeLoans(
-            api, self._mirror, self._events, stop_lending=self._snapshot.inference.stop_lending
+            api, self._cache, self._events, stop_lending=self._snapshot.inference.stop_lending
         )
         self.demand_history = self._snapshot.inference.history
         self.pool_arrivals = self._snapshot.pools.arrivals
@@ -133,20 +132,11 @@ class LiveCluster:
         self._snapshot.reject(job_id, problem)
 
     def find_left_out(self) -> Mapping[str, Reason]:
-        with self._mirror.lock:
+        with self._cache.lock:
             return {job_id: bad.refusal.reason for job_id, bad in self._snapshot.bad.items()}
 
     def find_undone(self) -> Mapping[str, str]:
         return self._sender.undone
-
-    def expect_answers(self, jobs: int) -> None:
-        if jobs:
-            self.api.expect(jobs, decided=False)
-
-    def expect(self, plan: Plan) -> None:
-        silent = Loan | Reclaim | Wait  # that it still waits is said to few, if any
-        news = {decision.job for decision in plan.decisions if not isinstance(decision, silent)}
-        self.api.expect(len(news))
 
     def carry_out(self, plan: Plan) -> None:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
@@ -156,7 +146,7 @@ class LiveCluster:
             if self._sender.unsure:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
-            now, later = plan_patches(
+            patches = plan_patches(
                 explain_missing_pods(plan.decisions, self._snapshot.shown, self._find_pod_refusal),
                 state,
                 self._snapshot,
@@ -165,12 +155,8 @@ class LiveCluster:
                 guard=self._guard,
                 worker_token=self._worker_token,
             )
-        made = [patch for make in now if (patch := make()) is not None]
         for turn in Turn:
-            self._sender.one_turn(
-                [patch for patch in made if patch.turn == turn],
-                later if turn == Turn.START else (),
-            )
+            self._sender.send_turn([patch for patch in patches if patch.turn == turn])
         self._sender.send_all(self._reminders.build_patches(state, CLOCK.now(), guard=self._guard))
         self._loans.move_nodes(plan.decisions)
         self._marks.update(state)
@@ -188,7 +174,7 @@ class LiveCluster:
         if self._seal is None or not self._seal.is_new:
             return
         for job in reseal_jobs(self.api, self._seal, knows):
-            self._mirror.put_object("jobs", job)
+            self._cache.put_object("jobs", job)
 
     def submit(self, manifest: Manifest, cancelled: Sequence[Manifest] = ()) -> Json:
         with self._submitting:
@@ -196,7 +182,7 @@ class LiveCluster:
                 self.api, self.jobs(), manifest, cancelled=cancelled,
                 reports=self._reminders.report_of, now=CLOCK.now(), limits=self._limits,
             )  # fmt: skip
-            self._mirror.put_object("jobs", job)
+            self._cache.put_object("jobs", job)
         self._news.set()
         return job
 
@@ -206,12 +192,12 @@ class LiveCluster:
         return self._snapshot.preview(job, now)
 
     def jobs(self) -> Sequence[Json]:
-        with self._mirror.lock:
-            return [job for job in self._mirror.jobs.values() if objects.is_managed(job)]
+        with self._cache.lock:
+            return [job for job in self._cache.jobs.values() if objects.is_managed(job)]
 
     def job(self, job_id: str) -> Json:
-        with self._mirror.lock:
-            job = self._mirror.jobs.get(job_id)
+        with self._cache.lock:
+            job = self._cache.jobs.get(job_id)
         if job is None or not objects.is_managed(job):
             raise UnknownJobError(job_id)
         return job
@@ -226,13 +212,13 @@ class LiveCluster:
             if error.status == NOT_FOUND:
                 raise UnknownJobError(job_id) from error
             raise
-        self._mirror.put_object("jobs", job)
+        self._cache.put_object("jobs", job)
         self._news.set()
         return job
 
     def cancel(self, job_id: str) -> None:
-        with self._mirror.lock:
-            job = self._mirror.jobs.get(job_id)
+        with self._cache.lock:
+            job = self._cache.jobs.get(job_id)
         if job is None or not objects.is_managed(job) or is_finished(job):
             return
         try:
@@ -240,7 +226,7 @@ class LiveCluster:
         except ApiError as error:
             if error.status not in {NOT_FOUND, CONFLICT}:  # gone, or another one by its name
                 raise
-        self._mirror.drop_object("jobs", job_id)
+        self._cache.drop_object("jobs", job_id)
         self._news.set()
 
     def signal(self, job_id: str) -> Signal:
@@ -257,8 +243,8 @@ class LiveCluster:
     def logs(self, job_id: str, index: int) -> str:
         """What the latest worker of this index has written; "" before there is one."""
         job = self.job(job_id)
-        with self._mirror.lock:
-            there = self._mirror.pods_of.get(job_id, {}).values()
+        with self._cache.lock:
+            there = self._cache.pods_of.get(job_id, {}).values()
             own = [pod for pod in there if (pods.index_of(pod) or 0) == index]
         latest = max(own, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
         if latest is None:
@@ -275,7 +261,7 @@ class LiveCluster:
                 self._aside("what ended long ago", self.collect)
         due_ats = (self._snapshot.due_at, self._reminders.due_at, self._finisher.due_at)
         due_s = min(*due_ats, self._sender.again_at) - now
-        if self.stale_reason and not self._mirror.cut:
+        if self.stale_reason and not self._cache.cut:
             due_s = min(due_s, MEND_EVERY_S)
         news = self._news.wait(max(0.0, min(timeout_s, due_s)))
         self._news.clear()
@@ -285,8 +271,8 @@ class LiveCluster:
         self._news.set()
 
     def warn(self, problem: str, job_id: str = "") -> None:
-        with self._mirror.lock:
-            job = self._mirror.jobs.get(job_id)
+        with self._cache.lock:
+            job = self._cache.jobs.get(job_id)
         self._events.add_event(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
 
     def tell(self, job_id: str, notice: Reason) -> None:
@@ -296,7 +282,7 @@ class LiveCluster:
     def release(self) -> Released:
         released, refused = release_jobs(self.api, self.jobs())
         for job in released:
-            self._mirror.put_object("jobs", job)
+            self._cache.put_object("jobs", job)
         self._marks.clear()
         return count_released(released, refused, self._loans.give_back_all())
 
@@ -313,7 +299,7 @@ class LiveCluster:
     def close(self) -> None:
         if self._quotas is not None:
             self._quotas.close()
-        self._mirror.close()
+        self._cache.close()
         self._reminders.close()
         self._events.close()
         self.api.close()
@@ -321,18 +307,17 @@ class LiveCluster:
     def _list_jobs(self) -> None:
         """See all Jobs as they are; what the watch tells later is known."""
         for job in self.api.list("jobs", selector=names.MANAGED).items:
-            self._mirror.put_object("jobs", job)
+            self._cache.put_object("jobs", job)
         self._sender.unsure = False
 
     def _observe_state(self) -> ClusterState:
-        self.api.settle()
         self._sender.again_at = FOREVER
         if self._sender.unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
-        self.stale_reason = self._resync_mirror()
+        self.stale_reason = self._resync_cache()
         self._finisher.wake_due(CLOCK.now())
-        with self._mirror.take_dirty() as (touched, nodes):
+        with self._cache.take_dirty() as (touched, nodes):
             now = CLOCK.now()
             self._drop_forged(touched)
             self._write_corrections(partial(self._find_correction, now=now), touched)
@@ -343,29 +328,29 @@ class LiveCluster:
             self._write_corrections(partial(find_state_notice, reports=report_of), seen.unnoted)
         return state
 
-    def _resync_mirror(self) -> str:
+    def _resync_cache(self) -> str:
         """Why what is seen may be of several moments; "" if it is of one, if need be listed anew."""
-        if self._mirror.torn and not self._mirror.cut:
+        if self._cache.torn and not self._cache.cut:
             try:
-                self._mirror.resync(self.api)
+                self._cache.resync(self.api)
             except ApiError as error:
                 return f"after a watch was cut, the cluster cannot be listed: {error}"
             self._have_time_anew()
-        if cut := self._mirror.cut:
+        if cut := self._cache.cut:
             return f"the API server cannot be watched for {' and '.join(cut)}"
-        return "a watch was cut" if self._mirror.torn else ""
+        return "a watch was cut" if self._cache.torn else ""
 
     def _have_time_anew(self) -> None:
         """Pods that nobody could see come up, and that perhaps nobody could make, may yet do so."""
         now = CLOCK.now()
-        if now - self._mirror.torn_at >= LONG_CUT_S:
+        if now - self._cache.torn_at >= LONG_CUT_S:
             for job_id in self._snapshot.wait_anew(now):
-                self._mirror.put_back(job_id)
+                self._cache.put_back(job_id)
 
     def _drop_forged(self, groups: set[str]) -> None:
         """Take outputs off Jobs where they are not laxity's."""
-        with self._mirror.lock:
-            jobs = [(group, self._mirror.jobs[group]) for group in groups & self._mirror.forged]
+        with self._cache.lock:
+            jobs = [(group, self._cache.jobs[group]) for group in groups & self._cache.forged]
         forged = [job for group, job in jobs if self._guard(group, objects.is_live, job)]
         for job in forged:
             name = json_tree.object_id(job)
@@ -379,8 +364,8 @@ class LiveCluster:
         A new one is suspended, one changed by hand is pinned, one whose result is in is completed, one
         that keeps failing is failed.
         """
-        with self._mirror.lock:
-            there = list(self._mirror.pods_of.get(json_tree.object_id(job), {}).values())
+        with self._cache.lock:
+            there = list(self._cache.pods_of.get(json_tree.object_id(job), {}).values())
         report_of, own = self._reminders.report_of, own_pods(job, there)
         return (
             find_correction(job, now=now)
@@ -392,8 +377,8 @@ class LiveCluster:
         self, asked: Callable[[Json], Tending | None], groups: Iterable[str]
     ) -> None:
         """Write on these Jobs what each needs before it is counted, or what is wrong with it."""
-        with self._mirror.lock:
-            jobs = [(group, self._mirror.jobs.get(group)) for group in sorted(groups)]
+        with self._cache.lock:
+            jobs = [(group, self._cache.jobs.get(group)) for group in sorted(groups)]
         corrections = [self._guard(group, asked, job) for group, job in jobs if job is not None]
         self._sender.write_corrections(
             [correction for correction in corrections if correction is not None]

@@ -16,7 +16,6 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.pool_arrivals import PoolArrivals
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import Refusal
-from laxity_scheduler.plan import Plan
 
 Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
 
@@ -120,12 +119,6 @@ class LiveWorld(World, Protocol):
 
         "": it may have refused because it has just started, and is asked again at once.
         """
-
-    def expect_answers(self, jobs: int) -> None:
-        """The verdicts of this many jobs are being decided: open connections, as for `expect`."""
-
-    def expect(self, plan: Plan) -> None:
-        """This plan will be carried out in a moment: open connections, change nothing. Returns at once."""
 
     def submit(self, manifest: Manifest, cancelled: Sequence[Manifest] = ()) -> dict[str, Any]:
         """Create the Job, suspended and labelled; the same idempotency key attaches to it.

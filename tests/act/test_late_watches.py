@@ -32,8 +32,8 @@ async def test_a_watch_that_comes_too_late_tells_the_differences_and_what_each_o
 
     told: asyncio.Queue[Any] = asyncio.Queue()
     over = asyncio.Event()
-    async with served(answer) as wire:
-        watch = KindWatch(wire, "jobs", "3", told.put_nowait)
+    async with served(answer) as api_session:
+        watch = KindWatch(api_session, "jobs", "3", told.put_nowait)
         watch.remember_all(tuple(orjson.loads(line("", name, 2))["object"] for name in OLD))
         running = asyncio.create_task(watch.run())
         changes = await next_of(told)

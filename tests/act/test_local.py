@@ -291,9 +291,10 @@ def test_a_labelled_job_starts_suspended_and_one_of_kueues_does_not(machine: Mac
         made = {
             "metadata": {"name": name, "labels": labels},
             "spec": {
+                "completionMode": "Indexed",
                 "template": {
                     "spec": {"restartPolicy": "Never", "containers": [{"command": ["true"]}]}
-                }
+                },
             },
         }
         return machine.api.create("jobs", made)

@@ -29,7 +29,7 @@ class Answers:
         self.stops: list[float] = []
         self.loans = NodeLoans(
             self,  # type: ignore[arg-type]
-            seen.mirror,
+            seen.cache,
             self,  # type: ignore[arg-type]
             stop_lending=self.stops.append,
         )
@@ -52,7 +52,7 @@ def seen() -> Seen:
 def test_a_loan_and_a_return_change_the_label_of_the_node_that_was_looked_at(seen: Seen) -> None:
     api = Answers(seen)
     revisions = {
-        name: seen.mirror.nodes[name]["metadata"]["resourceVersion"] for name in ("own", "lent")
+        name: seen.cache.nodes[name]["metadata"]["resourceVersion"] for name in ("own", "lent")
     }
     api.loans.move_nodes([LENDS, BACK])
     assert [(patch.kind, patch.id, patch.body) for patch in api.sent] == [
@@ -65,7 +65,7 @@ def test_a_loan_and_a_return_change_the_label_of_the_node_that_was_looked_at(see
 
 def test_a_node_that_somebody_else_has_labelled_or_deleted_is_let_be(seen: Seen) -> None:
     seen.put(node("own", labels={POOL: "training"}))
-    seen.mirror.drop_object("nodes", "lent")
+    seen.cache.drop_object("nodes", "lent")
     api = Answers(seen)
     api.loans.move_nodes([LENDS, BACK])
     assert (api.sent, api.events) == ([], [])

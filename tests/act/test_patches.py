@@ -1,20 +1,17 @@
 """Each decision is one merge patch, and a decision repeated is none."""
 
 import json
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import pytest
 
 from laxity import json_tree, names
 from laxity_k8s.act.patches import JobPatch, Turn, job_patch
-from laxity_k8s.act.sender import BATCH, in_batches
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import job_row
 from laxity_k8s.objects.seal import Seal
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_refused_deadline, read_status
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
@@ -235,22 +232,6 @@ def test_a_verdict_and_a_start_are_one_patch() -> None:
     assert len(found.events) == 2
 
 
-def made(many: int, log: list[int]) -> Iterator[int]:
-    for number in range(many):
-        log.append(number)
-        yield number
-
-
-def test_the_first_patches_go_out_as_they_are_made_and_the_next_are_made_together() -> None:
-    log: list[int] = []
-    patches = in_batches(made(100, log))
-    at_once = [len(log) for _ in islice(patches, BATCH)]
-    assert at_once == list(range(1, BATCH + 1))
-    assert next(patches) == BATCH
-    assert len(log) == 2 * BATCH
-    assert [*range(BATCH + 1), *patches] == log == list(range(100))
-
-
 def refuses(made: Json, asked: str = "5m") -> tuple[Json, JobPatch | None]:
     """A promised Job after another deadline was asked for and refused, and the patch that says it."""
     made["metadata"]["annotations"][names.DEADLINE] = asked
@@ -291,14 +272,14 @@ def test_a_refused_deadline_is_asked_again_each_epoch_and_each_minute() -> None:
     def report(_: str) -> Report:
         return Report(progress=Progress(epochs_done=epochs[0]))
 
-    mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
-    seen = Snapshot(mirror, report, fit_within_s=60.0)
+    cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
+    seen = Snapshot(cache, report, fit_within_s=60.0)
     running = {**refused, "spec": {**refused["spec"], "suspend": False}}
     for kind, thing in (("nodes", node("a")), ("jobs", running)):
-        mirror.put_object(kind, thing)  # type: ignore[arg-type]
+        cache.put_object(kind, thing)  # type: ignore[arg-type]
 
     def asks(at_s: float) -> bool:
-        with mirror.take_dirty() as (touched, nodes):
+        with cache.take_dirty() as (touched, nodes):
             state = seen.take_state(touched, nodes=nodes, now=CREATED_AT + at_s, cycle=1)
         return state.by_id["default/job"].asked
 

@@ -71,7 +71,7 @@ def test_a_running_job_keeps_its_width_and_a_waiting_one_its_promise() -> None:
     place = Place(running, job(verdict=verdict_text(promise(CREATED_AT + 3600.0))))
     state = place.look(quota(gpus="0"))
     assert state.by_id["default/running"].widths == (1, 2)
-    waiting = place.mirror.jobs["default/job"]
+    waiting = place.cache.jobs["default/job"]
     told = write_refusal(waiting, place.snapshot.bad)
     assert told is not None
     assert told.code == "namespace_limits"

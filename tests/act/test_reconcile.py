@@ -36,9 +36,8 @@ def test_nothing_is_asked_for_when_all_is_as_wished() -> None:
     assert (again.create, again.stop, again.counted, again.status) == ([], [], [], first.status)
 
 
-@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
-def test_surplus_pods_stop_the_highest_first(mode: str) -> None:
-    made = running(1, completionMode=mode)
+def test_surplus_pods_stop_the_highest_first() -> None:
+    made = running(1)
     own = [pod(2), pod(0), pod(1)]
     assert sorted(step(made, *own).stop) == sorted(
         json_tree.object_id(one) for one in own if one is not own[1]

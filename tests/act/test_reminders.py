@@ -13,7 +13,7 @@ from laxity_k8s.cluster_api import ClusterApi, Json, Listing
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.jobs import job_row
 from laxity_k8s.objects.signals import Signals
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -27,12 +27,12 @@ class Cluster:
 
     def __init__(self) -> None:
         self.log_text = ""
-        self.mirror = Mirror(cast("ClusterApi", self), lambda: None)
+        self.cache = ClusterCache(cast("ClusterApi", self), lambda: None)
         self.signals = Signals()
         self.news: list[str] = []
         self.reminders = Reminders(
             cast("ClusterApi", self),
-            self.mirror,
+            self.cache,
             self.signals,
             lambda _: Report(),
             on_news=lambda: self.news.append("news"),
@@ -52,20 +52,20 @@ class Cluster:
 
     def put(self, kind: Any, thing: Json) -> None:
         meta = {**thing["metadata"], "resourceVersion": str(self._revision())}
-        self.mirror.put_object(kind, {**thing, "metadata": meta})
+        self.cache.put_object(kind, {**thing, "metadata": meta})
 
     def _revision(self) -> int:
-        things = [*self.mirror.jobs.values(), *self.mirror.pods.values()]
+        things = [*self.cache.jobs.values(), *self.cache.pods.values()]
         return 1 + max((int(one["metadata"]["resourceVersion"]) for one in things), default=0)
 
     @property
     def pod(self) -> Json:
-        (only,) = self.mirror.pods.values()
+        (only,) = self.cache.pods.values()
         return only
 
     @property
     def job(self) -> Json:
-        (only,) = self.mirror.jobs.values()
+        (only,) = self.cache.jobs.values()
         return only
 
     def ask(self, **annotations: str | None) -> None:

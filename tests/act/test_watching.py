@@ -1,9 +1,9 @@
-"""Watched changes wait while patches are sent; watches that are cut say so, and come back together."""
+"""Every watched change is told; watches that are cut say so, and come back together."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from email.utils import formatdate
 from typing import Any
 
@@ -14,8 +14,8 @@ from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import Change
 from laxity_k8s.http import session
 from laxity_k8s.http import watch as watching
-from laxity_k8s.http.session import Wire
-from laxity_k8s.http.watch import Bell, KindWatch, keep_latest
+from laxity_k8s.http.session import ApiSession
+from laxity_k8s.http.watch import KindWatch, Recovery
 from laxity_scheduler.service_clock import ServiceClock
 from tests.support.watched_server import _nobody, line, next_of, served
 
@@ -25,15 +25,13 @@ Told = tuple[str, str, str]  # type, name, resourceVersion
 @pytest.fixture(autouse=True)
 def _no_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is; a test in which one does sets it itself."""
-    for name in ("HELD_BACK_S", "AWAY_S", "LATE_S"):
-        monkeypatch.setattr(watching, name, 3_600.0)
+    monkeypatch.setattr(watching, "LATE_S", 3_600.0)
 
 
 class Watched:
     """A server with one open watch, and what its watcher was told, in batches."""
 
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
+    def __init__(self) -> None:
         self.reply: asyncio.Future[web.StreamResponse] = asyncio.get_running_loop().create_future()
         self.told: asyncio.Queue[list[Told]] = asyncio.Queue()
 
@@ -44,11 +42,6 @@ class Watched:
     def take(self, changes: Sequence[Change]) -> None:
         metas = [(change.type, change.object["metadata"]) for change in changes]
         self.told.put_nowait([(kind, m["name"], m["resourceVersion"]) for kind, m in metas])
-
-    async def arrived(self) -> None:
-        """Return when what was sent before has arrived."""
-        for _ in range(20):
-            await self.wire.call_bytes("GET", "/ping")
 
     async def batch(self) -> list[Told]:
         return await asyncio.wait_for(self.told.get(), 30.0)
@@ -65,19 +58,15 @@ async def watched() -> AsyncIterator[Watched]:
         await over.wait()
         return reply
 
-    async def pinged(_: web.Request) -> web.StreamResponse:
-        return web.Response()
-
     app = web.Application()
     app.router.add_get("/apis/batch/v1/jobs", answer)
-    app.router.add_get("/ping", pinged)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with Wire(host, None, _nobody) as wire:
-        there = Watched(wire)
-        running = asyncio.create_task(KindWatch(wire, "jobs", "1", there.take).run())
+    async with ApiSession(host, None, _nobody) as api_session:
+        there = Watched()
+        running = asyncio.create_task(KindWatch(api_session, "jobs", "1", there.take).run())
         try:
             await asyncio.wait_for(there.reply, 30.0)
             yield there
@@ -89,32 +78,7 @@ async def watched() -> AsyncIterator[Watched]:
 
 
 @pytest.mark.asyncio
-async def test_while_patches_are_sent_changes_wait_and_the_latest_of_each_is_told() -> None:
-    async with watched() as there:
-        with there.wire.acting.hold():
-            await there.send(line("ADDED", "a", 2))
-            assert await there.batch() == [("ADDED", "a", "2")]
-            await there.send(line("MODIFIED", "a", 3), line("ADDED", "b", 4))
-            await there.arrived()
-            await there.send(line("MODIFIED", "a", 5), line("DELETED", "b", 6))
-            await there.arrived()
-            assert there.told.empty()
-        assert await there.batch() == [("MODIFIED", "a", "5"), ("DELETED", "b", "6")]
-
-
-@pytest.mark.asyncio
-async def test_they_wait_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "HELD_BACK_S", 0.05)
-    async with watched() as there:
-        with there.wire.acting.hold():
-            await there.send(line("ADDED", "a", 2))
-            assert await there.batch() == [("ADDED", "a", "2")]
-            await there.send(line("MODIFIED", "a", 3))
-            assert await there.batch() == [("MODIFIED", "a", "3")]
-
-
-@pytest.mark.asyncio
-async def test_at_rest_every_change_is_told() -> None:
+async def test_every_change_is_told() -> None:
     async with watched() as there:
         lines = [line("MODIFIED", "a", revision) for revision in range(2, 7)]
         await there.send(*lines)
@@ -124,136 +88,30 @@ async def test_at_rest_every_change_is_told() -> None:
         assert told == [("MODIFIED", "a", str(revision)) for revision in range(2, 7)]
 
 
-class Reopened:
-    """A server that keeps each watch open; what was asked of it, and its latest answer."""
-
-    def __init__(self) -> None:
-        self.since: asyncio.Queue[str] = asyncio.Queue()
-        self.told: asyncio.Queue[Any] = asyncio.Queue()
-        self.opens = asyncio.Event()
-        self.opens.set()
-        self.over = asyncio.Event()
-        self.reply = web.StreamResponse()
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        if request.path == "/ping":
-            return web.Response()
-        self.since.put_nowait(request.query["resourceVersion"])
-        await self.opens.wait()
-        self.reply = web.StreamResponse()
-        await self.reply.prepare(request)
-        self.told.put_nowait("open")
-        await self.over.wait()
-        return self.reply
-
-    async def wait_until_read(self) -> None:
-        """Return when the first watch is open and reads: an answer that has left is not yet read."""
-        assert (await next_of(self.since), await next_of(self.told)) == ("1", "open")
-        await self.reply.write(line("BOOKMARK", "", 1) + b"\n")
-        assert await next_of(self.told) == ["1"]
-
-    async def closed(self) -> None:
-        """Return when nobody listens to the latest answer any more."""
-        async with asyncio.timeout(30.0):
-            with suppress(ConnectionResetError):
-                while True:
-                    await self.reply.write(b"\n")
-                    await asyncio.sleep(0.001)
-
-    def take(self, changes: Sequence[Change]) -> None:
-        self.told.put_nowait([one.object["metadata"]["resourceVersion"] for one in changes])
-
-
-@asynccontextmanager
-async def reopened() -> AsyncIterator[tuple[Reopened, Wire]]:
-    there = Reopened()
-    async with served(there.answer) as wire:
-        watch = KindWatch(wire, "jobs", "1", there.take, on_cut=there.told.put_nowait)
-        running = asyncio.create_task(watch.run())
-        try:
-            yield there, wire
-        finally:
-            running.cancel()
-            there.opens.set()
-            there.over.set()
-            await asyncio.gather(running, return_exceptions=True)
-
-
-def announced(wire: Wire, patches: int) -> None:
-    """As many are about to be sent, none of them yet."""
-    wire.awaited = patches
-
-
-@pytest.mark.asyncio
-async def test_while_many_patches_are_sent_a_watch_is_closed_and_then_goes_on_where_it_was() -> (
-    None
-):
-    async with reopened() as (there, wire):
-        await there.wait_until_read()
-        announced(wire, watching.MANY_PATCHES)
-        with wire.acting.hold():
-            await there.reply.write(line("ADDED", "a", 2) + b"\n")
-            assert await next_of(there.told) == ["2"]
-            await there.closed()
-            for _ in range(20):  # what was sent before has arrived by then
-                await wire.call_bytes("GET", "/ping")
-            assert there.since.empty()
-            behind = asyncio.create_task(wire.unread.wait_until_idle(30.0))
-        await behind
-        assert not there.since.empty(), "it was open again before it counted as caught up"
-        assert (await next_of(there.since), await next_of(there.told)) == ("2", "open")
-        await there.reply.write(line("MODIFIED", "a", 3) + b"\n")
-        assert await next_of(there.told) == ["3"], "and no cut was told"
-
-
-@pytest.mark.asyncio
-async def test_a_watch_stays_open_where_few_patches_are_left_to_send() -> None:
-    async with reopened() as (there, wire):
-        await there.wait_until_read()
-        announced(wire, watching.MANY_PATCHES - 1)
-        with wire.acting.hold():
-            await there.reply.write(line("ADDED", "a", 2) + b"\n")
-            assert await next_of(there.told) == ["2"]
-            await there.reply.write(line("MODIFIED", "a", 3) + b"\n")
-        assert await next_of(there.told) == ["3"]
-        assert there.since.empty()
-
-
-@pytest.mark.asyncio
-async def test_patches_without_end_close_a_watch_once_and_for_a_while_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(watching, "AWAY_S", 0.05)
-    monkeypatch.setattr(watching, "HELD_BACK_S", 0.05)
-    async with reopened() as (there, wire):
-        await there.wait_until_read()
-        announced(wire, 10 * watching.MANY_PATCHES)
-        with wire.acting.hold():
-            await there.reply.write(line("ADDED", "a", 2) + b"\n")
-            assert await next_of(there.told) == ["2"]
-            assert (await next_of(there.since), await next_of(there.told)) == ("2", "open")
-            for revision in ("3", "4"):
-                await there.reply.write(line("MODIFIED", "a", int(revision)) + b"\n")
-                assert await next_of(there.told) == [revision]
-            assert there.since.empty()
-
-
 @pytest.mark.asyncio
 async def test_a_watch_that_opens_late_is_told_as_cut_until_it_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "LATE_S", 0.05)
-    async with reopened() as (there, wire):
-        await there.wait_until_read()
-        announced(wire, watching.MANY_PATCHES)
-        there.opens.clear()
-        with wire.acting.hold():
-            await there.reply.write(line("ADDED", "a", 2) + b"\n")
-            assert await next_of(there.told) == ["2"]
-        assert await next_of(there.since) == "2"
-        assert await next_of(there.told) is True
-        there.opens.set()
-        assert [await next_of(there.told) for _ in range(2)] == ["open", False]
+    opens, over = asyncio.Event(), asyncio.Event()
+    told: asyncio.Queue[bool] = asyncio.Queue()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await opens.wait()
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        await over.wait()
+        return reply
+
+    async with served(answer) as api_session:
+        watch = KindWatch(api_session, "jobs", "1", lambda _: None, on_cut=told.put_nowait)
+        running = asyncio.create_task(watch.run())
+        assert await next_of(told) is True
+        opens.set()
+        assert await next_of(told) is False
+        running.cancel()
+        over.set()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 class Unsteady:
@@ -295,18 +153,20 @@ class Unsteady:
 
 
 @asynccontextmanager
-async def unsteady() -> AsyncIterator[tuple[Unsteady, Wire]]:
+async def unsteady() -> AsyncIterator[tuple[Unsteady, ApiSession]]:
     there = Unsteady()
-    async with served(there.answer) as wire:
-        yield there, wire
+    async with served(there.answer) as api_session:
+        yield there, api_session
         there.cut()
 
 
 @asynccontextmanager
-async def following(there: Unsteady, wire: Wire, kind: Any, bell: Bell) -> AsyncIterator[None]:
+async def following(
+    there: Unsteady, api_session: ApiSession, kind: Any, recovery: Recovery
+) -> AsyncIterator[None]:
     on_changes, on_cut = there.takers(kind)
     running = asyncio.create_task(
-        KindWatch(wire, kind, "1", on_changes, on_cut=on_cut, bell=bell).run()
+        KindWatch(api_session, kind, "1", on_changes, on_cut=on_cut, recovery=recovery).run()
     )
     try:
         yield
@@ -321,7 +181,10 @@ async def heard(queue: asyncio.Queue[Any], count: int) -> list[Any]:
 
 @pytest.mark.asyncio
 async def test_a_watch_that_is_cut_says_so_and_again_when_it_follows_before_it_tells_more() -> None:
-    async with unsteady() as (there, wire), following(there, wire, "jobs", Bell()):
+    async with (
+        unsteady() as (there, api_session),
+        following(there, api_session, "jobs", Recovery()),
+    ):
         assert await heard(there.told, 1) == [("jobs", "ADDED")]
         there.cut()
         assert await heard(there.told, 3) == [("jobs", True), ("jobs", False), ("jobs", "ADDED")]
@@ -332,28 +195,18 @@ async def test_the_first_watch_that_is_back_wakes_those_that_wait_before_they_tr
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "BACKOFF", Backoff(3_600.0, 3_600.0))
-    bell = Bell()
-    async with unsteady() as (there, wire):
+    recovery = Recovery()
+    async with unsteady() as (there, api_session):
         there.refuses = {"pods", "nodes"}
-        async with following(there, wire, "pods", bell), following(there, wire, "nodes", bell):
+        async with (
+            following(there, api_session, "pods", recovery),
+            following(there, api_session, "nodes", recovery),
+        ):
             assert sorted(await heard(there.told, 2)) == [("nodes", True), ("pods", True)]
             there.refuses = set()
-            async with following(there, wire, "jobs", bell):
+            async with following(there, api_session, "jobs", recovery):
                 told = await heard(there.told, 5)
     assert {("nodes", False), ("pods", False)} < set(told)
-
-
-def test_another_object_by_the_same_name_is_another_object() -> None:
-    lines = [line("DELETED", "a", 2, uid="old"), line("ADDED", "a", 3, uid="new")]
-    assert keep_latest(lines) == lines
-
-
-def test_a_line_that_does_not_say_whose_it_is_stays() -> None:
-    odd = [b'{"object": {"metadata": {"uid": "x"}}, "type": "MODIFIED"}', b'{"type":"BOOKMARK"}']
-    named = line("ADDED", "a", 2)
-    assert keep_latest([odd[0], named, odd[1], line("MODIFIED", "a", 3)]) == [
-        odd[0], odd[1], line("MODIFIED", "a", 3),
-    ]  # fmt: skip
 
 
 @pytest.mark.asyncio
@@ -367,7 +220,7 @@ async def test_answers_set_the_clock_that_deadlines_count_by(
     async def late(_: web.Request) -> web.Response:
         return web.Response(headers=earlier)
 
-    async with served(late) as wire:
-        await wire.call_bytes("GET", "/late")
+    async with served(late) as api_session:
+        await api_session.call_bytes("GET", "/late")
 
     assert abs(clock.ahead_s - 240.0) < 3.0

@@ -130,7 +130,7 @@ def test_one_worker_that_asks_for_more_makes_all_requests_count() -> None:
 
     seen.put(heavy)
     state = seen.look()
-    seen.mirror.drop_object("jobs", "default/heavy")
+    seen.cache.drop_object("jobs", "default/heavy")
 
     assert {row.id: dict(row.needs)["cpu"] for row in state.jobs} == {
         "default/job": 8000,

@@ -14,7 +14,8 @@ from laxity_k8s.objects.seal import Seal
 from laxity_scheduler.live import Report
 from tests.contract.live_stage import OpenStage
 from tests.support.kubernetes.cluster import Cluster, simulated_node
-from tests.support.kubernetes.fixtures import WHY_NOT
+from tests.support.kubernetes.fixtures import MANIFESTS, WHY_NOT
+from tests.support.kubernetes.kubectl import kubectl
 from tests.support.manifests import train_template
 
 
@@ -27,7 +28,7 @@ class RealStage(OpenStage):
 
     def open(self) -> LiveCluster:
         api = KubernetesApi(self.cluster.kubeconfig)
-        limits = Limits(api.get_namespace, "laxity")
+        limits = Limits(api.get_namespace, api.try_create_job, "laxity")
         return LiveCluster(api, lambda _: Report(), seal=Seal(b"k" * 32), limits=limits)
 
     def template(self, *, stop_s: float = 0.0) -> Json:
@@ -43,6 +44,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
     started = Cluster(assets, tmp_path_factory.mktemp("world"))
     try:
         started.up()
+        kubectl(started, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
         for name in ("a", "b"):
             started.ask("POST", "/api/v1/nodes", simulated_node(name, 4))
         started.add_nodes(0)

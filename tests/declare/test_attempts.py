@@ -10,7 +10,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.attempts import attempt_name, first_submission
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.snapshot import Snapshot
 from tests.support.empty_cluster import Nothing
 from tests.support.key_walk import REFUSAL
@@ -95,20 +95,20 @@ def test_of_two_jobs_of_one_number_the_later_answers_for_its_key() -> None:
 
 
 def test_an_attempt_waits_for_the_workers_of_the_one_that_it_replaces() -> None:
-    mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
-    snapshot = Snapshot(mirror, lambda _: NO_REPORT, fit_within_s=60.0)
-    mirror.put_object("jobs", job(training='{"name": "job", "uid": "first", "epochs": 5}'))
+    cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
+    snapshot = Snapshot(cache, lambda _: NO_REPORT, fit_within_s=60.0)
+    cache.put_object("jobs", job(training='{"name": "job", "uid": "first", "epochs": 5}'))
     before = pod(0, node="a", leaving=True)
     before["metadata"]["ownerReferences"][0]["uid"] = "cancelled"
 
     def leaving() -> int:
-        with mirror.take_dirty() as (touched, nodes):
+        with cache.take_dirty() as (touched, nodes):
             (row,) = snapshot.take_state(touched, nodes=nodes, now=0.0, cycle=1).jobs
         return row.terminating_workers
 
-    mirror.put_object("pods", before)
+    cache.put_object("pods", before)
     while_it_stops = leaving()
-    mirror.drop_object("pods", f"default/{before['metadata']['name']}")
+    cache.drop_object("pods", f"default/{before['metadata']['name']}")
 
     assert (while_it_stops, leaving()) == (1, 0)
 

@@ -52,9 +52,13 @@ class Place:
         patch = Patch(kind, f"{self.namespace}/{name}", body, "status" if status else "")
         return self._told(lambda: self._api.patch(patch))
 
-    def create(self, made: Json) -> str:
-        made["metadata"]["namespace"] = self.namespace
+    def create(self, made: Json, *, namespace: str = "") -> str:
+        made["metadata"]["namespace"] = namespace or self.namespace
         return self._told(lambda: self._api.create("jobs", made))
+
+    def try_create(self, made: Json, *, namespace: str) -> str:
+        made["metadata"]["namespace"] = namespace
+        return self._told(lambda: self._api.try_create_job(made))
 
     def delete(self, name: str) -> str:
         return self._told(lambda: self._api.delete("jobs", f"{self.namespace}/{name}"))
@@ -150,6 +154,13 @@ def test_only_suspended_jobs_of_its_own_are_created(place: Place, made: Json, wo
 
     assert words in told
     assert bool(words) == bool(told)
+
+
+def test_in_its_own_namespace_jobs_are_created_as_dry_runs_only(place: Place) -> None:
+    made = job("asked")
+
+    assert "as dry runs only" in place.create(made, namespace="laxity")
+    assert place.try_create(made, namespace="laxity") == ""
 
 
 @pytest.mark.parametrize(

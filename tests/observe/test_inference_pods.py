@@ -111,7 +111,7 @@ def test_an_instant_by_which_gpus_are_wanted_does_not_move_while_they_are_wanted
 
     assert wanted_by(NOW + 100.0) == NOW + 600.0
     seen.put(serving("waits", nodeSelector={POOL: "inference"}))
-    fleet.update_groups(tuple(seen.mirror.pods_of))
+    fleet.update_groups(tuple(seen.cache.pods_of))
     assert (wanted_by(NOW + 200.0), wanted_by(NOW + 250.0)) == (NOW + 200.0, NOW + 200.0)
 
 

@@ -36,15 +36,14 @@ class Waiting(Place):
         self.write(WAITS)
 
     def state(self) -> ClusterState:
-        with self.mirror.take_dirty() as (touched, nodes):
+        with self.cache.take_dirty() as (touched, nodes):
             return self.snapshot.take_state(touched, nodes=nodes, now=self.now, cycle=1)
 
     def write(self, *decisions: Decision) -> JobPatch | None:
         """The Job's patch; what it says stands on the Job."""
-        now, later = plan_patches(
+        made = plan_patches(
             decisions, self.state(), self.snapshot, self.waits, cycle=1, guard=Guard("test")
         )
-        made = [wish() for wish in (*now, *later)]
         return made[0] if made else None
 
     def moves(self, earlier_s: float, code: str = "promise_moved") -> Promised:
@@ -100,7 +99,7 @@ def test_the_store_knows_a_promise_that_has_moved_since_it_was_written_on_its_jo
     """Else the loss of the key to the seal takes it from a Job that waits."""
     place = Waiting()
     place.write(place.moves(100.0), WAITS)
-    manifest = place.mirror.jobs["default/job"]
+    manifest = place.cache.jobs["default/job"]
     view = verdict_fields(place.state().by_id["default/job"].verdict)
     assert shows_verdict_of(view, manifest)
     forged = verdict_text(replace(OLD, deadline_at=OLD.deadline_at - 1.0))
@@ -134,6 +133,6 @@ def test_what_somebody_else_writes_on_the_job_stands() -> None:
 def test_a_job_that_is_gone_leaves_nothing_behind() -> None:
     place = Waiting()
     place.write(place.moves(100.0), WAITS)
-    place.mirror.drop_object("jobs", "default/job")
+    place.cache.drop_object("jobs", "default/job")
     place.write(replace(WAITS, job="default/other"))
     assert place.snapshot.moved_promises.due_at("default/job", place.now) == float("inf")

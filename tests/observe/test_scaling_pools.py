@@ -13,7 +13,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.scaling_pool import read_pools
 from laxity_k8s.objects.status_annotation import JobStatusRecord
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.scaling_pools import BACKOFF
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState, Coming
@@ -39,9 +39,9 @@ class Eye:
     """A cluster without nodes; `look` is one observation, at so many seconds after a start."""
 
     def __init__(self, nodes: int = 2) -> None:
-        self.mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
+        self.cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
         pools = read_pools(SPOT.replace("NODES", str(nodes)))
-        self.snapshot = Snapshot(self.mirror, lambda _: NO_REPORT, fit_within_s=60.0, pools=pools)
+        self.snapshot = Snapshot(self.cache, lambda _: NO_REPORT, fit_within_s=60.0, pools=pools)
         self.revision = 10
         self.look(-1.0)
 
@@ -50,7 +50,7 @@ class Eye:
             self.revision += 1
             meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
             kind: Any = f"{thing['kind'].lower()}s"
-            self.mirror.put_object(kind, {**thing, "metadata": meta})
+            self.cache.put_object(kind, {**thing, "metadata": meta})
 
     def start(self) -> None:
         """A Job of one worker with 8 GPUs is started on spot+1; the scheduler finds no node."""
@@ -78,7 +78,7 @@ class Eye:
         self.put(bound)
 
     def look(self, after_s: float) -> ClusterState:
-        with self.mirror.take_dirty() as (touched, nodes):
+        with self.cache.take_dirty() as (touched, nodes):
             now = CREATED_AT + after_s
             return self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1)
 
@@ -106,10 +106,10 @@ def test_nodes_that_may_come_are_those_of_the_pool_that_are_not_there() -> None:
 
 def test_without_the_setting_the_snapshot_is_what_it_was() -> None:
     seen = Eye()
-    plain = Snapshot(seen.mirror, lambda _: NO_REPORT, fit_within_s=60.0)
+    plain = Snapshot(seen.cache, lambda _: NO_REPORT, fit_within_s=60.0)
     seen.come()
     seen.start()
-    state = plain.take_state(set(seen.mirror.jobs), nodes=True, now=CREATED_AT + 5.0, cycle=1)
+    state = plain.take_state(set(seen.cache.jobs), nodes=True, now=CREATED_AT + 5.0, cycle=1)
     assert [row.id for row in state.nodes] == ["real"]
     assert the_job(state).restarted_at is None
 
@@ -133,8 +133,8 @@ def test_pool_that_did_not_come_is_not_counted_on_for_a_while() -> None:
     seen = Eye()
     seen.start()
     seen.look(WITHIN_S)
-    seen.put(job(spec={"template": seen.mirror.jobs["default/job"]["spec"]["template"]}))
-    seen.mirror.drop_object("pods", next(iter(seen.mirror.pods)))
+    seen.put(job(spec={"template": seen.cache.jobs["default/job"]["spec"]["template"]}))
+    seen.cache.drop_object("pods", next(iter(seen.cache.pods)))
     shut = seen.look(WITHIN_S + 1.0)
     due_at = seen.snapshot.due_at
     open_again = seen.look(WITHIN_S + BACKOFF.first_s)

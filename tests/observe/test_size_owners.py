@@ -5,7 +5,7 @@ import pytest
 from laxity_k8s.act.adoption import is_applied
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.size_owners import keep_size_owners
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from tests.support.empty_cluster import Nothing
 from tests.support.manifests import job
 
@@ -44,11 +44,11 @@ def test_applied_jobs_are_known_as_before(manager: str, fields: Json) -> None:
 
 
 def test_an_answer_that_is_older_than_what_is_known_is_cut_down_too() -> None:
-    mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
-    mirror.put_object("jobs", owned_by(helm=PODS))
+    cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
+    cache.put_object("jobs", owned_by(helm=PODS))
     watched = owned_by(helm=PODS)
 
-    mirror.put_object("jobs", watched)
+    cache.put_object("jobs", watched)
 
     assert watched["metadata"]["managedFields"] == []
 

@@ -80,4 +80,4 @@ def test_a_stop_that_leaves_a_cordoned_node_is_for_nobody_once_it_is_uncordoned(
 
 def cordon(world: LiveCluster, *, is_cordoned: bool) -> None:
     changed = world.api.patch(Patch("nodes", "a", {"spec": {"unschedulable": is_cordoned}}))
-    world._mirror.put_object("nodes", changed)
+    world._cache.put_object("nodes", changed)

@@ -37,11 +37,11 @@ def put(world: LiveCluster, thing: Json, kind: Any = "jobs") -> None:
 
 
 def seen(world: LiveCluster, *ids: str) -> None:
-    """Wait until the mirror has these Jobs as they are in the cluster."""
+    """Wait until the cache has these Jobs as they are in the cluster."""
 
     def known() -> bool:
         return all(
-            json_tree.get_in(world._mirror.jobs.get(one), "metadata", "resourceVersion")
+            json_tree.get_in(world._cache.jobs.get(one), "metadata", "resourceVersion")
             == world.api.get("jobs", one)["metadata"]["resourceVersion"]
             for one in ids
         )

@@ -30,7 +30,7 @@ TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ES
 
 
 class MemoryWorld:
-    """Nodes of so many GPUs. `carried_out` keeps every plan, `expected` those told of before;
+    """Nodes of so many GPUs. `carried_out` keeps every plan;
     `rejected` every Job that was turned away, `warned` what was told of failing cycles, `told` of jobs, `broken`
     makes observing fail, `blind` what is observed doubtful; `known_cancelled` are the Jobs that the
     last submission goes on from.
@@ -44,8 +44,6 @@ class MemoryWorld:
         self.inference_waits = InferenceWaits()
         self.sees_inference = True
         self.carried_out: list[Plan] = []
-        self.asked: list[int] = []
-        self.expected: list[Plan] = []
         self.rejected: dict[str, str] = {}
         self.warned: list[tuple[str, str]] = []
         self.told: list[tuple[str, Reason]] = []
@@ -98,12 +96,6 @@ class MemoryWorld:
 
     def find_undone(self) -> Mapping[str, str]:
         return {}
-
-    def expect_answers(self, jobs: int) -> None:
-        self.asked.append(jobs)
-
-    def expect(self, plan: Plan) -> None:
-        self.expected.append(plan)
 
     def carry_out(self, plan: Plan) -> None:
         with self._lock:

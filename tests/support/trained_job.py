@@ -4,7 +4,7 @@ from laxity import names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.status_annotation import JobStatusRecord
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -24,8 +24,8 @@ class Seen:
     """One job of two workers that started long ago; `look` is one observation."""
 
     def __init__(self) -> None:
-        self.mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
-        self.snapshot = Snapshot(self.mirror, lambda _: NO_REPORT, fit_within_s=FIT_S)
+        self.cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
+        self.snapshot = Snapshot(self.cache, lambda _: NO_REPORT, fit_within_s=FIT_S)
         self.revision = 10
         made = job(width=2, suspend=False, nodes='["a", "a"]', status=EVER_SUSPENDED)
         state = JobStatusRecord(resumed_at=LONG_AGO, width_changed_at=LONG_AGO, wanted=2)
@@ -35,16 +35,16 @@ class Seen:
     def put(self, kind: str, thing: Json) -> None:
         self.revision += 1
         meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
-        self.mirror.put_object(kind, {**thing, "metadata": meta})  # type: ignore[arg-type]
+        self.cache.put_object(kind, {**thing, "metadata": meta})  # type: ignore[arg-type]
 
     def has(self, status: Json) -> None:
         """The job controller has written this."""
-        (job,) = self.mirror.jobs.values()
+        (job,) = self.cache.jobs.values()
         self.put("jobs", {**job, "status": status})
 
     def lose(self, index: int) -> None:
-        (name,) = [key for key in self.mirror.pods if f"-{index}-" in key]
-        self.mirror.drop_object("pods", name)
+        (name,) = [key for key in self.cache.pods if f"-{index}-" in key]
+        self.cache.drop_object("pods", name)
 
     def look(self, now: float) -> Job:
         (row,) = self._observe(now).jobs
@@ -54,7 +54,7 @@ class Seen:
         return sum(node.free_gpus for node in self._observe(now).nodes)
 
     def _observe(self, now: float) -> ClusterState:
-        with self.mirror.take_dirty() as (touched, nodes):
+        with self.cache.take_dirty() as (touched, nodes):
             return self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1)
 
 

@@ -1,4 +1,4 @@
-"""Waiting for the world instead of sleeping: a watched mirror and a condition, or looks again."""
+"""Waiting for the world instead of sleeping: a watched cache and a condition, or looks again."""
 
 import threading
 import time

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from laxity_k8s.http.session import Wire
+from laxity_k8s.http.session import ApiSession
 
 
 def line(kind: str, name: str, revision: int, *, uid: str = "") -> bytes:
@@ -29,8 +29,8 @@ async def _nobody() -> dict[str, str]:
 @asynccontextmanager
 async def served(
     answer: Callable[[web.Request], Awaitable[web.StreamResponse]],
-) -> AsyncIterator[Wire]:
-    """A wire to a server that answers every GET so."""
+) -> AsyncIterator[ApiSession]:
+    """A session to a server that answers every GET so."""
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
     runner = web.AppRunner(app)
@@ -38,8 +38,8 @@ async def served(
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with Wire(host, None, _nobody) as wire:
-            yield wire
+        async with ApiSession(host, None, _nobody) as api_session:
+            yield api_session
     finally:
         await runner.cleanup()
 

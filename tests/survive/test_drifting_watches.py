@@ -81,7 +81,7 @@ def test_what_was_unseen_is_counted_once_when_it_is_seen_and_freed_when_it_is_go
     assert seen.busy()["a"] == 2
     seen.put(SCALED_IN["done"][1])
     assert seen.busy()["a"] == 2
-    seen.mirror.drop_object("pods", json_tree.object_id(leaving))
+    seen.cache.drop_object("pods", json_tree.object_id(leaving))
     assert seen.busy()["a"] == 1
 
 
@@ -118,7 +118,7 @@ def test_a_worker_whose_place_was_taken_holds_a_gpu_elsewhere() -> None:
     roams = job("roams", sent="ab", may="ab", status=status(2))
     seen = Seen(stays, roams, pod(0, of="roams", node="a"), pod(1, of="roams", node="a"))
     assert seen.busy() == {"a": 4, "b": 1}
-    seen.mirror.drop_object("jobs", "default/stays")
+    seen.cache.drop_object("jobs", "default/stays")
     assert seen.busy() == {"a": 2, "b": 0}
 
 

@@ -50,7 +50,7 @@ def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     put(world, pod(0, of="bad", node="b"), "pods")
-    while not world._mirror.pods:
+    while not world._cache.pods:
         assert world.wait(10.0)
     breaks(owner, name)
     with caplog.at_level(logging.ERROR, logger="laxity_scheduler.job_faults"):
@@ -71,7 +71,6 @@ def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
 
 CARRYING_OUT = [
     pytest.param(plan_patches, "job_patch", id="its patch"),
-    pytest.param(plan_patches, "first_start", id="in which turn"),
     pytest.param(patches, "affinity_patch", id="its affinity"),
 ]
 
@@ -143,7 +142,7 @@ def test_gpus_of_a_job_that_cannot_be_read_stay_busy(world: LiveCluster, breaks:
     state = world.observe()
     assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}, "it was sent there"
     put(world, pod(0, of="bad", node="b"), "pods")
-    while not world._mirror.pods:
+    while not world._cache.pods:
         assert world.wait(10.0)
     state = world.observe()
     assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}, "its pod is there"
@@ -199,7 +198,7 @@ def test_a_node_that_cannot_be_read_is_left_out_alone(
     world: LiveCluster, counted: list[str], breaks: Breaking
 ) -> None:
     put(world, node("bad"), "nodes")
-    while "bad" not in world._mirror.nodes:
+    while "bad" not in world._cache.nodes:
         assert world.wait(10.0)
     breaks(node_table, "node_rows")
     assert [one.id for one in world.observe().nodes] == ["a", "b"]
@@ -210,7 +209,7 @@ def test_a_node_that_cannot_be_judged_takes_no_pods_and_the_others_do(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     put(world, node("bad"), "nodes")
-    while "bad" not in world._mirror.nodes:
+    while "bad" not in world._cache.nodes:
         assert world.wait(10.0)
     breaks(eligible, "shut_out")
     chosen = job("chosen")
@@ -230,7 +229,7 @@ def test_other_nodes_are_worked_out_for_all_jobs_but_one_that_raises(
     put(world, pod(0, of="bad", node="b"), "pods")
     taint = {"key": "bad", "effect": "NoSchedule"}
     put(world, node("tainted", 4, taints=[taint]), "nodes")
-    while "tainted" not in world._mirror.nodes or not world._mirror.pods:
+    while "tainted" not in world._cache.nodes or not world._cache.pods:
         assert world.wait(10.0)
     touch(world, BAD)
     state = world.observe()
@@ -240,7 +239,7 @@ def test_other_nodes_are_worked_out_for_all_jobs_but_one_that_raises(
 def test_a_job_s_change_that_cannot_be_taken_in_is_an_error_about_it_alone(
     world: LiveCluster, counted: list[str], breaks: Breaking
 ) -> None:
-    breaks(cluster_cache.Mirror, "put_object")
+    breaks(cluster_cache.ClusterCache, "put_object")
     put(world, job("bad", suspend=False))
     put(world, job("good", suspend=False))
     seen(world, GOOD)
@@ -253,7 +252,7 @@ def test_a_change_that_cannot_be_taken_in_ends_no_watch(
     breaks(pods, "owner_of")
     put(world, pod(0, of="bad"), "pods")
     put(world, pod(0, of="good"), "pods")
-    while not any("good" in key for key in world._mirror.pods_of):
+    while not any("good" in key for key in world._cache.pods_of):
         assert world.wait(10.0)
     assert ids(world.observe()) == [BAD, GOOD]
 

@@ -7,7 +7,6 @@ import pytest
 from laxity import json_tree
 from laxity_k8s import error_isolation
 from laxity_k8s.cluster_api import ApiError, Patch
-from laxity_k8s.http import cluster as kubernetes
 from laxity_k8s.http import session
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import cluster as local
@@ -84,11 +83,6 @@ def test_what_cannot_be_removed_ends_no_waiting(
     for _ in range(2):
         world.wait(0.0)
     assert tried == ["once"]
-
-
-def test_an_answer_that_is_no_json_counts_as_lost() -> None:
-    sent = kubernetes.Sent(Patch("jobs", BAD, {}), answer=b"<html>")
-    assert kubernetes._outcome_of(sent).may_have_landed
 
 
 def test_a_patch_that_json_cannot_hold_is_refused_as_a_server_would() -> None:

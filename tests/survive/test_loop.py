@@ -85,46 +85,6 @@ def test_a_decision_that_does_not_fit_is_dropped_named_and_counted_and_all_other
     assert errors == [f"plan of nowhere: PlanError: {problem}; all others are served"]
 
 
-def test_the_world_hears_of_a_checked_plan_before_it_is_written_down(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    policy, write = Moody(), Journal.write_cycle
-    told: list[bool] = []
-    with staged(tmp_path, world := MemoryWorld(1), policy=policy) as stage:
-
-        def written(journal: Journal, state: Any, plan: Plan, *rest: Any, **more: Any) -> None:
-            told.append(world.expected[-1] is plan and plan not in world.carried_out)
-            write(journal, state, plan, *rest, **more)
-
-        monkeypatch.setattr(Journal, "write_cycle", written)
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
-        policy.mood = "overbooks"
-        seen = looked(world)
-        world.wake()
-        wait_until(lambda: looked(world) > seen + 1, "a plan that does not fit")
-    expected = [decision for plan in world.expected for decision in plan.decisions]
-    assert told
-    assert all(told)
-    assert not [one for one in expected if isinstance(one, Loan)]
-
-
-def test_the_world_hears_how_many_jobs_ask_before_their_verdicts_are_decided(
-    tmp_path: Path,
-) -> None:
-    class Asked(Moody):
-        def __call__(self, state: Any, predictor: Any) -> Plan:
-            heard.append((sum(job.asked for job in state.jobs), world.asked[-1]))
-            return super().__call__(state, predictor)
-
-    heard: list[tuple[int, int]] = []
-    with staged(tmp_path, world := MemoryWorld(1), policy=Asked()) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
-    assert (1, 1) in heard
-    assert all(asked == told for asked, told in heard)
-
-
 def test_a_cluster_that_cannot_be_seen_is_waited_for(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
         stage.world.broken = ConnectionError("the API server is away")

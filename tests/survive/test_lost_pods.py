@@ -52,13 +52,13 @@ def test_the_time_of_pods_begins_when_the_job_controller_has_seen_the_start() ->
 
 def test_a_job_that_is_gone_with_its_pods_leaves_nothing_behind() -> None:
     seen = trained_for_an_hour()
-    ((job_id, made),) = seen.mirror.jobs.items()
+    ((job_id, made),) = seen.cache.jobs.items()
     for index in (0, 1):
         seen.lose(index)
     seen.look(NOW + 1.0)
     seen.snapshot.reject(job_id, "it makes no sense")
-    seen.mirror.drop_object("jobs", job_id)
-    with seen.mirror.take_dirty() as (touched, nodes):
+    seen.cache.drop_object("jobs", job_id)
+    with seen.cache.take_dirty() as (touched, nodes):
         assert not seen.snapshot.take_state(touched, nodes=nodes, now=NOW + 2.0, cycle=1).jobs
     assert seen.snapshot.wait_anew(NOW + 3.0) == ()
     seen.put("jobs", made)

@@ -12,7 +12,7 @@ from laxity import json_tree
 from laxity_k8s.cluster_api import Change, Json, Kind, Listing
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.observe.accelerator_counts import RELIST_S
-from laxity_k8s.observe.cluster_cache import FOLLOWED, Mirror
+from laxity_k8s.observe.cluster_cache import FOLLOWED, ClusterCache
 from laxity_k8s.observe.snapshot import Snapshot
 from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, job, node, pod
 
@@ -110,12 +110,12 @@ class Service:
     """What a service has made of it."""
 
     def __init__(self, truth: Truth) -> None:
-        self.mirror = Mirror(truth, lambda: None)  # type: ignore[arg-type]
-        self.snapshot = Snapshot(self.mirror, lambda _: NO_REPORT, fit_within_s=60.0)
+        self.cache = ClusterCache(truth, lambda: None)  # type: ignore[arg-type]
+        self.snapshot = Snapshot(self.cache, lambda _: NO_REPORT, fit_within_s=60.0)
 
     def counts(self, now: float) -> tuple[Any, ...]:
         """GPUs of each node, workers and their nodes of each job, and GPUs of pods of others."""
-        with self.mirror.take_dirty() as (touched, nodes):
+        with self.cache.take_dirty() as (touched, nodes):
             state = self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1)
         jobs = [(row.id, row.workers, row.nodes, row.terminating_workers) for row in state.jobs]
         return state.nodes, jobs, [self.snapshot.foreign_gpus([name]) for name in NODES]
@@ -150,15 +150,15 @@ def test_counts_are_those_of_a_fresh_list(events: list[tuple[Any, ...]]) -> None
             service.counts(CREATED_AT)
     for kind in FOLLOWED:
         truth.is_told(kind)
-    if service.mirror.torn:
-        service.mirror.resync(truth)  # type: ignore[arg-type]
+    if service.cache.torn:
+        service.cache.resync(truth)  # type: ignore[arg-type]
     service.counts(CREATED_AT)  # from here a plugin has its minute
 
     later, fresh = CREATED_AT + RELIST_S, Service(truth)
     assert service.counts(later) == fresh.counts(later)
-    assert (service.mirror.job_ids, service.mirror.pods_of) == (
-        fresh.mirror.job_ids,
-        fresh.mirror.pods_of,
+    assert (service.cache.job_ids, service.cache.pods_of) == (
+        fresh.cache.job_ids,
+        fresh.cache.pods_of,
     )
 
 
@@ -179,5 +179,5 @@ def test_a_pod_that_changes_its_owner_is_counted_once(handed_to: int) -> None:
 
     group = ("pod:default/p0", "default/b")[handed_to == 1]
     assert before["metadata"]["ownerReferences"][0]["name"] == "a"
-    assert dict(service.mirror.pods_of) == {group: truth.there["pods"]}
+    assert dict(service.cache.pods_of) == {group: truth.there["pods"]}
     assert service.counts(CREATED_AT) == Service(truth).counts(CREATED_AT)

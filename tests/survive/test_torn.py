@@ -81,8 +81,6 @@ class Scripted:
 
     def stop(self) -> None: ...
 
-    def settle(self) -> None: ...
-
     def close(self) -> None: ...
 
 
@@ -215,7 +213,7 @@ def test_a_deletion_told_late_does_not_take_the_job_that_has_the_name_now(
     gone = {**old, "metadata": {**old["metadata"], "resourceVersion": str(api.revision)}}
     new = job()
     new["metadata"]["uid"] = "another"
-    world._mirror.put_object("jobs", api.put(new))
+    world._cache.put_object("jobs", api.put(new))
     api.tell["jobs"](Change("DELETED", gone))
     assert [one["metadata"]["uid"] for one in world.jobs()] == ["another"]
 

@@ -9,7 +9,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.accelerator_counts import RELIST_S
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.inflight import follow_ups
 from laxity_scheduler.model.cluster import ClusterState, Node
@@ -24,8 +24,8 @@ class Eye:
     """A node of 8 GPUs, with a job of two workers with 3 GPUs each; `look` is one observation."""
 
     def __init__(self, *, resource: str = GPU) -> None:
-        self.mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
-        self.snapshot = Snapshot(self.mirror, lambda _: NO_REPORT, fit_within_s=60.0)
+        self.cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
+        self.snapshot = Snapshot(self.cache, lambda _: NO_REPORT, fit_within_s=60.0)
         self.revision, self.now, self.resource = 10, NOW, resource
         limits = {"limits": {resource: "3"}}
         running = job(width=2, suspend=False, nodes='["n", "n"]', status=EVER_SUSPENDED)
@@ -43,7 +43,7 @@ class Eye:
             self.revision += 1
             meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
             kind: Any = f"{thing['kind'].lower()}s"
-            self.mirror.put_object(kind, {**thing, "metadata": meta})
+            self.cache.put_object(kind, {**thing, "metadata": meta})
 
     def lists(self, *gpus: int, capacity: int = 0, uid: str = "first") -> None:
         """The node lists so many; no argument: it does not list the resource at all."""
@@ -55,11 +55,11 @@ class Eye:
         self.put(made)
 
     def ends(self, worker: int) -> None:
-        self.mirror.drop_object("pods", self.workers[worker])
+        self.cache.drop_object("pods", self.workers[worker])
 
     def look(self, after_s: float = 1.0) -> ClusterState:
         self.now += after_s
-        with self.mirror.take_dirty() as (touched, nodes):
+        with self.cache.take_dirty() as (touched, nodes):
             return self.snapshot.take_state(touched, nodes=nodes, now=self.now, cycle=1)
 
     def row(self, after_s: float = 1.0) -> Node:
@@ -135,7 +135,7 @@ def test_gpus_that_a_plugin_no_longer_lists_are_lost_at_once() -> None:
     seen.ends(0)
     half = seen.row()
     seen.ends(1)
-    seen.put({**seen.mirror.jobs["default/job"], "spec": {"suspend": True}})
+    seen.put({**seen.cache.jobs["default/job"], "spec": {"suspend": True}})
 
     assert follow_ups(state) == ()
     assert counts(state.nodes[0]) == (3, -3, 0)
@@ -147,7 +147,7 @@ def test_gpus_that_a_plugin_no_longer_lists_are_lost_at_once() -> None:
 def test_a_deleted_node_is_gone_at_once_and_back_with_its_pods() -> None:
     seen = Eye()
     before = seen.row()
-    seen.mirror.drop_object("nodes", "n")
+    seen.cache.drop_object("nodes", "n")
     gone = seen.look()
     seen.lists(0)
     again = seen.look()
@@ -188,11 +188,11 @@ def test_a_silent_node_is_expected_back_until_it_counts_as_lost() -> None:
 
 def test_pods_of_others_on_a_node_without_gpus_take_none_elsewhere() -> None:
     seen = Eye()
-    seen.mirror.drop_object("jobs", "default/job")
+    seen.cache.drop_object("jobs", "default/job")
     seen.put(node("m", gpus=8))
     seen.look()
     seen.lists(0)
     state = seen.look(RELIST_S + 1.0)
     state = seen.look(RELIST_S + 1.0)
     assert [(row.id, *counts(row)) for row in state.nodes] == [("m", 8, 8, 0)]
-    assert json_tree.object_id(seen.mirror.nodes["n"]) == "n"
+    assert json_tree.object_id(seen.cache.nodes["n"]) == "n"

@@ -25,7 +25,7 @@ EXTRAS: Final = {
         "starlette",
         "uvicorn",
     ),
-    "kubernetes": ("aiohttp", "httptools", "kubernetes", "uvloop"),
+    "kubernetes": ("aiohttp", "kubernetes", "uvloop"),
     "report": ("matplotlib", "numba"),
     "optuna": ("optuna",),
     "mcp": ("mcp",),

@@ -16,7 +16,7 @@ from laxity_k8s.act.event_writer import EventWriter, own_pod
 from laxity_k8s.cluster_api import FORBIDDEN, NOT_FOUND, ClusterApi, Patch, PatchResult
 from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_k8s.objects.pool_label import POOL
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.model.decision import Decision, Loan, Reclaim
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.service_clock import CLOCK
@@ -38,11 +38,11 @@ class NodeLoans:
     def __init__(
         self,
         api: ClusterApi,
-        mirror: Mirror,
+        cache: ClusterCache,
         events: EventWriter,
         stop_lending: Callable[[float], None],
     ) -> None:
-        self._api, self._mirror, self._events = api, mirror, events
+        self._api, self._cache, self._events = api, cache, events
         self._stop_lending = stop_lending
         self._refused = False
 
@@ -61,8 +61,8 @@ class NodeLoans:
         Why the others, by name, stay labelled as lent.
         """
         self._stop_lending(FOREVER)
-        with self._mirror.lock:
-            nodes = list(self._mirror.nodes.items())
+        with self._cache.lock:
+            nodes = list(self._cache.nodes.items())
         lent = [name for name, node in nodes if json_tree.labels_of(node).get(POOL) == "loaned"]
         refused = {}
         for outcome in self._label(lent, lends=False):
@@ -80,7 +80,7 @@ class NodeLoans:
         patches = [self._build_patch(name, lends=lends) for name in machines]
         for outcome in self._api.patch_many([patch for patch in patches if patch]):
             if outcome.ok and outcome.object is not None:
-                self._mirror.put_object("nodes", outcome.object)
+                self._cache.put_object("nodes", outcome.object)
                 self._note_outcome(refused=False)
             elif outcome.status == FORBIDDEN:
                 self._note_outcome(refused=True)
@@ -91,8 +91,8 @@ class NodeLoans:
     def _build_patch(self, name: str, *, lends: bool) -> Patch | None:
         """None if the node is gone, or is by now labelled by somebody else."""
         before, after = ("inference", "loaned") if lends else ("loaned", "inference")
-        with self._mirror.lock:
-            node = self._mirror.nodes.get(name)
+        with self._cache.lock:
+            node = self._cache.nodes.get(name)
         if node is None or json_tree.labels_of(node).get(POOL) != before:
             return None
         revision = json_tree.get_in(node, "metadata", "resourceVersion")

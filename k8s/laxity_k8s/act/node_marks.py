@@ -10,7 +10,7 @@ from typing import Any, Final
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import FORBIDDEN, ClusterApi, Json, Patch
 from laxity_k8s.objects.accelerator_nodes import machine_name
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.capacity.kept_nodes import find_kept_nodes
 from laxity_scheduler.model.cluster import ClusterState
 
@@ -29,8 +29,8 @@ NO_RIGHTS: Final = (
 class NodeMarks:
     """Marks nodes where `scales`: pools of the cluster may grow and shrink."""
 
-    def __init__(self, api: ClusterApi, mirror: Mirror, *, scales: bool) -> None:
-        self._api, self._mirror, self._scales = api, mirror, scales
+    def __init__(self, api: ClusterApi, cache: ClusterCache, *, scales: bool) -> None:
+        self._api, self._cache, self._scales = api, cache, scales
 
     def update(self, state: ClusterState) -> None:
         """Mark what is kept now, and unmark what is not; without the right, no more until a restart."""
@@ -44,12 +44,12 @@ class NodeMarks:
             self._mark({})
 
     def _mark(self, kept: Mapping[str, str]) -> None:
-        with self._mirror.lock:
-            nodes = list(self._mirror.nodes.items())
+        with self._cache.lock:
+            nodes = list(self._cache.nodes.items())
         patches = [_build_patch(name, node, kept.get(name, "")) for name, node in nodes]
         for outcome in self._api.patch_many([patch for patch in patches if patch is not None]):
             if outcome.ok and outcome.object is not None:
-                self._mirror.put_object("nodes", outcome.object)
+                self._cache.put_object("nodes", outcome.object)
             elif outcome.status == FORBIDDEN:
                 self._scales = False
                 LOG.warning("%s", NO_RIGHTS)

@@ -1,6 +1,4 @@
-"""What a plan's decisions ask of each Job, as patches that are yet to be made.
-
-Making a patch takes a tenth of a millisecond: those of first starts are made while others are sent.
+"""What a plan's decisions ask of each Job, as patches.
 
 A cycle decides anew why each Job waits, and its words differ whenever any other Job starts or ends.
 Writing all of them would be most of what the API server is asked to do, so a Job that does nothing
@@ -12,14 +10,12 @@ then, or their promises move again, and one patch says all of it.
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from laxity import json_tree, names
 from laxity_k8s.act.neighbours import blame_neighbours
 from laxity_k8s.act.patches import JobPatch, job_patch
 from laxity_k8s.act.promise_events import BACKOFF_CODE, MoveFilter, describe_backoff_limit
-from laxity_k8s.act.sender import Wish
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import preempted_for
@@ -153,29 +149,24 @@ def plan_patches(
     cycle: int,
     guard: Guard,
     worker_token: WorkerToken = no_token,
-) -> tuple[list[Wish], list[Wish]]:
-    """Patches to be made: those to make before any is sent, and first starts, one by one.
-
-    A Job of which none can be made is the guard's.
-    """
+) -> list[JobPatch]:
+    """The patches that the decisions come to. A Job of which none can be made is the guard's."""
     by_job: defaultdict[str, list[Decision]] = defaultdict(list)
     for decision in decisions:
         if not isinstance(decision, Loan | Reclaim):
             by_job[decision.job].append(decision)
     if not by_job:
-        return [], []
+        return []
     waits.keep_only(state.by_id)
     snapshot.moved_promises.keep_only(state.by_id)
     factory = PatchFactory(state, snapshot, cycle=cycle, worker_token=worker_token)
-    now: list[Wish] = []
-    later: list[Wish] = []
+    patches: list[JobPatch] = []
     for job_id, mine in _select_possible(by_job, state, snapshot):
         update = _build_update(job_id, mine, state, snapshot, waits)
-        is_first = update and guard(job_id, first_start, update.job, update.decisions)
-        if update is not None and is_first is not None:
-            make = partial(guard, job_id, partial(factory.build_patch, update, CLOCK.now()))
-            (later if is_first else now).append(make)
-    return now, later
+        if update is not None:
+            patch = guard(job_id, factory.build_patch, update, CLOCK.now())
+            patches += [] if patch is None else [patch]
+    return patches
 
 
 def explain_missing_pods(
@@ -254,9 +245,3 @@ def on_machines(decision: Decision) -> Decision:
     if isinstance(decision, Admit | Resize) and any("/" in node for node in decision.nodes):
         return replace(decision, nodes=machine_names(decision.nodes))
     return decision
-
-
-def first_start(job: Json, decisions: Sequence[Decision]) -> bool:
-    """Whether they let a Job run that never ran: nothing has to be cleared, or freed, before."""
-    starts = any(isinstance(decision, Admit) for decision in decisions)
-    return starts and not json_tree.get_in(job, "status", "startTime")

@@ -20,7 +20,7 @@ from laxity_k8s.cluster_api import ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.signals import Signals
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Report, Reports
 from laxity_scheduler.model.cluster import ClusterState
@@ -47,7 +47,7 @@ class Reminders:
     def __init__(
         self,
         api: ClusterApi,
-        mirror: Mirror,
+        cache: ClusterCache,
         signals: Signals,
         reports: Reports,
         *,
@@ -55,7 +55,7 @@ class Reminders:
         patience_s: float = PATIENCE_S,
         faults: JobFaults | None = None,
     ) -> None:
-        self._api, self._mirror, self._signals, self._reports = api, mirror, signals, reports
+        self._api, self._cache, self._signals, self._reports = api, cache, signals, reports
         self._on_news, self._patience_s, self._faults = on_news, patience_s, faults
         self._heard: dict[str, int] = {}  # the signal that a worker of a job was told last
         self._unheard: dict[str, tuple[int, float]] = {}  # a signal, and since when nobody came
@@ -83,7 +83,7 @@ class Reminders:
         self._forget_others(signalled)
         if len(self._heard) > 2 * len(state.jobs) + MOST_HEARD:
             self._heard = {job: signal for job, signal in self._heard.items() if job in state.by_id}
-        with self._mirror.lock:
+        with self._cache.lock:
             made = (guard(job.id, self._build_patch, job, now) for job in signalled)
             return [patch for patch in made if patch is not None]
 
@@ -95,8 +95,8 @@ class Reminders:
     def _is_concerned(self, job: Job) -> bool:
         """Its workers are asked for something, or a pod of it has been told something."""
         if self._written is None:
-            with self._mirror.lock:
-                annotated = [pod for pod in self._mirror.pods.values() if signal_on(pod)]
+            with self._cache.lock:
+                annotated = [pod for pod in self._cache.pods.values() if signal_on(pod)]
             self._written = {pods.owner_of(pod)[0] for pod in annotated}
         is_signalled = job.stop_requested_at is not None or job.resize_to > 0
         return is_signalled or job.id in self._written
@@ -108,14 +108,14 @@ class Reminders:
             for job_id in table.keys() - present:
                 table.pop(job_id, None)
         stopping = {job.id for job in asked if job.stop_requested_at is not None}
-        with self._mirror.lock:
-            waiting = {json_tree.uid_of(self._mirror.jobs.get(job_id) or {}) for job_id in stopping}
+        with self._cache.lock:
+            waiting = {json_tree.uid_of(self._cache.jobs.get(job_id) or {}) for job_id in stopping}
         for uid in list(self._parked):  # a list at once: the reader may add one meanwhile
             if uid not in waiting:
                 self._parked.pop(uid, None)
 
     def _build_patch(self, job: Job, now: float) -> Patch | None:
-        manifest, pod = self._mirror.jobs.get(job.id), self._find_leader(job.id)
+        manifest, pod = self._cache.jobs.get(job.id), self._find_leader(job.id)
         if manifest is None or pod is None:
             return None
         signal, written = self._signals.of(manifest), signal_on(pod)
@@ -146,7 +146,7 @@ class Reminders:
 
     def _find_leader(self, job_id: str) -> Json | None:
         """The running pod of worker 0, which speaks for all."""
-        own = self._mirror.pods_of.get(job_id, {}).values()
+        own = self._cache.pods_of.get(job_id, {}).values()
         live = (pod for pod in own if not pods.is_finished(pod) and not pods.is_terminating(pod))
         return next((pod for pod in live if pods.index_of(pod) == 0), None)
 
@@ -180,7 +180,7 @@ class Reminders:
         epoch = read_parked_epoch(text, generation=generation)
         if epoch is not None:
             self._parked[uid] = Parked(generation, epoch, at)
-            self._mirror.put_back(job_id)
+            self._cache.put_back(job_id)
             self._on_news()
 
 

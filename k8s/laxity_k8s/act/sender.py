@@ -1,12 +1,10 @@
 """Patches on their way: sent in order, once more where a race was lost about nothing, and seen.
 
-Every answer goes into the mirror at once, so the next look sees what was just done.
+Every answer goes into the cache at once, so the next look sees what was just done.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
-from typing import Final, TypeVar
 
 from laxity import json_tree
 from laxity_k8s.act.adoption import Tending
@@ -28,14 +26,10 @@ from laxity_k8s.cluster_api import (
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.seal import Seal
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.service_clock import CLOCK
-
-Wish = Callable[[], JobPatch | None]
-BATCH: Final = 24  # patches; fewer than are in flight, so that the API server never waits for them
-Made = TypeVar("Made")
 
 
 class Sender:
@@ -53,7 +47,7 @@ class Sender:
     def __init__(
         self,
         api: ClusterApi,
-        mirror: Mirror,
+        cache: ClusterCache,
         events: EventWriter,
         shown: Callable[[str], Json | None],
         *,
@@ -65,12 +59,12 @@ class Sender:
         self.unsure = False
         self.again_at = FOREVER
         self.undone: dict[str, str] = {}
-        self._api, self._mirror, self._events = api, mirror, events
+        self._api, self._cache, self._events = api, cache, events
         self._shown, self._put_off, self._seal = shown, put_off, seal
         self._rights = Rights(events)
         self._guard = Guard("sending", faults)
 
-    def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
+    def send_turn(self, wished: Sequence[JobPatch]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""
         resets = [reset_patch(patch) for patch in wished if patch.reset_first]
         cleared = {done.patch.id: done for done in self.send_all(resets)}
@@ -79,17 +73,8 @@ class Sender:
             after = cleared.get(patch.patch.id) if patch.reset_first else None
             if after is not None and after.object is not None:
                 ready.append(onto_revision(patch, after.object))
-        if not ready and not later:
-            return
-        sent: dict[str, JobPatch] = {}
-
-        def patches() -> Iterator[Patch]:
-            for patch in chain(ready, in_batches(make() for make in later)):
-                if patch is not None:
-                    sent[patch.patch.id] = patch
-                    yield patch.patch
-
-        for done in self.send_all(patches()):
+        sent = {patch.patch.id: patch for patch in ready}
+        for done in self.send_all([patch.patch for patch in ready]):
             self._guard(done.patch.id, self._write_events, done.object or {}, sent[done.patch.id])
 
     def write_corrections(self, found: Sequence[Tending]) -> None:
@@ -98,8 +83,8 @@ class Sender:
         refused: list[PatchResult] = []
         for done in [*self.send_all([correction.patch for correction in found], refused), *refused]:
             correction = news[done.patch.id]
-            with self._mirror.lock:
-                job = done.object or self._mirror.jobs.get(done.patch.id)
+            with self._cache.lock:
+                job = done.object or self._cache.jobs.get(done.patch.id)
             if job is not None:  # an Event can be written where the Job cannot
                 self._events.add_event(job, correction.code, correction.words, warning=True)
 
@@ -128,7 +113,7 @@ class Sender:
                 if refused is not None:
                     refused.append(outcome)
             else:
-                self._mirror.put_back(first.patch.id)
+                self._cache.put_back(first.patch.id)
         return done
 
     def _seal_all(self, patches: Iterable[Patch]) -> Iterator[Patch]:
@@ -138,16 +123,16 @@ class Sender:
             if sealed is not None:
                 yield sealed
             else:
-                self._mirror.put_back(patch.id)
+                self._cache.put_back(patch.id)
 
     def _seal_one(self, patch: Patch) -> Patch:
         if self._seal is None or patch.kind != "jobs":
             return patch
-        with self._mirror.lock:
-            return self._seal.seal_patch(patch, self._mirror.jobs.get(patch.id))
+        with self._cache.lock:
+            return self._seal.seal_patch(patch, self._cache.jobs.get(patch.id))
 
     def _send_again(self, first: PatchResult) -> PatchResult | None:
-        """What became of a patch in the end; the mirror knows it. None if it has to be seen again."""
+        """What became of a patch in the end; the cache knows it. None if it has to be seen again."""
         outcome = self._once_more(first) if first.status == CONFLICT else first
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
         if _is_refused(outcome):
@@ -162,7 +147,7 @@ class Sender:
         if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
             self._rights.note_outcome(outcome)
         if outcome.ok and outcome.object is not None:
-            self._mirror.put_object(outcome.patch.kind, outcome.object)
+            self._cache.put_object(outcome.patch.kind, outcome.object)
             if why := describe_put_back(outcome):
                 self._leave_out(outcome.object, why)
         else:
@@ -175,7 +160,7 @@ class Sender:
         self.undone[job_id] = why
         for answer in self._api.patch_many([self._seal_one(accept_width(job))]):
             if answer.ok and answer.object is not None:
-                self._mirror.put_object("jobs", answer.object)
+                self._cache.put_object("jobs", answer.object)
         self._put_off(job_id, why, CLOCK.now())
 
     def _once_more(self, lost: PatchResult) -> PatchResult:
@@ -199,21 +184,10 @@ class Sender:
         except ApiError as error:
             self.unsure |= error.status != NOT_FOUND
             return None
-        self._mirror.put_object(lost.kind, latest)
+        self._cache.put_object(lost.kind, latest)
         return latest
 
 
 def _is_refused(outcome: PatchResult) -> bool:
     """Refused for what the Job is, or by who is asked about its changes."""
     return outcome.patch.kind == "jobs" and outcome.status in REFUSED
-
-
-def in_batches(made: Iterable[Made]) -> Iterator[Made]:
-    """What is made one by one, many at a stroke: a third less work than making each in between.
-
-    The first go out at once, and while the API server has as many to answer the next are made.
-    """
-    rest = iter(made)
-    yield from islice(rest, BATCH)
-    while batch := [*islice(rest, BATCH)]:
-        yield from batch

@@ -154,7 +154,7 @@ class JobQueue:
     def _call(self, method: str, path: str, **options: Any) -> Json:
         """QueueRefusalError in the API server's words, QueueAwayError if it does not answer."""
         try:
-            return self._api.run_call(lambda wire: wire.call_json(method, path, **options))
+            return self._api.run_call(lambda session: session.call_json(method, path, **options))
         except ApiError as error:
             is_away = not error.status or error.status == TOO_MANY or error.status >= 500
             raise (QueueAwayError if is_away else QueueRefusalError)(str(error)) from error

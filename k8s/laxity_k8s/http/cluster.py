@@ -8,9 +8,7 @@ import asyncio
 import os
 import ssl
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -31,10 +29,11 @@ from laxity_k8s.cluster_api import (
     PatchResult,
     ignore_cut,
 )
+from laxity_k8s.http.patching import patch_all, send_patch
 from laxity_k8s.http.paths import collection_path, object_path, whole_items
 from laxity_k8s.http.pod_refusals import read_pod_refusal
-from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
-from laxity_k8s.http.watch import Bell, KindWatch
+from laxity_k8s.http.session import FIELD_MANAGER, STRATEGIC_PATCH, ApiSession
+from laxity_k8s.http.watch import KindWatch, Recovery
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, LeaseTimings, own_namespace
 from laxity_k8s.live_cluster import LiveCluster
@@ -45,19 +44,7 @@ from laxity_scheduler.live import Reports
 from laxity_scheduler.process.instance_dir import name_lock_holder
 
 IN_FLIGHT: Final = 32
-SETTLE_S: Final = 6.0  # a watch that takes longer has said by then that it is cut
-# What is sent is made here from known fields: looking for unknown ones costs the server a sixth.
-FIELD_MANAGER: Final = {"fieldManager": "laxity", "fieldValidation": "Ignore"}
 Answer = TypeVar("Answer")
-
-
-@dataclass(slots=True)
-class Sent:
-    """A patch on its way, then its answer or why there is none."""
-
-    patch: Patch
-    answer: bytes = b""
-    error: ApiError | None = None
 
 
 class KubernetesApi:
@@ -82,11 +69,10 @@ class KubernetesApi:
         self._thread.start()
         self.may_act: Callable[[], bool] = lambda: True
         self._seen: WeakValueDictionary[Kind, Listing] = WeakValueDictionary()
-        self._bell = Bell()
+        self._recovery = Recovery()
         self._in_flight = in_flight
-        self._slots = asyncio.Semaphore(in_flight)
         try:
-            self._wire = self._wait_for(open_session(kubeconfig, context))
+            self._session = self._wait_for(open_session(kubeconfig, context))
         except BaseException:
             self._stop_loop()
             raise
@@ -94,7 +80,7 @@ class KubernetesApi:
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
         query = {"labelSelector": selector} if selector else {}
         answer = self._wait_for(
-            self._wire.call_json("GET", collection_path(kind), query=query, timeout_s=120.0)
+            self._session.call_json("GET", collection_path(kind), query=query, timeout_s=120.0)
         )
         listing = Listing(whole_items(kind, answer), answer["metadata"]["resourceVersion"])
         if not selector:
@@ -102,7 +88,7 @@ class KubernetesApi:
         return listing
 
     def get(self, kind: Kind, object_id: str) -> Json:
-        return self._wait_for(self._wire.call_json("GET", object_path(kind, object_id)))
+        return self._wait_for(self._session.call_json("GET", object_path(kind, object_id)))
 
     def watch(
         self,
@@ -113,7 +99,9 @@ class KubernetesApi:
         on_cut: Callable[[bool], None] = ignore_cut,
     ) -> WatchThread:
         watch = WatchThread(self._loop, kind, on_change, on_cut)
-        watched = KindWatch(self._wire, kind, since, watch.take, on_cut=watch.take, bell=self._bell)
+        watched = KindWatch(
+            self._session, kind, since, watch.take, on_cut=watch.take, recovery=self._recovery
+        )
         listing = self._seen.pop(kind, None)
         if listing is not None and listing.resource_version == since:
             watched.remember_all(listing.items)
@@ -125,36 +113,29 @@ class KubernetesApi:
         if kind != "nodes" and not namespace:
             namespace = "default"
         where = collection_path(kind, namespace)
-        return self._wait_for(self._wire.call_json("POST", where, query=FIELD_MANAGER, body=body))
+        return self._wait_for(
+            self._session.call_json("POST", where, query=FIELD_MANAGER, body=body)
+        )
 
     def patch(self, patch: Patch) -> Json:
-        answer: Json = orjson.loads(self._wait_for(self._send_patch(patch, lambda: True)))
+        answer: Json = orjson.loads(self._wait_for(send_patch(self._session, patch)))
         return answer
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
-        """Patches that are still being made go out one by one; answers are read when asked for."""
-        return map(_outcome_of, self._wait_for(self._patch_all(iter(patches))))
-
-    def expect(self, patches: int, *, decided: bool = True) -> None:
-        """Open connections for so many patches: the first few while those are being decided on."""
-        expect = partial(self._wire.expect, patches, in_flight=self._in_flight, decided=decided)
-        self._loop.call_soon_threadsafe(expect)
-
-    def settle(self) -> None:
-        """Return when the watches follow again that left changes unread while patches went out."""
-        if self._wire.unread.count:
-            self._wait_for(self._wire.unread.wait_until_idle(SETTLE_S))
+    def patch_many(self, patches: Iterable[Patch]) -> Sequence[PatchResult]:
+        return self._wait_for(
+            patch_all(self._session, [*patches], self.may_act, in_flight=self._in_flight)
+        )
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         body: Json = {"propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
-        self._wait_for(self._wire.call_json("DELETE", object_path(kind, object_id), body=body))
+        self._wait_for(self._session.call_json("DELETE", object_path(kind, object_id), body=body))
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
         query = {} if tail is None else {"tailLines": str(tail)}
         text = self._wait_for(
-            self._wire.call_bytes("GET", object_path("pods", pod_id, "log"), query=query)
+            self._session.call_bytes("GET", object_path("pods", pod_id, "log"), query=query)
         )
         return text.decode(errors="replace")
 
@@ -172,18 +153,23 @@ class KubernetesApi:
 
     def get_namespace(self, name: str) -> Json:
         """A namespace, with the labels that say what is allowed in it."""
-        return self._wait_for(self._wire.call_json("GET", f"/api/v1/namespaces/{name}"))
+        return self._wait_for(self._session.call_json("GET", f"/api/v1/namespaces/{name}"))
+
+    def try_create_job(self, job: Json) -> Sequence[str]:
+        """What the API server warns of when this Job is created; nothing is."""
+        where = collection_path("jobs", str(job["metadata"]["namespace"]))
+        return self._wait_for(self._session.try_create(where, job))
 
     def open_seal(self, namespace: str) -> Seal:
         """The seal whose key all replicas read in this namespace."""
         where = f"/api/v1/namespaces/{namespace}/secrets"
 
         def read(name: str) -> Json:
-            return self._wait_for(self._wire.call_json("GET", f"{where}/{name}"))
+            return self._wait_for(self._session.call_json("GET", f"{where}/{name}"))
 
         def create(body: Json) -> Json:
             return self._wait_for(
-                self._wire.call_json("POST", where, query=FIELD_MANAGER, body=body)
+                self._session.call_json("POST", where, query=FIELD_MANAGER, body=body)
             )
 
         return open_seal(read, create, namespace=namespace)
@@ -199,54 +185,11 @@ class KubernetesApi:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await self._wire.__aexit__()
+        await self._session.__aexit__()
 
-    async def _send_patch(self, patch: Patch, allowed: Callable[[], bool]) -> bytes:
-        return await self._wire.call_bytes(
-            "PATCH",
-            object_path(patch.kind, patch.id, patch.subresource),
-            query=FIELD_MANAGER,
-            body=patch.body,
-            content_type=STRATEGIC_PATCH,
-            allowed=allowed,
-        )
-
-    async def _patch_all(self, patches: Iterator[Patch]) -> Sequence[Sent]:
-        """Several in flight, one at a time per object, outcomes in the order of the patches."""
-        sent = deque[Sent]()
-        turns: dict[tuple[str, str], deque[Sent]] = {}
-
-        async def worker() -> None:
-            for patch in patches:
-                mine, key = Sent(patch), (patch.kind, patch.id)
-                sent.append(mine)
-                if key in turns:
-                    turns[key].append(mine)
-                    continue
-                turns[key] = deque([mine])
-                while turns[key]:
-                    async with self._slots:
-                        await self._send_reporting(turns[key].popleft())
-                del turns[key]
-
-        with self._wire.acting.hold():
-            workers = [worker() for _ in range(self._in_flight)]
-            # Who could not be made raises when those before it are through: none is left half sent.
-            ended = await asyncio.gather(*workers, return_exceptions=True)
-        for error in filter(None, ended):
-            raise error
-        return sent
-
-    async def _send_reporting(self, one: Sent) -> None:
-        self._wire.awaited -= 1
-        try:
-            one.answer = await self._send_patch(one.patch, self.may_act)
-        except ApiError as error:
-            one.error = error
-
-    def run_call(self, work: Callable[[Wire], Coroutine[Any, Any, Answer]]) -> Answer:
+    def run_call(self, work: Callable[[ApiSession], Coroutine[Any, Any, Answer]]) -> Answer:
         """One call of one's own over the session."""
-        return self._wait_for(work(self._wire))
+        return self._wait_for(work(self._session))
 
     def _wait_for(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -255,15 +198,6 @@ class KubernetesApi:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5.0)
         self._loop.close()
-
-
-def _outcome_of(one: Sent) -> PatchResult:
-    if one.error is not None:
-        return PatchResult(one.patch, one.error.status, message=str(one.error))
-    try:
-        return PatchResult(one.patch, 200, orjson.loads(one.answer))
-    except orjson.JSONDecodeError as error:  # of somebody in between: it may have landed
-        return PatchResult(one.patch, 0, message=f"the answer is no JSON: {error}")
 
 
 class _Brief:
@@ -287,7 +221,7 @@ class _Brief:
 
     def _call_json(self, method: str, where: str, **said: Any) -> Json:
         return self._api.run_call(
-            lambda wire: wire.call_json(
+            lambda session: session.call_json(
                 method, where, timeout_s=self._timeout_s, attempts=1, **said
             )
         )
@@ -328,7 +262,8 @@ def open_world(
     """
     api = KubernetesApi()
     try:
-        seal, limits = api.open_seal(own_namespace()), Limits(api.get_namespace, own_namespace())
+        seal = api.open_seal(own_namespace())
+        limits = Limits(api.get_namespace, api.try_create_job, own_namespace())
         scaling = read_pools(pools)
     except BaseException:
         api.close()
@@ -345,7 +280,7 @@ def stop_workers(home: Path) -> int:
     return 0
 
 
-async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
+async def open_session(kubeconfig: Path | None, context: str | None) -> ApiSession:
     """Read the credentials and open a session. ApiError says where they were looked for."""
     from kubernetes.aio import client
     from kubernetes.aio import config as untyped
@@ -369,7 +304,7 @@ async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
         token = await settings.get_api_key_with_prefix("BearerToken")
         return {"Authorization": token.replace("bearer ", "Bearer ", 1)} if token else {}
 
-    return Wire(settings.host, _build_tls(settings), authorize)
+    return ApiSession(settings.host, _build_tls(settings), authorize)
 
 
 def current_namespace() -> str:

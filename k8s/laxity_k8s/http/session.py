@@ -11,9 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from typing import Any, Final, Self
-from urllib.parse import urlencode
 from weakref import WeakSet
 
 import aiohttp
@@ -21,42 +19,35 @@ import orjson
 
 from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import NOT_ALLOWED, ApiError, Json
-from laxity_k8s.http.activity import Activity
-from laxity_k8s.http.patch_connections import PatchConnections
 from laxity_scheduler.service_clock import CLOCK
 
 # To all that is patched here the same as a merge patch (no list is merged by keys, null takes away),
 # and an eighth cheaper to the server.
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+# What is sent is made here from known fields: looking for unknown ones costs the server a sixth.
+FIELD_MANAGER: Final = {"fieldManager": "laxity", "fieldValidation": "Ignore"}
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 CLOSE_S: Final = 5.0
 # A peer that is gone without a word is noticed after 40 s, also where nothing is sent (a watch).
 KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 20, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 4}
 CLOSE_LOOK_S: Final = 0.002
-# Connections opened while patches are still being decided on. Each takes milliseconds of the one
-# interpreter that decides; the others open while what was decided is written to the journal's disk.
-EARLY: Final = 8
 ATTEMPTS: Final = 6  # of a call, in all
 BACKOFF: Final = Backoff(first_s=0.15, longest_s=5.0, spread=0.5)
 Authorize = Callable[[], Awaitable[Mapping[str, str]]]
 Allowed = Callable[[], bool]
 
 
-class Wire:
+class ApiSession:
     """One session to one API server. Made and used on one event loop."""
 
     def __init__(self, host: str, tls: ssl.SSLContext | None, authorize: Authorize) -> None:
         self._host = host.rstrip("/")
         self._authorize = authorize
-        self.acting = Activity()  # sends patches: what is read here otherwise had better wait
-        self.awaited = 0  # patches that were announced and are not out yet
-        self.unread = Activity()  # watches that have left something unread meanwhile
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(
             limit=0, ssl=tls if tls is not None else True, socket_factory=self._make_socket
         )
         self._session = aiohttp.ClientSession(connector=self._connector)
-        self._lines = PatchConnections(self._host, tls)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -66,15 +57,6 @@ class Wire:
     @property
     def host(self) -> str:
         return self._host
-
-    def expect(self, patches: int, *, in_flight: int, decided: bool = True) -> None:
-        """So many are about to be sent, so many at a time: open the connections that they need.
-
-        Only the first few where they are not `decided` yet. Called on the loop.
-        """
-        self.awaited = patches
-        most = in_flight if decided else min(in_flight, EARLY)
-        self._lines.expect(min(patches, most))
 
     async def auth_headers(self) -> Mapping[str, str]:
         """The headers that say who calls."""
@@ -88,7 +70,6 @@ class Wire:
 
         The connector forgets a connection as soon as it starts to close; its loop must outlive it.
         """
-        await self._lines.close()
         await self._connector.close(abort_ssl=True)
         await self._session.close()
         for sock in self._sockets:
@@ -162,10 +143,6 @@ class Wire:
         headers = {**await self._authorize(), "Accept": "application/json"}
         if sent is not None:
             headers["Content-Type"] = content_type
-        if method == "PATCH" and sent is not None:
-            return await self._send_patch(
-                method, _build_target(path, query), headers, sent, timeout_s
-            )
         sent_at = time.time()
         try:
             async with self._session.request(
@@ -180,19 +157,25 @@ class Wire:
                 again = reply.headers.get("Retry-After", "")
                 return reply.status, await reply.read(), _retry_after_s(again)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return _no_answer(error)
+            return 0, f"{type(error).__name__}: {error}".encode(), 0.0
 
-    async def _send_patch(
-        self, method: str, target: str, headers: Mapping[str, str], sent: bytes, timeout_s: float
-    ) -> tuple[int, bytes, float]:
-        """The same for what is sent by the thousands."""
+    async def try_create(self, path: str, body: Mapping[str, Any]) -> list[str]:
+        """Create for show (a dry run stores nothing); the API server's warnings. ApiError if refused."""
         try:
-            reply = await self._lines.ask(
-                method, target, headers=headers, body=sent, timeout_s=timeout_s
-            )
-        except (TimeoutError, OSError) as error:
-            return _no_answer(error)
-        return reply.status, reply.body, _retry_after_s(reply.retry_after)
+            async with self._session.post(
+                self._host + path,
+                params={**FIELD_MANAGER, "dryRun": "All"},
+                data=encode_body(body, f"POST {path}"),
+                headers={**await self._authorize(), "Content-Type": "application/json"},
+                timeout=aiohttp.ClientTimeout(total=30.0),
+            ) as reply:
+                status, text = reply.status, await reply.read()
+                warnings = reply.headers.getall("Warning", [])
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            status, text, warnings = 0, str(error).encode(), []
+        if not 0 < status < 300:
+            raise ApiError(_error_message("POST", path, status, text), status=status)
+        return [read_warning(warning) for warning in warnings]
 
     async def open_stream(
         self, path: str, query: Mapping[str, str], *, silence_s: float
@@ -212,22 +195,13 @@ class Wire:
             text = await reply.read()
             reply.release()
             raise ApiError(_error_message("WATCH", path, reply.status, text), status=reply.status)
-        self._lines.resume(reply.connection.transport if reply.connection is not None else None)
         return reply
 
 
-def _build_target(path: str, query: Mapping[str, str] | None) -> str:
-    return f"{path}?{encode_query(tuple(query.items()))}" if query else path
-
-
-@lru_cache(maxsize=16)
-def encode_query(query: tuple[tuple[str, str], ...]) -> str:
-    """What thousands of patches say alike."""
-    return urlencode(query)
-
-
-def _no_answer(error: Exception) -> tuple[int, bytes, float]:
-    return 0, f"{type(error).__name__}: {error}".encode(), 0.0
+def read_warning(header: str) -> str:
+    """The words of a Warning header (RFC 7234): 299 - "words"."""
+    words = header.partition('"')[2].rpartition('"')[0]
+    return words.replace('\\"', '"').replace("\\\\", "\\")
 
 
 def encode_body(body: Mapping[str, Any], what: str) -> bytes:

@@ -9,7 +9,6 @@ over: the first that is back wakes the others.
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,7 +21,7 @@ from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, ignore_cut
 from laxity_k8s.http.paths import collection_path, whole_items
-from laxity_k8s.http.session import Wire
+from laxity_k8s.http.session import ApiSession
 from laxity_k8s.objects import pods
 
 LOG = logging.getLogger("laxity.k8s.watch")
@@ -31,41 +30,28 @@ SERVER_TIMEOUT_S: Final = 300
 SILENCE_S: Final = 330.0
 STEADY_S: Final = 1.0  # a watch that was open for so long is opened again at once
 BACKOFF: Final = Backoff(first_s=0.1, longest_s=5.0)
-# While patches are sent, each comes back as several changes. They are read together afterwards, the
-# latest of each object alone: that costs far less, and what waits is let in for a moment before.
-HELD_BACK_S: Final = 2.0
-LET_IN_S: Final = 0.02
-# While many are sent, nothing is watched: making each change into text and sealing it takes from an
-# API server what the patches need. It remembers changes for 75 s, and tells them afterwards.
-MANY_PATCHES: Final = 100
-AWAY_S: Final = 10.0
 LATE_S: Final = 5.0  # a watch that takes longer to open is told as cut
-# How an API server begins each line. Another beginning is no error: such a line is read in any case.
-BEGINNING: Final = re.compile(
-    rb'\{"type":"(?:ADDED|MODIFIED|DELETED)","object":\{"kind":"\w+","apiVersion":"[\w./]+",'
-    rb'"metadata":\{"name":"[^"]+",(?:"generateName":"[^"]*",)?(?:"namespace":"[^"]+",)?'
-    rb'"uid":"([^"]+)"'
-)
 OnChanges = Callable[[Sequence[Change]], None]
 
 
-class Bell:
+class Recovery:
     """Wakes the watches of one API server that wait before they try again."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._event = asyncio.Event()
 
-    def ring_bell(self) -> None:
-        self._rung.set()
-        self._rung = asyncio.Event()
+    def announce(self) -> None:
+        """One of them is open again."""
+        self._event.set()
+        self._event = asyncio.Event()
 
-    async def wait_for_ring(self, longest_s: float) -> bool:
-        """Return when it is rung, or after that time; whether it was rung."""
-        rung = self._rung
+    async def wait(self, longest_s: float) -> bool:
+        """Return when one is open again, or after that time; whether one is."""
+        event = self._event
         with suppress(TimeoutError):
             async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
-                await rung.wait()
-        return rung.is_set()
+                await event.wait()
+        return event.is_set()
 
 
 class KindWatch:
@@ -73,20 +59,20 @@ class KindWatch:
 
     def __init__(
         self,
-        wire: Wire,
+        session: ApiSession,
         kind: Kind,
         since: str,
         on_changes: OnChanges,
         *,
         on_cut: Callable[[bool], None] = ignore_cut,
-        bell: Bell | None = None,
+        recovery: Recovery | None = None,
     ) -> None:
-        self._wire = wire
+        self._session = session
         self._kind: Kind = kind
         self._path = collection_path(kind)
         self._since = since
         self._on_changes, self._on_cut = on_changes, on_cut
-        self._bell = bell or Bell()
+        self._recovery = recovery or Recovery()
         self._cut = False
         self._opened_at = float("inf")
         self._known: dict[str, Json] | None = None  # by id; None: what the caller listed itself
@@ -106,7 +92,7 @@ class KindWatch:
                 continue
             self._tell_cut(cut=True)
             failures = 1 if steady else failures + 1
-            if await self._bell.wait_for_ring(BACKOFF.delay_s(failures)):
+            if await self._recovery.wait(BACKOFF.delay_s(failures)):
                 failures = 0
 
     async def _follow_once(self) -> bool:
@@ -132,15 +118,10 @@ class KindWatch:
             self._on_cut(cut)
 
     async def _follow_stream(self) -> None:
-        reply, was_away = await self._open_stream(), False
+        reply = await self._open_stream()
         try:
-            while await self._follow_reply(reply, was_away=was_away):
-                reply.close()
-                was_away = True
-                with self._wire.unread.hold():
-                    await self._wire.acting.wait_until_idle(AWAY_S)
-                    reply = await self._open_stream()
-                    await asyncio.sleep(LET_IN_S)
+            async for lines in _read_lines(reply):
+                self._take_lines(lines)
         finally:
             reply.close()
 
@@ -154,42 +135,13 @@ class KindWatch:
         loop = asyncio.get_running_loop()
         late = loop.call_later(LATE_S, partial(self._tell_cut, cut=True))
         try:
-            reply = await self._wire.open_stream(self._path, query, silence_s=SILENCE_S)
+            reply = await self._session.open_stream(self._path, query, silence_s=SILENCE_S)
         finally:
             late.cancel()
         self._opened_at = loop.time()
         self._tell_cut(cut=False)
-        self._bell.ring_bell()
+        self._recovery.announce()
         return reply
-
-    async def _follow_reply(self, reply: aiohttp.ClientResponse, *, was_away: bool) -> bool:
-        """Until the watch ends, or (True) it had better be closed while many patches are sent.
-
-        That once, at most, while they are: patches without end must not keep it closed.
-        """
-        held_back, may_leave = was_away, not self._wire.acting.count
-        async for lines in _read_lines(reply):
-            self._take_lines(keep_latest(lines) if held_back else lines)
-            held_back = self._wire.acting.count > 0
-            may_leave |= not held_back
-            if held_back and may_leave and self._wire.awaited >= MANY_PATCHES:
-                return True
-            if held_back:
-                await self._hold_back(reply)
-        return False
-
-    async def _hold_back(self, reply: aiohttp.ClientResponse) -> None:
-        """Leave unread what comes until nobody acts, or for so long; then let it all in."""
-        transport = reply.connection.transport if reply.connection is not None else None
-        if transport is None:
-            return
-        transport.pause_reading()
-        with self._wire.unread.hold():
-            try:
-                await self._wire.acting.wait_until_idle(HELD_BACK_S)
-            finally:
-                transport.resume_reading()
-            await asyncio.sleep(LET_IN_S)
 
     def _take_lines(self, lines: Sequence[bytes]) -> None:
         """What came together is told together, up to an error."""
@@ -224,7 +176,7 @@ class KindWatch:
         The newest there is: an older list would lack what was seen already, as if it were deleted.
         """
         try:
-            answer = await self._wire.call_json("GET", self._path, timeout_s=120.0, attempts=1)
+            answer = await self._session.call_json("GET", self._path, timeout_s=120.0, attempts=1)
         except ApiError as error:
             LOG.info("%s: %s", self._path, error)
             return
@@ -248,17 +200,6 @@ async def _read_lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes
         lines = [line for line in whole if line]
         if lines:
             yield lines
-
-
-def keep_latest(lines: Sequence[bytes]) -> list[bytes]:
-    """The last line of each object, in their order; lines that do not say whose they are stay."""
-    newest: dict[bytes, bytes] = {}
-    for line in lines:
-        beginning = BEGINNING.match(line)
-        key = beginning[1] if beginning is not None else line
-        newest.pop(key, None)  # it stands where its last line stood
-        newest[key] = line
-    return list(newest.values())
 
 
 def _version_of(item: Json) -> str:

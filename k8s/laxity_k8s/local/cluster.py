@@ -185,12 +185,6 @@ class LocalCluster:
 
         return collect_garbage(self.rows, self.kit, keep_s=keep_s, now=time.time())
 
-    def expect(self, patches: int, *, decided: bool = True) -> None:
-        """Nothing has to be opened."""
-
-    def settle(self) -> None:
-        """Changes are called back while patches go out."""
-
     def close(self) -> None:
         """Stop looking after the workers; they go on, and the next to open the folder takes over."""
         if self._closed:

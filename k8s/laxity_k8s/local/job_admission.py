@@ -2,7 +2,8 @@
 
 The local cluster must refuse what Kubernetes refuses, or a plan that works here would fail there.
 The rules are those of batch/v1 with elastic Indexed Jobs and, before 1.36, a template whose node
-affinity changes only while the Job is suspended and has no start time.
+affinity changes only while the Job is suspended and has no start time. It runs Jobs of the form that
+laxity itself writes. What else Kubernetes knows of Jobs is refused: ignored, it would mean another Job.
 """
 
 import re
@@ -17,7 +18,9 @@ from laxity_k8s.objects.job_schema import JOB, type_errors
 from laxity_k8s.objects.pods import MOST_INDEXES
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-FIXED = ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy")
+FIXED = ("completionMode", "selector", "podFailurePolicy")
+NOT_HERE = ("successPolicy", "backoffLimitPerIndex", "maxFailedIndexes", "managedBy")
+HERE = "on this machine"
 
 
 def admit_job(job: Json) -> Json:
@@ -36,17 +39,9 @@ def fill_defaults(job: Json) -> Json:
     spec = {
         key: value for key, value in json_tree.mapping_at(job, "spec").items() if value is not None
     }
-    spec.setdefault("completionMode", "NonIndexed")
     if "parallelism" not in spec:
         spec.setdefault("completions", 1)
-    failed_only = "podFailurePolicy" in spec
-    defaults: Json = {
-        "parallelism": 1,
-        "backoffLimit": 6,
-        "suspend": False,
-        "podReplacementPolicy": "Failed" if failed_only else "TerminatingOrFailed",
-        "template": {},
-    }
+    defaults: Json = {"parallelism": 1, "backoffLimit": 6, "suspend": False, "template": {}}
     return {**job, "metadata": json_tree.mapping_at(job, "metadata"), "spec": {**defaults, **spec}}
 
 
@@ -98,9 +93,34 @@ def _find_problems(job: Json) -> list[str]:
             problems.append(f"spec.{field}: Invalid value: {value}: must be at least 0")
         elif value is not None and field != "backoffLimit" and value > MOST_INDEXES:
             problems.append(f"spec.{field}: Invalid value: {value}: at most {MOST_INDEXES}")
-    if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
+    if spec.get("completionMode") != "Indexed":
+        problems.append(f"spec.completionMode: {HERE} a Job is Indexed: write Indexed")
+    elif spec.get("completions") is None:
         problems.append("spec.completions: Required value: when completion mode is Indexed")
-    return problems + _template_problems(spec)
+    problems += [
+        f"spec.{key}: {HERE} it has no effect: leave it out, or run the Job on Kubernetes"
+        for key in NOT_HERE
+        if key in spec
+    ]
+    return problems + _policy_problems(spec) + _template_problems(spec)
+
+
+def _policy_problems(spec: Json) -> list[str]:
+    """Rules that laxity does not write: it ignores disruptions, and some exit codes fail the Job."""
+    return [
+        f"spec.podFailurePolicy.rules[{number}]: {HERE} a rule is action FailJob with onExitCodes "
+        "(operator In), or action Ignore with onPodConditions (type DisruptionTarget)"
+        for number, rule in enumerate(json_tree.list_at(spec, "podFailurePolicy", "rules"))
+        if not _is_known_rule(rule)
+    ]
+
+
+def _is_known_rule(rule: Json) -> bool:
+    if rule.get("action") == "FailJob":
+        codes = rule.get("onExitCodes") or {}
+        return codes.get("operator") == "In" and "values" in codes and "containerName" not in codes
+    kinds = [row.get("type") for row in json_tree.list_at(rule, "onPodConditions")]
+    return rule.get("action") == "Ignore" and kinds == ["DisruptionTarget"]
 
 
 def _template_problems(spec: Json) -> list[str]:
@@ -109,13 +129,10 @@ def _template_problems(spec: Json) -> list[str]:
     if not json_tree.list_at(pod, "containers"):
         problems.append("spec.template.spec.containers: Required value")
     policy = pod.get("restartPolicy", "Always")
-    if policy not in {"Never", "OnFailure"}:
+    if policy != "Never":
         problems.append(
-            f'spec.template.spec.restartPolicy: Unsupported value: "{policy}": '
-            'supported values: "OnFailure", "Never"'
+            f'spec.template.spec.restartPolicy: Unsupported value: "{policy}": {HERE} it is "Never"'
         )
-    if "podFailurePolicy" in spec and policy != "Never":
-        problems.append("spec.podFailurePolicy: Invalid value: only with restartPolicy Never")
     return problems
 
 
@@ -139,8 +156,7 @@ def _find_forbidden(old: Json, new: Json) -> list[str]:
 
 def _is_elastic(before: Json, after: Json) -> bool:
     return (
-        after.get("completionMode") == "Indexed"
-        and before.get("completions") == before.get("parallelism")
+        before.get("completions") == before.get("parallelism")
         and after.get("completions") is not None
         and after.get("completions") == after.get("parallelism")
     )

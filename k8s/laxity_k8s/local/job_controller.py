@@ -47,7 +47,7 @@ def reconcile_job(job: Json, own: Sequence[Json], *, now: float, backoff: Backof
     active = [pod for pod in alive if not pods.is_terminating(pod)]
     terminating = [pod for pod in alive if pods.is_terminating(pod)]
     _write_suspension(job, step, now)
-    ending = ending or _find_end(job, step, active=len(active), now=now)
+    ending = ending or _find_end(job, step, now=now)
     if ending or job["spec"].get("suspend"):
         step.stop = [json_tree.object_id(pod) for pod in active]
         terminating, active = [*terminating, *active], []
@@ -75,7 +75,8 @@ def _count_finished(job: Json, own: Sequence[Json], step: Step) -> str:
             continue
         step.counted.append(json_tree.object_id(pod))
         if pods.phase_of(pod) == "Succeeded":
-            count_success(status, pods.index_of(pod))
+            done = pods.parse_ranges(status.get("completedIndexes", "")) | {pods.index_of(pod) or 0}
+            status["completedIndexes"] = pods.format_ranges(done)
         else:
             action = failure_action(
                 json_tree.list_at(job, "spec", "podFailurePolicy", "rules"), pod
@@ -85,27 +86,15 @@ def _count_finished(job: Json, own: Sequence[Json], step: Step) -> str:
     return ending
 
 
-def count_success(status: Json, index: int | None) -> None:
-    if index is None:
-        status["succeeded"] = status.get("succeeded", 0) + 1
-        return
-    done = pods.parse_ranges(status.get("completedIndexes", "")) | {index}
-    status["completedIndexes"] = pods.format_ranges(done)
-
-
 def failure_action(rules: Sequence[Mapping[str, Any]], pod: Json) -> str:
-    """Count, Ignore or FailJob: the first rule of a podFailurePolicy that matches a failed pod."""
-    code = pods.exit_code(pod)
+    """Count, or what the first rule of a podFailurePolicy says that matches a failed pod."""
     for rule in rules:
-        wanted = json_tree.get_in(rule, "onExitCodes")
-        if wanted is not None and code:
-            if (code in wanted.get("values", [])) == (wanted.get("operator") == "In"):
-                return str(rule.get("action"))
-        elif pods.disruption_reason(pod) and any(
-            row.get("type") == "DisruptionTarget"
-            for row in json_tree.list_at(rule, "onPodConditions")
-        ):
-            return str(rule.get("action"))
+        if "onExitCodes" in rule:
+            applies = pods.exit_code(pod) in rule["onExitCodes"]["values"]
+        else:
+            applies = bool(pods.disruption_reason(pod))
+        if applies:
+            return str(rule["action"])
     return "Count"
 
 
@@ -122,7 +111,7 @@ def _write_suspension(job: Json, step: Step, now: float) -> None:
     status.setdefault("startTime", format_rfc3339(now))
 
 
-def _find_end(job: Json, step: Step, *, active: int, now: float) -> str:
+def _find_end(job: Json, step: Step, *, now: float) -> str:
     """Why the Job is over now: "" if it is not."""
     spec, status = job["spec"], step.status
     if read_condition(job, "SuccessCriteriaMet") == "True":
@@ -137,37 +126,24 @@ def _find_end(job: Json, step: Step, *, active: int, now: float) -> str:
         if now >= end_at:
             return "DeadlineExceeded"
         step.again_at = min(step.again_at, end_at)
-    wanted = spec.get("completions")
-    if spec["completionMode"] == "Indexed":
-        done = {i for i in pods.parse_ranges(status.get("completedIndexes", "")) if i < wanted}
-        status["completedIndexes"], status["succeeded"] = pods.format_ranges(done), len(done)
-    succeeded = status.get("succeeded", 0)
-    if (wanted is None and succeeded and not active) or (
-        wanted is not None and succeeded >= wanted
-    ):
-        return "CompletionsReached"
-    return ""
+    wanted = spec["completions"]
+    done = {i for i in pods.parse_ranges(status.get("completedIndexes", "")) if i < wanted}
+    status["completedIndexes"], status["succeeded"] = pods.format_ranges(done), len(done)
+    return "CompletionsReached" if len(done) >= wanted else ""
 
 
 def _find_surplus(job: Json, status: Json, active: list[Json]) -> list[Json]:
     """Pods that are too many: indexes beyond the width first, then the highest."""
     spec = job["spec"]
-    indexed = spec["completionMode"] == "Indexed"
-    width = _active_width(spec, status)
     by_index = sorted(active, key=_order_key)
-    if indexed:
-        inside = [pod for pod in by_index if _order_key(pod)[0] < spec["completions"]]
-        beyond = [pod for pod in by_index if pod not in inside]
-        return beyond + inside[width:]
-    return by_index[width:]
+    inside = [pod for pod in by_index if _order_key(pod)[0] < spec["completions"]]
+    beyond = [pod for pod in by_index if pod not in inside]
+    return beyond + inside[_active_width(spec, status) :]
 
 
 def _active_width(spec: Json, status: Json) -> int:
     """How many pods may be active at once."""
-    parallelism = int(spec["parallelism"])
-    if spec.get("completions") is None:
-        return 0 if status.get("succeeded", 0) else parallelism
-    return min(parallelism, int(spec["completions"]) - int(status.get("succeeded", 0)))
+    return min(int(spec["parallelism"]), int(spec["completions"]) - int(status["succeeded"]))
 
 
 def _start_pods(
@@ -180,13 +156,8 @@ def _start_pods(
     )
     taken = {pods.index_of(pod) for pod in alive}
     done = pods.parse_ranges(status.get("completedIndexes", ""))
-    indexed = spec["completionMode"] == "Indexed"
-    candidates: Sequence[int | None] = (
-        [i for i in range(int(spec["completions"])) if i not in taken and i not in done]
-        if indexed
-        else [None] * max(0, room)
-    )
-    for index in candidates[: max(0, room)]:
+    missing = [i for i in range(int(spec["completions"])) if i not in taken and i not in done]
+    for index in missing[: max(0, room)]:
         ready_at = _ready_at(
             own, index, since=instant_at(status["startTime"]) or 0.0, backoff=backoff
         )
@@ -196,7 +167,7 @@ def _start_pods(
             step.again_at = min(step.again_at, ready_at)
 
 
-def _ready_at(own: Sequence[Json], index: int | None, *, since: float, backoff: Backoff) -> float:
+def _ready_at(own: Sequence[Json], index: int, *, since: float, backoff: Backoff) -> float:
     ends = [
         end_instant(pod)
         for pod in own
@@ -247,25 +218,23 @@ def _write_end(status: Json, why: str, message: str, now: float, *, gone: bool) 
             status["completionTime"] = format_rfc3339(now)
 
 
-def new_pod(job: Json, index: int | None, now: float) -> Json:
+def new_pod(job: Json, index: int, now: float) -> Json:
     """A pod of the Job's template, with the labels and annotations that Kubernetes gives it."""
     meta, template = job["metadata"], json_tree.mapping_at(job, "spec", "template")
-    name, mark = meta["name"], "" if index is None else f"-{index}"
+    name = meta["name"]
     labels = {
         **json_tree.labels_of(template),
         **{f"{prefix}job-name": name for prefix in ("", "batch.kubernetes.io/")},
         **{f"{prefix}controller-uid": meta["uid"] for prefix in ("", "batch.kubernetes.io/")},
     }
-    notes = dict(json_tree.annotations_of(template))
-    spec = {**template.get("spec", {})}
-    if index is not None:
-        labels[COMPLETION_INDEX] = notes[COMPLETION_INDEX] = str(index)
-        spec["hostname"] = f"{name}-{index}"
+    notes = {**json_tree.annotations_of(template), COMPLETION_INDEX: str(index)}
+    labels[COMPLETION_INDEX] = str(index)
+    spec = {**template.get("spec", {}), "hostname": f"{name}-{index}"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{name}{mark}-{secrets.token_hex(3)[:5]}",
+            "name": f"{name}-{index}-{secrets.token_hex(3)[:5]}",
             "namespace": meta["namespace"],
             "uid": str(uuid.uuid4()),
             "creationTimestamp": format_rfc3339(now),

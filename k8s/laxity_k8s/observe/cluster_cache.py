@@ -5,7 +5,7 @@ watch that comes later with the same or an older revision changes nothing.
 
 Each kind has a watch of its own. When one is cut, what is here is of several moments: Jobs of now
 beside pods of seconds ago look as if finished jobs held GPUs. It stays so for a while after all
-watches are back, as what one has missed comes later than what another has. So the mirror counts as
+watches are back, as what one has missed comes later than what another has. So the cache counts as
 `torn` from the first cut until all kinds were listed anew, one right after the other.
 """
 
@@ -26,7 +26,7 @@ from laxity_scheduler.service_clock import CLOCK
 FOLLOWED: Final[tuple[Kind, ...]] = ("jobs", "pods", "nodes")
 
 
-class Mirror:
+class ClusterCache:
     """Objects by kind and id, and the ids of Jobs that something happened to since the last take."""
 
     def __init__(

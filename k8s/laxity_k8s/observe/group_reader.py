@@ -18,7 +18,7 @@ from laxity_k8s.objects.node_constraints import Asks, asks_of
 from laxity_k8s.objects.nodes import read_assigned_nodes
 from laxity_k8s.objects.pod_requests import requested_on, requests_of
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.displaced import (
     UNSCHEDULABLE_S,
     find_placeless,
@@ -50,11 +50,11 @@ READ_AGAIN_S: Final = 30.0  # a group that could not be read
 
 
 class GroupReader:
-    """Makes entries of groups of a Mirror, with what is remembered of Jobs between two looks."""
+    """Makes entries of groups of a ClusterCache, with what is remembered of Jobs between two looks."""
 
     def __init__(
         self,
-        mirror: Mirror,
+        cache: ClusterCache,
         reports: Reports,
         faults: JobFaults | None,
         *,
@@ -64,7 +64,7 @@ class GroupReader:
         pools: ScalingPools,
         fit_within_s: float,
     ) -> None:
-        self._mirror, self._reports = mirror, reports
+        self._cache, self._reports = cache, reports
         self._guard = Guard("observation", faults)
         self._pods_guard = Guard("observation of pods", faults)  # where the Job cannot be read
         self._nodes, self._eligible, self._bounds = nodes, eligible, bounds
@@ -74,12 +74,12 @@ class GroupReader:
         self._declared = LastDeclared()
         self.rejections = Rejections()
         self.refused = RefusedDeadlines()
-        self.moved_promises = MovedPromises(mirror.put_back)
+        self.moved_promises = MovedPromises(cache.put_back)
 
     def read(self, group: str, now: float) -> GroupEntry | None:
         """What is known of the group now; None if it is no more."""
-        job = self._mirror.jobs.get(group)
-        own = list(self._mirror.pods_of.get(group, {}).values())
+        job = self._cache.jobs.get(group)
+        own = list(self._cache.pods_of.get(group, {}).values())
         speaks = job is not None and self._guard(group, _may_have_reports, job)
         # Not guarded: when the store is away that is nobody's problem.
         report = (
@@ -207,7 +207,7 @@ class GroupReader:
         row = self._with_coming_nodes(row, job, own)
         if entry.bad is not None:  # what it asks now makes no sense
             row = replace(row, asked=False)
-        row = preempted_for.stopping_for(row, self._mirror.job_ids, self._nodes.is_cordoned)
+        row = preempted_for.stopping_for(row, self._cache.job_ids, self._nodes.is_cordoned)
         entry.row = row = self.moved_promises.apply_to(self.refused.ask_again(job, row, now), job)
         entry.due_at = min(self.refused.due_at(group), self.moved_promises.due_at(group, now))
         entry.due_at = min(entry.due_at, pods.next_overdue_at(own, now))

@@ -16,7 +16,7 @@ from laxity_k8s.objects import pods
 from laxity_k8s.objects.jobs import is_managed
 from laxity_k8s.objects.node_constraints import Asks, asks_of, is_suited
 from laxity_k8s.objects.pool_label import POOL
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferencePod, InferenceWaits
 from laxity_scheduler.model.cluster import FLEET_POOLS, Node
@@ -30,8 +30,8 @@ RECLAIM_S: Final = 600.0  # head-room may be missing so long; GPUs of pods that 
 class InferencePods:
     """GPUs by group of pods that belong to the fleet; patched with what changed since the last look."""
 
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror, self._guard = mirror, Guard("observation")
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache, self._guard = cache, Guard("observation")
         self.history = DemandHistory()
         self.waits = InferenceWaits(CLOCK.now())
         self._fleet: dict[str, Json] = {}  # as they are labelled when nothing is lent
@@ -62,7 +62,7 @@ class InferencePods:
         self._gpus.clear()
         self._largest.clear()
         if self._fleet:
-            self.update_groups(tuple(self._mirror.pods_of))
+            self.update_groups(tuple(self._cache.pods_of))
         else:
             self.waits.clear()
             self._wanted_since = self._short_since = None
@@ -116,9 +116,9 @@ class InferencePods:
 
     def _find_pods(self, group: str) -> list[Json]:
         """The pods of a group that belong to the fleet."""
-        if is_managed(self._mirror.jobs.get(group, {})):
+        if is_managed(self._cache.jobs.get(group, {})):
             return []
-        own = self._mirror.pods_of.get(group, {}).values()
+        own = self._cache.pods_of.get(group, {}).values()
         return [pod for pod in own if self._is_on_fleet(pod)]
 
     def _is_on_fleet(self, pod: Json) -> bool:
@@ -133,7 +133,7 @@ class InferencePods:
         """Whether pods that ask so may go to nodes of the fleet, and to no others."""
         answer = self._bound_here.get(asks)
         if answer is None:
-            others = (node for name, node in self._mirror.nodes.items() if name not in self._fleet)
+            others = (node for name, node in self._cache.nodes.items() if name not in self._fleet)
             answer = any(is_suited(asks, node) for node in self._fleet.values()) and not any(
                 is_suited(asks, node) for node in others
             )

@@ -16,7 +16,7 @@ from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.jobs import BadJob
 from laxity_k8s.objects.quotas import NamespaceLimits, Used, add_to, demand_of, limits_of
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.quota_watch import QuotaWatch, Specs
 from laxity_scheduler.model.decision import Admit, Decision, Resize
 from laxity_scheduler.model.job import Job
@@ -27,8 +27,8 @@ from laxity_scheduler.model.verdict import Refusal
 class Bounds:
     """What namespaces allow; everything where no quotas are watched."""
 
-    def __init__(self, mirror: Mirror, quotas: QuotaWatch | None) -> None:
-        self._mirror, self._quotas = mirror, quotas
+    def __init__(self, cache: ClusterCache, quotas: QuotaWatch | None) -> None:
+        self._cache, self._quotas = cache, quotas
         self._seen: Specs = ((), ())
         self._limits: Mapping[str, NamespaceLimits] = {}  # by namespace
         self._used: Mapping[str, Used] = {}  # by laxity's own Jobs, by namespace
@@ -126,12 +126,12 @@ class Bounds:
         """What laxity's Jobs use in these namespaces, and what pods of others do."""
         own: dict[str, Used] = {}
         foreign: dict[str, Used] = {}
-        jobs = self._mirror.jobs
-        for group in self._mirror.pods_of.keys() | jobs.keys():
+        jobs = self._cache.jobs
+        for group in self._cache.pods_of.keys() | jobs.keys():
             namespace = namespace_of(group)
             if namespace not in namespaces:
                 continue
-            job, there = jobs.get(group), self._mirror.pods_of.get(group, {}).values()
+            job, there = jobs.get(group), self._cache.pods_of.get(group, {}).values()
             alive = [pod for pod in there if not pods.is_finished(pod)]
             is_ours = job is not None and objects.is_managed(job)
             used = (own if is_ours else foreign).setdefault(namespace, {})

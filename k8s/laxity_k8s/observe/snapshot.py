@@ -19,7 +19,7 @@ from laxity_k8s.objects.node_constraints import Asks
 from laxity_k8s.objects.scaling_pool import ScalingPool
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
-from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.eligible import Eligible
 from laxity_k8s.observe.entries import GroupEntry, foreign_busy
 from laxity_k8s.observe.group_reader import GroupReader
@@ -36,11 +36,11 @@ from laxity_scheduler.model.job import FOREVER, Job
 
 
 class Snapshot:
-    """Rows of a Mirror. `shown` are the Jobs behind the rows, `bad` those that could not be read."""
+    """Rows of a ClusterCache. `shown` are the Jobs behind the rows, `bad` those that could not be read."""
 
     def __init__(
         self,
-        mirror: Mirror,
+        cache: ClusterCache,
         reports: Reports,
         *,
         fit_within_s: float,
@@ -48,22 +48,22 @@ class Snapshot:
         quotas: QuotaWatch | None = None,
         faults: JobFaults | None = None,
     ) -> None:
-        self._mirror, self._reports = mirror, reports
+        self._cache, self._reports = cache, reports
         self._entries: dict[str, GroupEntry] = {}
         self._memory: dict[str, Any] = {}  # of who reads the rows
         self._started: set[str] = set()  # groups whose workers may have something to say
         self._lacking: set[str] = set()  # groups whose Job was refused for want of nodes
         self._stale: set[str] = set()  # groups whose entry has to be made anew
         self._guard = Guard("observation", faults)
-        self.pools = ScalingPools(pools, mirror.nodes)
+        self.pools = ScalingPools(pools, cache.nodes)
         self._machines = self.pools.machines
         self._accelerators = AcceleratorCounts(self._machines)
         self._nodes = NodeTable(self._machines, self._entries, self._accelerators, self.pools)
         self._eligible = Eligible(self._accelerators, self.pools)
-        self.inference = InferencePods(mirror)
-        self.bounds = Bounds(mirror, quotas)
+        self.inference = InferencePods(cache)
+        self.bounds = Bounds(cache, quotas)
         self._reader = GroupReader(
-            mirror,
+            cache,
             reports,
             faults,
             nodes=self._nodes,
@@ -93,7 +93,7 @@ class Snapshot:
 
     def take_state(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
-        with self._mirror.lock:
+        with self._cache.lock:
             self._stale |= touched | self._recompute_bounds(touched)
             nodes |= bool(self.pools) and self._look_at_pools(now)
             if nodes or self._accelerators.due_at <= now:
@@ -146,12 +146,12 @@ class Snapshot:
         self._reject_job(job_id, problem, now, tries_again=True)
 
     def _reject_job(self, job_id: str, problem: str, now: float, *, tries_again: bool) -> None:
-        with self._mirror.lock:
-            job = self._mirror.jobs.get(job_id)
+        with self._cache.lock:
+            job = self._cache.jobs.get(job_id)
             if job is None:
                 return
             if self._reader.rejections.add(job, problem, now=now, tries_again=tries_again):
-                self._mirror.put_back(job_id)
+                self._cache.put_back(job_id)
 
     def wait_anew(self, now: float) -> Sequence[str]:
         """Jobs with workers that do not run: they have their time again, counted from now."""
@@ -159,28 +159,28 @@ class Snapshot:
 
     def foreign_gpus(self, nodes: Iterable[str]) -> int:
         """GPUs of these nodes that pods hold which belong to no Job of laxity's."""
-        with self._mirror.lock:
-            busy = foreign_busy(self._entries, self._mirror.jobs)
+        with self._cache.lock:
+            busy = foreign_busy(self._entries, self._cache.jobs)
         return sum(busy[node] for node in nodes)
 
     def preview(self, job: Json, now: float) -> Preview:
         """A Job that does not exist yet, as the next snapshot would show it. QoSError."""
-        with self._mirror.lock:
+        with self._cache.lock:
             return self._reader.preview(job, now)
 
     def _recompute_eligible(self) -> set[str]:
         """Nodes changed: Jobs that may use others now."""
         if not self._eligible.update_nodes(self._machines):
             return set()
-        self.inference.update_nodes(self._mirror.nodes)
+        self.inference.update_nodes(self._cache.nodes)
         return self._other_sites()
 
     def _learn_taints(self, touched: set[str]) -> set[str]:
         """The same, as pods of these groups have shown what the cluster adds to pods."""
         news = False
-        for group in touched & self._mirror.jobs.keys():
-            own = self._mirror.pods_of.get(group, {}).values()
-            template = json_tree.mapping_at(self._mirror.jobs[group], "spec", "template")
+        for group in touched & self._cache.jobs.keys():
+            own = self._cache.pods_of.get(group, {}).values()
+            template = json_tree.mapping_at(self._cache.jobs[group], "spec", "template")
             news |= bool(self._guard(group, self._eligible.learn_tolerations, template, own))
         return self._other_sites() if news else set()
 
@@ -223,7 +223,7 @@ class Snapshot:
             self.untold.add(group)
         if entry.row is None:
             return
-        self._rows[group], self.shown[group] = entry.row, self._mirror.jobs[group]
+        self._rows[group], self.shown[group] = entry.row, self._cache.jobs[group]
         if entry.row.eligible:
             self._asked[entry.asks] += 1
         if entry.row.workers or entry.row.resumed_at is not None:
@@ -277,6 +277,6 @@ class Snapshot:
         for group in sorted(self._freed):
             state, victim = self._freed[group], self._rows[group]
             other = self._rows.get(
-                preempted_for.read_preempted_for(state.freed_for, self._mirror.job_ids)
+                preempted_for.read_preempted_for(state.freed_for, self._cache.job_ids)
             )
             yield from self._guard(group, held_gpus.find_holds, victim, state, other, now) or ()

@@ -20,7 +20,7 @@ from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import NOT_FOUND, ApiError, Json
 from laxity_k8s.http.cluster import open_session
 from laxity_k8s.http.paths import collection_path
-from laxity_k8s.http.session import Wire
+from laxity_k8s.http.session import ApiSession
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.held_gpus import pods_busy
 from laxity_k8s.objects.nodes import node_rows
@@ -83,7 +83,7 @@ class Ground:
 
     def call_api(self, method: str, path: str, body: Json | None = None, **query: str) -> Json:
         return self._run_in_loop(
-            self._wire.call_json(method, path, body=body, query=query, timeout_s=120.0)
+            self._session.call_json(method, path, body=body, query=query, timeout_s=120.0)
         )
 
     @contextmanager
@@ -137,7 +137,7 @@ class Ground:
         where = collection_path("jobs", namespace)
 
         async def create(name: str) -> None:
-            await self._wire.call_json("POST", where, body=waiting_job(namespace, name))
+            await self._session.call_json("POST", where, body=waiting_job(namespace, name))
 
         self._run_in_loop(self.run_together(made, create))
         self.wait_until(
@@ -185,17 +185,19 @@ class Ground:
     def collect_garbage(self) -> bool:
         """Of the API server; False where it does not let us (`--profiling=false`, no right)."""
         try:
-            self._run_in_loop(self._wire.call_bytes("GET", "/debug/pprof/heap", query={"gc": "1"}))
+            self._run_in_loop(
+                self._session.call_bytes("GET", "/debug/pprof/heap", query={"gc": "1"})
+            )
         except ApiError:
             return False
         return True
 
-    def run_afresh(self, work: Callable[[Wire], Awaitable[Answer]]) -> Answer:
+    def run_afresh(self, work: Callable[[ApiSession], Awaitable[Answer]]) -> Answer:
         """Run on a session without open connections, as a service at rest has."""
 
         async def run_work() -> Answer:
-            async with await open_session(self.kubeconfig, self.context) as wire:
-                return await work(wire)
+            async with await open_session(self.kubeconfig, self.context) as session:
+                return await work(session)
 
         return self._run_in_loop(run_work())
 
@@ -225,11 +227,11 @@ class Ground:
 
     def _connect(self) -> None:
         self._runner = asyncio.Runner()
-        self._wire = self._run_in_loop(open_session(self.kubeconfig, self.context))
+        self._session = self._run_in_loop(open_session(self.kubeconfig, self.context))
 
     def _disconnect(self) -> None:
         with suppress(Exception):  # interrupted anywhere: what can be closed is closed
-            self._run_in_loop(self._wire.__aexit__())
+            self._run_in_loop(self._session.__aexit__())
         self._runner.close()
 
     def _run_in_loop(self, work: Awaitable[Answer]) -> Answer:

@@ -24,7 +24,7 @@ from laxity import json_tree, names
 from laxity_k8s.cluster_api import Change, Json, Kind, Listing, Patch, PatchResult, ignore_cut
 from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.http.paths import object_path
-from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
+from laxity_k8s.http.session import STRATEGIC_PATCH, ApiSession
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal
@@ -53,21 +53,21 @@ def bare_lap(ground: Ground, jobs: int) -> Lap:
         ground.check_untouched(namespace)
         alike = ground.collect_garbage()
         began, cpu = time.perf_counter(), time.process_time()
-        ground.run_afresh(lambda wire: _unsuspend_jobs(ground, wire, namespace, waiting))
+        ground.run_afresh(lambda api: _unsuspend_jobs(ground, api, namespace, waiting))
         admitted, cpu_s = time.perf_counter(), time.process_time() - cpu
         ground.until_running(namespace, jobs)
         return Lap(admitted - began, time.perf_counter() - began, cpu_s, alike)
 
 
 async def _unsuspend_jobs(
-    ground: Ground, wire: Wire, namespace: str, waiting: Sequence[str]
+    ground: Ground, api: ApiSession, namespace: str, waiting: Sequence[str]
 ) -> None:
     headers = {
-        **await wire.auth_headers(),
+        **await api.auth_headers(),
         "Content-Type": STRATEGIC_PATCH,
         "Accept": "application/json",
     }
-    session, host = wire.session, wire.host
+    session, host = api.session, api.host
 
     async def patch(name: str) -> None:
         url = host + object_path("jobs", f"{namespace}/{name}")
@@ -195,10 +195,9 @@ class Narrowed(KubernetesApi):
 
         return super().watch(kind, since=since, on_change=pass_on, on_cut=on_cut)
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
-        answers = super().patch_many(patches)
+    def patch_many(self, patches: Iterable[Patch]) -> Sequence[PatchResult]:
+        outcomes = super().patch_many(patches)
         self.acked_at, self.cpu_at = time.perf_counter(), time.process_time()
-        outcomes = tuple(answers)
         self.admitted += sum(
             outcome.ok and json_tree.get_in(outcome.patch.body, "spec", "suspend") is False
             for outcome in outcomes

@@ -266,7 +266,6 @@ class Service:
 
         Jobs about which no decision can be made are left out of that state and rejected.
         """
-        self.world.expect_answers(sum(job.asked for job in state.jobs))
         judge = partial(self._decide_and_check, predictor=predictor)
         try:
             return state, self._journal_plan(state, judge(state), predictor)
@@ -308,7 +307,6 @@ class Service:
         plan, text = judged.plan, judged.text
         record_dropped(plan, self.metrics.faults)
         self.metrics.decision.observe(judged.decided_s)
-        self.world.expect(plan)  # connections open while the journal waits for its disk
         self._journal.write_cycle(
             state, plan, predictor,
             policy=self.policies.name, decided_s=judged.decided_s, text=text.text,

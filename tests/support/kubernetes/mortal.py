@@ -172,14 +172,14 @@ class _Passing:
 
 
 def _cut_at(end: End) -> None:
-    """Wrap the two doors through which a service acts: the journal's, and the wire's."""
-    from laxity_k8s.http.session import Wire
+    """Wrap the two doors through which a service acts: the journal's, and the session's."""
+    from laxity_k8s.http.session import ApiSession
     from laxity_scheduler.store.store import Store
     from laxity_scheduler.store.tables import CycleRow
 
     passes = _Passing(end)
     record: Callable[..., None] = Store.write_rows
-    once: Callable[..., Any] = Wire._send_once
+    once: Callable[..., Any] = ApiSession._send_once
 
     def journal(store: Store, rows: Any, jobs: Any = ()) -> None:
         new = list(rows)
@@ -190,12 +190,12 @@ def _cut_at(end: End) -> None:
         if acts:
             passes("after journal")
 
-    async def send(wire: Wire, method: str, path: str, **said: Any) -> Any:
+    async def send(api_session: ApiSession, method: str, path: str, **said: Any) -> Any:
         what = _named(method, path)
         if not what:
-            return await once(wire, method, path, **said)
+            return await once(api_session, method, path, **said)
         passes(f"before {what}")
-        answer = await once(wire, method, path, **said)
+        answer = await once(api_session, method, path, **said)
         if passes.cut:
             sys.stderr.write(f"{WOKEN} {what} {path}: {answer[0]}\n")
         if 200 <= answer[0] < 300:
@@ -203,7 +203,7 @@ def _cut_at(end: End) -> None:
         return answer
 
     Store.write_rows = journal  # type: ignore[method-assign, assignment]
-    Wire._send_once = send  # type: ignore[method-assign, assignment]
+    ApiSession._send_once = send  # type: ignore[method-assign, assignment]
 
 
 def _moves(plan: bytes) -> bool:

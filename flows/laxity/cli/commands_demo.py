@@ -23,6 +23,6 @@ def demo(
             "the demo comes with a clone of laxity, not with an installed package: "
             "clone it, then make demo"
         )
-    from examples.demo.story import play_demo
+    from examples.demo.acts import play_demo
 
     raise typer.Exit(play_demo(folder.resolve(), slots=slots))

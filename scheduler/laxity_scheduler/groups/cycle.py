@@ -17,10 +17,10 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.groups.composition import StepShare, divide_time
 from laxity_scheduler.groups.group import Group, State
+from laxity_scheduler.groups.group_verdict import judged, p90_s_of, verdict_of
 from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState
 from laxity_scheduler.groups.records import StepRecord, View, record_steps
 from laxity_scheduler.groups.structure import GroupStep
-from laxity_scheduler.groups.verdict import judged, p90_s_of, verdict_of
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason

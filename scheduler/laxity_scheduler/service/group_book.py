@@ -11,7 +11,7 @@ from laxity.job.qos import QoSError, check_class
 from laxity.job.spec import LONGEST_NAME, dns_label
 from laxity_scheduler.groups.group import ENDED, Group, State
 from laxity_scheduler.groups.structure import read_steps
-from laxity_scheduler.service.group import group_of, row_of
+from laxity_scheduler.service.group_rows import group_of, row_of
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.store import Store

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from examples.demo.story import show_page
+from examples.demo.acts import show_page
 
 ADDRESS = "http://127.0.0.1:8642/#code=abc"
 CLIENT: Any = SimpleNamespace(page_address=lambda: ADDRESS)

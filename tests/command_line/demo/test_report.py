@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from examples.demo.acts import epochs_trained, judge, widths_run
 from examples.demo.digits import EXECUTIONS
-from examples.demo.story import epochs_trained, judge, widths_run
 from laxity.api.client import JobView
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.story import demo_environment, empty_folder
+from examples.demo.acts import demo_environment, empty_folder
 from laxity import names
 from laxity.cli.exit_codes import USAGE, CommandError
 

@@ -25,7 +25,7 @@ EXTRAS: Final = {
         "starlette",
         "uvicorn",
     ),
-    "kubernetes": ("aiohttp", "kubernetes", "uvloop"),
+    "kubernetes": ("aiohttp", "httptools", "kubernetes", "uvloop"),
     "report": ("matplotlib", "numba"),
     "optuna": ("optuna",),
     "mcp": ("mcp",),

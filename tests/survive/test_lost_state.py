@@ -39,6 +39,7 @@ def forgetful(training: Training, gate: str) -> int:
             time.sleep(0.02)
         time.sleep(0.0 if (HERE / gate).exists() else 2.0)
         count += 1
+        training.log(count=count)  # what logs nothing and takes no time was not trained
     return count
 
 
@@ -51,6 +52,7 @@ def keeps_its_own(training: Training, gate: str) -> int:
             time.sleep(0.02)
         count += 1
         file.write_text(str(count))
+        training.log(count=count)
     return count
 
 

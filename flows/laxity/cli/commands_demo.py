@@ -17,7 +17,7 @@ def demo(
     ] = Path(".laxity/demo"),
     slots: Annotated[int, typer.Option(help="Workers that may run at a time.", min=3, max=8)] = 3,
 ) -> None:
-    """Train real jobs under deadlines here, in three minutes."""
+    """Train real jobs under deadlines here, in two minutes."""
     if not HAS_DEMO:
         raise CommandError(
             "the demo comes with a clone of laxity, not with an installed package: "

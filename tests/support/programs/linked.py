@@ -24,6 +24,7 @@ def linked(training: Training, folder: str = "", epoch_s: float = 1.0) -> dict[s
             raise ValueError("the data has gone")
         pace.wait(_length_s(place, epoch_s))
         state["epochs"] = epoch
+        training.log(trained=epoch)  # what logs nothing and takes no time was not trained
         _write_line(place / "epochs", str(epoch))
     if (place / SLOW_TO_CLOSE).exists():
         atexit.register(pace.wait)

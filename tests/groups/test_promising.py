@@ -114,6 +114,7 @@ def test_step_of_a_promised_group_holds_a_share(tmp_path: Path) -> None:
         running = stage.until("default/p1", lambda v: v["workers"] == 1, "running")
     assert view["verdict"] == "promised"
     assert running["deadline_at"] - time.time() == pytest.approx(1200.0, abs=30.0)
+    assert view["p90_at"] - time.time() == pytest.approx(600.0, abs=30.0)
     assert "longest way" in running["share_reason"]
 
 
@@ -267,3 +268,24 @@ def test_job_that_comes_after_steps_of_no_group_waits_and_says_what_to_do(tmp_pa
         "it comes after pretrain, and no group release runs: submit all of its Jobs in one file, with "
         "laxity submit FILE --deadline 8h"
     )
+
+
+@pytest.mark.parametrize("submitted", ["before", "after"])
+def test_fault_of_a_group_starts_no_step_out_of_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, submitted: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise ArithmeticError
+
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="1h")
+        if submitted == "before":
+            submit(stage, "f1", "finetune", after="pretrain")
+            stage.until("default/f1", lambda v: v["reason"] == "it waits for pretrain", "held")
+        monkeypatch.setattr("laxity_scheduler.groups.cycle.record_steps", fail)
+        if submitted == "after":
+            submit(stage, "f1", "finetune", after="pretrain")
+        stage.submit("other", deadline="1h")
+        stage.until("default/other", lambda v: v["workers"] > 0, "running")
+        held = stage.http.get("/v1/jobs/default/f1").json()
+    assert (held["workers"], held["state"]) == (0, "queued")

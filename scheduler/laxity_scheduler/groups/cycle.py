@@ -15,7 +15,7 @@ from typing import Final
 from laxity.job.qos import QoSError
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.groups.composition import StepShare, divide_time
+from laxity_scheduler.groups.composition import StepShare, divide_time, quantile_of
 from laxity_scheduler.groups.group import Group, State
 from laxity_scheduler.groups.group_verdict import judged, p90_s_of, verdict_of
 from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState
@@ -39,6 +39,7 @@ class Standing:
     records: Mapping[str, StepRecord] = field(default_factory=dict)
     layout: GroupLayout = field(default_factory=GroupLayout)
     due_at: Mapping[str, float] = field(default_factory=dict)
+    ends_at: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # P50 and P90
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     late: Mapping[str, float] = field(default_factory=dict)  # steps that do not come, since when
     waits: Mapping[str, Reason] = field(default_factory=dict)  # jobs whose turn has not come
@@ -52,28 +53,41 @@ class GroupCycle:
     def __init__(self, row_of: Callable[[Group, GroupStep, float], Job | None]) -> None:
         self._row_of = row_of
         self.standings: dict[str, Standing] = {}
+        self._state: ClusterState
         self._plan: Callable[[], GroupPlanner]
 
     def begin(self, groups: Sequence[Group], state: ClusterState, predictor: Predictor) -> None:
         """A cycle begins with these active groups; others are forgotten."""
-        standings = [(group, self.standings.get(group.id)) for group in groups]
-        self.standings = {group.id: known for group, known in standings if known is not None}
+        self._state = state
+        self.standings = {group.id: self.standings.get(group.id, Standing()) for group in groups}
         kept = [
             reserved
-            for group, known in standings
-            if group.promised and known is not None
-            for reserved in known.layout.reserved.values()
+            for group in groups
+            if group.promised
+            for reserved in self.standings[group.id].layout.reserved.values()
         ]
         horizon_s = max([_horizon_s(group, state) for group in groups], default=0.0)
         there = replace(state, reserved=tuple(kept))
         self._plan = cache(partial(_planner, there, predictor, horizon_s))
 
     def update(self, group: Group, views: Iterable[View]) -> Standing:
-        """How a group stands now, beside what is kept for the others."""
+        """How a group stands now, beside what is kept for the others.
+
+        Whatever is raised about it, its last standing holds, with all waits; what was kept stays kept.
+        """
+        before = self.standings[group.id]
+        followers = _find_followers(group, self._state).items()
+        waits = {job: before.waits.get(job, why) for job, why in followers}
+        self.standings[group.id] = replace(before, waits=waits)
         planner = self._plan()
-        standing = self._stand(group, views, planner)
-        self.standings[group.id] = standing
-        return standing
+        if group.promised:
+            planner.keep(before.layout.reserved.values(), -1)
+        try:
+            self.standings[group.id] = self._stand(group, views, planner, before)
+        finally:
+            if group.promised:
+                planner.keep(self.standings[group.id].layout.reserved.values())
+        return self.standings[group.id]
 
     def judge(
         self, group: Group, views: Iterable[View], state: ClusterState, predictor: Predictor
@@ -126,13 +140,12 @@ class GroupCycle:
         kept = self.standings.get(group.id, Standing()).layout.reserved
         return planner.lay_out(group.id, steps, kept, fast=fast)
 
-    def _stand(self, group: Group, views: Iterable[View], planner: GroupPlanner) -> Standing:
+    def _stand(
+        self, group: Group, views: Iterable[View], planner: GroupPlanner, before: Standing
+    ) -> Standing:
         state = planner.reservations.state
         records = record_steps(group, views, state.jobs)
-        before = self.standings.get(group.id, Standing())
-        late = _find_late(group, records, before, state.now)
-        if group.promised:
-            planner.keep(before.layout.reserved.values(), -1)
+        late = _find_late(group, records, state.now)
         try:
             layout = self._lay_out(group, records, planner, fast=False, late=late)
             left_s = group.deadline_at - state.now
@@ -151,12 +164,16 @@ class GroupCycle:
             for name, share in shares.items()
         }
         planner.spread(layout, due_at)
-        if group.promised:
-            planner.keep(layout.reserved.values())
         reasons = {name: _share_reason(group, share, left_s) for name, share in shares.items()}
         waits = _find_waits(records)
         p90_at = state.now + p90_s_of(layout)
-        return Standing(records, layout, due_at, reasons, late, waits, group.deadline_at, p90_at)
+        ends_at = {
+            name: (state.now + quantile_of(draws, 0.5), state.now + quantile_of(draws, 0.9))
+            for name, draws in layout.course.ends_s.items()
+        }
+        return Standing(
+            records, layout, due_at, ends_at, reasons, late, waits, group.deadline_at, p90_at
+        )
 
 
 def _planner(state: ClusterState, predictor: Predictor, horizon_s: float) -> GroupPlanner:
@@ -192,9 +209,7 @@ def _share_reason(group: Group, share: StepShare, left_s: float) -> Reason:
     return reason("share_of_group", takes_s=share.takes_s, left_s=left_s, group=name, part=part)
 
 
-def _find_late(
-    group: Group, records: Mapping[str, StepRecord], before: Standing, now: float
-) -> dict[str, float]:
+def _find_late(group: Group, records: Mapping[str, StepRecord], now: float) -> dict[str, float]:
     """Steps that should have come long ago: all before them is done."""
     late = {}
     for name, record in records.items():
@@ -222,6 +237,16 @@ def _find_waits(records: Mapping[str, StepRecord]) -> dict[str, Reason]:
     return waits
 
 
+def _find_followers(group: Group, state: ClusterState) -> dict[str, Reason]:
+    """Jobs that come after others and have not begun: they wait while nobody knows whose turn it is."""
+    return {
+        job.id: reason("waits_for_steps", steps=", ".join(job.after))
+        for job in state.jobs
+        if f"{job.namespace}/{job.group}" == group.id and job.after
+        if not job.workers and not job.progress.epochs_done
+    }
+
+
 def overlay(state: ClusterState, group: Group, standing: Standing) -> ClusterState:
     """The snapshot with the group's shares, without its jobs that wait for others."""
     rows = []
@@ -242,7 +267,8 @@ def _with_share(job: Job, group: Group, standing: Standing) -> Job:
     if not group.promised or job.service_class != "hard":
         return job
     if not isinstance(job.verdict, Promise):
-        promise = Promise(due_at, due_at, due_at, (), standing.reasons[job.step])
+        p50_at, p90_at = (min(at, due_at) for at in standing.ends_at[job.step])
+        promise = Promise(due_at, p50_at, p90_at, (), standing.reasons[job.step])
         return replace(job, verdict=promise, asked=True)
     if abs(job.verdict.deadline_at - due_at) <= max(1.0, STEADY * (due_at - job.submitted_at)):
         return replace(job, verdict=replace(job.verdict, deadline_at=due_at), asked=False)

@@ -3,8 +3,9 @@
 A step that is not there yet stands in the snapshot as GPUs that are kept from one instant to another
 (`ClusterState.reserved`), not as a row: no policy could start it, and every reader of rows would have
 to know that. Earlier promises are respected, as its time is chosen on what they leave; later ones,
-as they are planned on what it leaves. They are kept from the P90 end of the steps before it to its own,
-so that no job of the group is in the way of the next. That moves later only when steps end later. GPUs are counted on the cluster as a whole, not by node.
+as they are planned on what it leaves. They are kept from the end of the shares of the steps before it,
+so that no job of the group is in the way of the next; where there is no room for all steps then, from
+their P90 ends (`GroupPlanner.spread`). GPUs are counted on the cluster as a whole, not by node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

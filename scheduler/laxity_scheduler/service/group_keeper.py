@@ -54,7 +54,7 @@ class GroupKeeper:
                 standing = self._cycle.update(group, views)
                 if acts and (end := find_end(group, standing, state.now)):
                     self._end(group, standing, end)
-                changed = overlay(changed, group, standing)
+            changed = overlay(changed, group, self._cycle.standings[group.id])
         return changed
 
     def with_waits(self, plan: Plan) -> Plan:

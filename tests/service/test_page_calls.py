@@ -296,6 +296,15 @@ def test_story_of_a_refused_job_names_its_offers_and_commands(tmp_path: Path) ->
     assert story["chain"][-1]["decision"] == "refuse"
 
 
+@pytest.mark.parametrize(("url", "links"), [("http://prefect/runs/1", 1), ("javascript:x", 0)])
+def test_story_links_the_flow_run_that_follows_a_job(tmp_path: Path, url: str, links: int) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as opened:
+        opened.submit("nightly", followed_by=url)
+        story = opened.http.get("/v1/jobs/default/nightly/story").json()
+
+    assert story["links"] == [["Its flow run in Prefect", url]] * links
+
+
 def test_capacity_over_time_survives_a_restart(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as opened:
         before = opened.http.get("/v1/timeline?from=0").json()["capacity"]

@@ -49,7 +49,7 @@ class JobVerdict(BaseModel):
     p90_at: float | None
 
 
-class DecisionRow(BaseModel):
+class DecisionAnswer(BaseModel):
     """A decision about a job, how often it was taken in a row, and since when."""
 
     job: str
@@ -67,7 +67,7 @@ class Explanation(BaseModel):
 
     job: Job  # type: ignore[valid-type]
     verdict: JobVerdict
-    chain: list[DecisionRow]
+    chain: list[DecisionAnswer]
     held_by: list[str]
     expected_start_at: float | None
 
@@ -75,7 +75,7 @@ class Explanation(BaseModel):
 class DecisionList(BaseModel):
     """The latest decisions."""
 
-    decisions: list[DecisionRow]
+    decisions: list[DecisionAnswer]
 
 
 class WorkerLog(BaseModel):

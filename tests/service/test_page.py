@@ -142,6 +142,31 @@ def test_filters_stay_in_the_address_and_the_token_does_not(tmp_path: Path, page
         assert TOKEN not in page.value("location.href")
 
 
+def test_group_folds_its_jobs_and_is_a_filter(tmp_path: Path, page: Page) -> None:
+    steps: list[Json] = [{"name": name, "after": [], "count": 1} for name in ("left", "right")]
+    group = {"name": "release", "deadline": "2h", "steps": steps}
+    with page_server(tmp_path / "home", MemoryWorld(4)) as (stage, url):
+        assert stage.http.post("/v1/groups", json=group).status_code == 201
+        for name in ("left", "right"):
+            stage.submit(name, epochs=100, widths="1", group="release", step=name)
+        stage.submit("alone", epochs=100, widths="1")
+        sign_in(page, url)
+        page.shows("left", "alone")
+        keep_picture(page, "group")
+        press(page, "ArrowDown", LANES)
+        while "release/" not in page.value(f"{LANES}.ariaLabel"):
+            press(page, "ArrowDown", LANES)
+        assert "0 of 2 jobs ended" in page.value(f"{LANES}.ariaLabel")
+        press(page, "ArrowDown", LANES)
+        assert page.value(f"{LANES}.ariaLabel").startswith(("left", "right"))
+        press(page, "ArrowUp", LANES)
+        press(page, "Enter", LANES)  # folds
+        press(page, "ArrowDown", LANES)
+        assert not page.value(f"{LANES}.ariaLabel").startswith(("left", "right"))
+        page.open(f"{url}?group=default/release/")
+        page.wait_for(f"{TABLE}.includes('left') && !{TABLE}.includes('alone')")
+
+
 def test_keys_open_a_refused_job_with_its_offers_and_close_it(tmp_path: Path, page: Page) -> None:
     with page_server(tmp_path / "home", MemoryWorld(1)) as (stage, url):
         stage.submit("hotfix", deadline="5s", epochs=100, widths="1")

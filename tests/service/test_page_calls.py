@@ -3,14 +3,18 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from laxity_scheduler.http import sessions
+from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.http.page_files import FILES, FOLDER
 from laxity_scheduler.http.sessions import Sessions
+from laxity_scheduler.http.timeline import TimelineSpan
+from laxity_scheduler.http.timeline_groups import group_counts, group_row
 from laxity_scheduler.http.tokens import Tokens, read_tokens, worker_token
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.service_clock import CLOCK
@@ -292,6 +296,15 @@ def test_story_of_a_refused_job_names_its_offers_and_commands(tmp_path: Path) ->
     assert story["chain"][-1]["decision"] == "refuse"
 
 
+@pytest.mark.parametrize(("url", "links"), [("http://prefect/runs/1", 1), ("javascript:x", 0)])
+def test_story_links_the_flow_run_that_follows_a_job(tmp_path: Path, url: str, links: int) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as opened:
+        opened.submit("nightly", followed_by=url)
+        story = opened.http.get("/v1/jobs/default/nightly/story").json()
+
+    assert story["links"] == [["Its flow run in Prefect", url]] * links
+
+
 def test_capacity_over_time_survives_a_restart(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as opened:
         before = opened.http.get("/v1/timeline?from=0").json()["capacity"]
@@ -300,3 +313,39 @@ def test_capacity_over_time_survives_a_restart(tmp_path: Path) -> None:
 
     assert after["gpus"] == [4, 6]
     assert after["at"][0] == before["at"][0]
+
+
+def test_group_is_a_lane_that_sums_its_jobs_and_their_reservations() -> None:
+    steps = [{"count": 1}, {"count": 2}]
+    group = dict.fromkeys(("finished_at", "submitted_at")) | {
+        "id": "default/release",
+        "steps": steps,
+    }
+    group |= {"class": "hard", "state": "active", "verdict": "promised", "deadline_at": 90.0}
+    ended = {"state": "finished", "finished_at": 20.0, "width_history": [[5.0, 4]], "workers": 0}
+    runs = {"state": "running", "finished_at": None, "width_history": [[20.0, 1]], "workers": 1}
+
+    row = group_row(group, [ended, runs, runs], [[(60.0, 1)], [(40.0, 1), (50.0, 2)]], 30.0)
+
+    assert row["width_history"] == [(5.0, 4.0), (20.0, 2.0)]
+    assert row["will"] == [(40.0, 2.0), (50.0, 3.0), (60.0, 1.0)]
+    assert group_counts(group, [ended, runs, runs]) == "1 of 3 jobs ended"
+
+
+def test_timeline_names_groups_of_the_callers_namespaces_only(tmp_path: Path) -> None:
+    steps = [{"name": "pretrain", "after": [], "count": 1}]
+    with staged(tmp_path, MemoryWorld(4)) as opened:
+        for space in ("default", "team-b"):
+            document = {"name": "release", "namespace": space, "deadline": "8h", "steps": steps}
+            assert opened.http.post("/v1/groups", json=document).status_code == 201
+            opened.submit("pretrain", namespace=space, group="release", step="pretrain")
+        opened.submit("stray", group="gone", step="pretrain")
+        views = JobViews(opened.service)
+        answer = views.timeline(TimelineSpan(0.0, inf, lambda space: space == "team-b"))
+        everything = opened.http.get("/v1/timeline?from=0").json()
+
+    assert answer["groups"]["id"] == ["team-b/release/"]
+    assert sorted(everything["groups"]["id"]) == ["default/release/", "team-b/release/"]
+    groups = dict(zip(everything["jobs"]["id"], everything["jobs"]["group"], strict=True))
+    assert groups["team-b/pretrain"] == "team-b/release/"
+    assert groups["default/stray"] == ""  # a lane of its own

@@ -108,7 +108,28 @@ def http() -> str:
     intro = (
         "A call sends `Authorization: Bearer TOKEN`. The service shows the same list at `/docs`."
     )
-    return _page("HTTP", intro, "\n\n".join(calls))
+    schemas = [
+        part
+        for name, schema in document["components"]["schemas"].items()
+        if not name.startswith("Body_")
+        for part in _schema(name, schema)
+    ]
+    return _page("HTTP", intro, "\n\n".join([*calls, *schemas]))
+
+
+def _answer_text(answer: Mapping[str, Any]) -> str:
+    """What the answer says, and the schema that it has below."""
+    schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
+    link = f" It holds {schema_text(schema)}." if "$ref" in schema else ""
+    return f"{answer.get('description', '')}{link}"
+
+
+def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    """What an answer holds: each field with its type."""
+    yield f"## {name}"
+    yield str(schema.get("description", ""))
+    fields = schema["properties"].items()
+    yield _table(("field", "type"), [(name, schema_text(field)) for name, field in fields])
 
 
 def openapi() -> Mapping[str, Any]:
@@ -129,9 +150,7 @@ def _call(name: str, call: Mapping[str, Any]) -> Iterator[str]:
     ]
     bodies = call.get("requestBody", {}).get("content", {}).values()
     rows += [("body", schema_text(content.get("schema", {}))) for content in bodies]
-    rows += [
-        (code, str(answer.get("description", ""))) for code, answer in call["responses"].items()
-    ]
+    rows += [(code, _answer_text(answer)) for code, answer in call["responses"].items()]
     yield _table(("takes and answers", "meaning"), rows)
 
 

@@ -150,3 +150,22 @@ def test_every_call_and_command_is_in_the_reference() -> None:
         assert f"## laxity {command}\n" in commands
     assert "| `--deadline` | " in commands
     assert "| `6` | a promise was broken |" in reference.exit_codes()
+
+
+def test_no_sentence_of_a_page_has_more_than_thirty_words() -> None:
+    pages = [page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "measurements"]
+    long = [
+        f"{page.name}: {sentence}"
+        for page in [*pages, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+        for sentence in sentences(page.read_text())
+        if len(re.findall(r"\S*\w\S*", sentence)) > 30
+    ]
+    assert long == []
+
+
+def sentences(page: str) -> Iterator[str]:
+    """Of the prose: no code, tables or headings, links without their addresses. Colons end one."""
+    prose = re.sub(r"(?ms)^ *```.*?^ *```|^    [^-*\d].*?$|^[|#<:].*?$", "\n", page)
+    prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`\n]*`", "code", prose))
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose):
+        yield from re.split(r"(?<=[.!?])\s+(?=laxity|\W*[A-Z]|code)|(?<=[:;])\s+", paragraph)

@@ -69,4 +69,6 @@ def schema_text(schema: Json) -> str:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
         return " or ".join(schema_text(option) for option in schema["anyOf"])
+    if "items" in schema:
+        return f"list of {schema_text(schema['items'])}"
     return " ".join(str(schema[key]) for key in ("type", "description") if key in schema)

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
 from laxity.safe_text import without_secrets
+from laxity_scheduler.http.answers import Cluster, DecisionList, answering
 from laxity_scheduler.http.api_reference import HEADERS, reference_page
 from laxity_scheduler.http.dependencies import (
     Jobs,
@@ -46,14 +47,14 @@ async def release(job_service: Jobs, caller: TheCaller) -> Response:
     return JsonResponse(answer | refused)
 
 
-@router.get("/v1/cluster")
+@router.get("/v1/cluster", responses=answering(Cluster))
 async def cluster(job_service: Jobs, caller: TheCaller) -> Response:
     """Nodes, free GPUs, policy, predictor, and how promises came out."""
     view = await run_in_threadpool(job_service.views.cluster_view)
     return JsonResponse(view | {"failure": visible_failure(caller, view["failure"])})
 
 
-@router.get("/v1/decisions", responses=JOB_ERRORS)
+@router.get("/v1/decisions", responses=JOB_ERRORS | answering(DecisionList))
 async def decisions(
     job_service: Jobs,
     caller: TheCaller,

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Body, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from laxity.job.qos import QoSError
+from laxity_scheduler.http.answers import GroupAnswer, GroupList, answering
 from laxity_scheduler.http.dependencies import TheCaller, check_namespace, job_of
 from laxity_scheduler.http.group_service import GroupService
 from laxity_scheduler.http.request_body import check_json, reading_body
@@ -23,7 +24,7 @@ Groups = Annotated[GroupService, Depends(groups_of)]
 Document = Annotated[dict[str, Any], Body(description="Name, deadline, class and steps.")]
 
 
-@router.post("/v1/groups", status_code=201, responses=JOB_ERRORS)
+@router.post("/v1/groups", status_code=201, responses=JOB_ERRORS | answering(GroupAnswer, 200, 201))
 async def submit_group(document: Document, groups: Groups, caller: TheCaller) -> Response:
     """Declare a group and get its verdict; 200 instead of 201 if there is one of this name."""
     check_json(document)
@@ -33,7 +34,7 @@ async def submit_group(document: Document, groups: Groups, caller: TheCaller) ->
     return JsonResponse(view, status_code=201 if is_new else 200)
 
 
-@router.post("/v1/groups/whatif", responses=JOB_ERRORS)
+@router.post("/v1/groups/whatif", responses=JOB_ERRORS | answering(GroupAnswer))
 async def whatif_group(document: Document, groups: Groups, caller: TheCaller) -> Response:
     """The verdict that a group would get now; nothing is declared."""
     check_json(document)
@@ -42,19 +43,19 @@ async def whatif_group(document: Document, groups: Groups, caller: TheCaller) ->
         return JsonResponse(await run_in_threadpool(groups.answer_whatif, document))
 
 
-@router.get("/v1/groups")
+@router.get("/v1/groups", responses=answering(GroupList))
 async def list_groups(groups: Groups, caller: TheCaller) -> Response:
     """All groups, ended ones too, in order of submission."""
     return JsonResponse({"groups": await run_in_threadpool(groups.list_groups, caller.may)})
 
 
-@router.get("/v1/groups/{namespace}/{name}", responses=JOB_ERRORS)
+@router.get("/v1/groups/{namespace}/{name}", responses=JOB_ERRORS | answering(GroupAnswer))
 async def group(group_id: Annotated[str, Depends(job_of)], groups: Groups) -> Response:
     """One group with its jobs."""
     return JsonResponse(await run_in_threadpool(groups.view_of, group_id))
 
 
-@router.post("/v1/groups/{namespace}/{name}/amend", responses=JOB_ERRORS)
+@router.post("/v1/groups/{namespace}/{name}/amend", responses=JOB_ERRORS | answering(GroupAnswer))
 async def amend_group(
     group_id: Annotated[str, Depends(job_of)],
     groups: Groups,
@@ -69,7 +70,7 @@ async def amend_group(
         raise Problem(422, "invalid", str(error), "deadline") from error
 
 
-@router.post("/v1/groups/{namespace}/{name}/end", responses=JOB_ERRORS)
+@router.post("/v1/groups/{namespace}/{name}/end", responses=JOB_ERRORS | answering(GroupAnswer))
 async def end_group(
     group_id: Annotated[str, Depends(job_of)],
     groups: Groups,

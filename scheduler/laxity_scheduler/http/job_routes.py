@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from laxity.job.qos import QoSError
+from laxity_scheduler.http.answers import Explanation, Job, JobList, WorkerLog, answering
 from laxity_scheduler.http.dependencies import (
     Jobs,
     Manifest,
@@ -39,7 +40,7 @@ MAX_LINES: Final = 10_000
 router = APIRouter(responses=ERRORS)
 
 
-@router.post("/v1/jobs", status_code=201, responses=JOB_ERRORS)
+@router.post("/v1/jobs", status_code=201, responses=JOB_ERRORS | answering(Job, 200, 201))
 async def submit(manifest: Manifest, job_service: Jobs, caller: TheCaller) -> Response:
     """Submit a Job; 200 instead of 201 if its idempotency key attached to an earlier one."""
     check_json(manifest)
@@ -49,7 +50,7 @@ async def submit(manifest: Manifest, job_service: Jobs, caller: TheCaller) -> Re
     return JsonResponse(visible_view(caller, view), status_code=201 if is_new else 200)
 
 
-@router.get("/v1/jobs")
+@router.get("/v1/jobs", responses=answering(JobList))
 async def jobs(job_service: Jobs, caller: TheCaller, namespace: str | None = None) -> Response:
     """All jobs, ended ones too, in order of submission."""
 
@@ -60,7 +61,7 @@ async def jobs(job_service: Jobs, caller: TheCaller, namespace: str | None = Non
     return JsonResponse({"jobs": [visible_view(caller, view) for view in views]})
 
 
-@router.get("/v1/jobs/{namespace}/{name}", responses=JOB_ERRORS)
+@router.get("/v1/jobs/{namespace}/{name}", responses=JOB_ERRORS | answering(Job))
 async def job(
     *,
     job_id: Annotated[str, Depends(job_of)],
@@ -80,7 +81,7 @@ async def job(
     return JsonResponse(visible_view(caller, view))
 
 
-@router.delete("/v1/jobs/{namespace}/{name}", responses=JOB_ERRORS)
+@router.delete("/v1/jobs/{namespace}/{name}", responses=JOB_ERRORS | answering(Job))
 async def cancel(
     job_id: Annotated[str, Depends(job_of)], job_service: Jobs, caller: TheCaller
 ) -> Response:
@@ -90,7 +91,7 @@ async def cancel(
     )
 
 
-@router.post("/v1/jobs/{namespace}/{name}/amend", responses=JOB_ERRORS)
+@router.post("/v1/jobs/{namespace}/{name}/amend", responses=JOB_ERRORS | answering(Job))
 async def amend(
     job_id: Annotated[str, Depends(job_of)],
     job_service: Jobs,
@@ -112,7 +113,7 @@ async def amend(
     return JsonResponse(visible_view(caller, view))
 
 
-@router.post("/v1/jobs/{namespace}/{name}/accept", responses=JOB_ERRORS)
+@router.post("/v1/jobs/{namespace}/{name}/accept", responses=JOB_ERRORS | answering(Job))
 async def accept(
     job_id: Annotated[str, Depends(job_of)],
     job_service: Jobs,
@@ -166,7 +167,7 @@ async def signal(
     return JsonResponse(answer)
 
 
-@router.get("/v1/jobs/{namespace}/{name}/explain", responses=JOB_ERRORS)
+@router.get("/v1/jobs/{namespace}/{name}/explain", responses=JOB_ERRORS | answering(Explanation))
 async def explain(
     job_id: Annotated[str, Depends(job_of)], job_service: Jobs, caller: TheCaller
 ) -> Response:
@@ -192,7 +193,7 @@ async def story(
     return JsonResponse(story_of(answer, state.by_id.get(job_id), predictor, CLOCK.now()))
 
 
-@router.get("/v1/jobs/{namespace}/{name}/logs", responses=JOB_ERRORS)
+@router.get("/v1/jobs/{namespace}/{name}/logs", responses=JOB_ERRORS | answering(WorkerLog))
 async def logs(
     job_id: Annotated[str, Depends(job_of)],
     job_service: Jobs,

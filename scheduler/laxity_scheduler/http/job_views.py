@@ -14,6 +14,7 @@ from laxity_scheduler.http.timeline import TimelineRows, TimelineSpan
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
+from laxity_scheduler.service.group_rows import view_of
 from laxity_scheduler.service.loan_metrics import loan_view
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.manifest_view import project_view
@@ -41,8 +42,17 @@ class JobViews:
     def timeline(self, window: TimelineSpan) -> Json:
         """The jobs in this window and the GPUs that there are, as columns."""
         state, _ = self._service.last_snapshot
+        keeper = self._service.groups
+        groups = [
+            view_of(group) | keeper.group_fields(group)
+            for group in keeper.book.groups(window.may_see)
+        ]
         answer = self._timeline_rows.timeline(
-            self._service.view_cache.all(), state, window, self._capacity_history.until(state)
+            self._service.view_cache.all(),
+            groups,
+            state,
+            window,
+            self._capacity_history.until(state),
         )
         noun = "slots" if self._service.settings.world == "local" else "GPUs"
         return answer | {"cluster": answer["cluster"] | {"noun": noun}}

@@ -9,6 +9,7 @@ from laxity.api.job_view import ENDED, JobView, job_view
 from laxity.api.status_text import fact_rows, offer_text, part_text, stalled_text, standing_text
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.notifications.run_origin import flow_run_url
 from laxity_scheduler.notifications.run_picture import draw_run
 from laxity_scheduler.service.view_fields import Json
 
@@ -23,13 +24,17 @@ def story_of(answer: Mapping[str, Any], row: Job | None, predictor: Predictor, n
         "standing": "; ".join((standing_text(job), *doing)),
         "reason": "" if job.state in ENDED else job.reason,
         "facts": [[name, value] for name, value in fact_rows(job) if value],
-        "links": [["Its run in MLflow", job.run_url]] if job.run_url else [],
+        "links": [[text, url] for text, url in _links_of(job) if url],
         "offers": [offer_text(offer) for offer in job.offers] if is_refused else [],
         "chain": [_chain_row(entry) for entry in answer["chain"]],
         "commands": commands_for(job),
         "actions": actions_for(job),
         "picture": _draw_epochs(row, predictor),
     }
+
+
+def _links_of(job: JobView) -> tuple[tuple[str, str], ...]:
+    return ("Its run in MLflow", job.run_url), ("Its flow run in Prefect", flow_run_url(job.raw))
 
 
 def commands_for(job: JobView) -> list[str]:

@@ -5,6 +5,8 @@ the views, which the store keeps over a restart; the future from the reservation
 
     ran  = [at, workers, at, workers, ...]    widths until now; 0 workers for a stop
     will = [until, workers, ...]              reserved widths from now on
+
+Groups have columns of the same form; a job's `group` is the id of its group among them.
 """
 
 import math
@@ -17,6 +19,7 @@ import orjson
 
 from laxity.api.job_view import job_view
 from laxity.api.status_text import deadline_status, state_words
+from laxity_scheduler.http.timeline_groups import group_counts, group_row, lane_of
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.view_fields import Json, finite_or_none
@@ -29,6 +32,8 @@ PLAIN: Final = (
     "id", "class", "model", "state", "verdict", "workers", "epochs", "epochs_done", "borrowed_gpus",
 )  # fmt: skip
 MADE: Final = ("standing", "words", "offers", "gpus_per_worker")
+OF_GROUPS: Final = ("id", "class", "state", "verdict", "workers", "standing", "words")
+Widths = Sequence[Sequence[float]]  # (until, workers), one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,12 @@ class TimelineRows:
     def timeline(
         self,
         views: Iterable[Json],
+        groups: Sequence[Json],
         state: ClusterState,
         window: TimelineSpan,
         capacity: Sequence[Capacity],
     ) -> Json:
-        """Columns of all jobs in the window, the GPUs that there are, and a revision of both."""
+        """Columns of all jobs in the window and their groups, the GPUs that there are, and a revision of all."""
         every = list(views)
         shown = [view for view in every if window.shows(view)]
         base_at = math.floor(window.from_at)
@@ -67,13 +73,14 @@ class TimelineRows:
             self._rows = {}
         rows = [self._row(view) for view in shown]
         columns = {name: [row[name] for row in rows] for name in (*PLAIN, *MADE)}
-        for name in INSTANTS:
-            columns[name] = [_shift(view.get(name), base_at) for view in shown]
-        columns["ran"] = [_shift_pairs(view["width_history"], base_at) for view in shown]
-        columns["will"] = [_reserved(view, state, base_at) for view in shown]
+        reserved = [_reserved(view, state) for view in shown]
+        columns |= _instant_columns(shown, reserved, base_at)
+        lanes = {f"{group['id']}/" for group in groups}
+        columns["group"] = [lane if (lane := lane_of(view)) in lanes else "" for view in shown]
         answer: Json = {
             "base_at": base_at,
             "jobs": columns,
+            "groups": _group_columns(groups, shown, reserved, state.now, base_at),
             "cluster": _cluster_columns(state, window),
             "capacity": {
                 "at": [_shift(row.at, base_at) for row in capacity],
@@ -105,12 +112,43 @@ def _shift_pairs(pairs: Iterable[Iterable[float]], base_at: float) -> list[float
     return [number for at, workers in pairs for number in (_shift(at, base_at), int(workers))]
 
 
-def _reserved(view: Json, state: ClusterState, base_at: float) -> list[float | None]:
+def _instant_columns(rows: Sequence[Json], reserved: Sequence[Widths], base_at: float) -> Json:
+    """What of these views, or rows like them, stands on the time axis."""
+    columns: Json = {name: [_shift(row.get(name), base_at) for row in rows] for name in INSTANTS}
+    columns["ran"] = [_shift_pairs(row["width_history"], base_at) for row in rows]
+    columns["will"] = [_shift_pairs(widths, base_at) for widths in reserved]
+    return columns
+
+
+def _group_columns(
+    groups: Iterable[Json],
+    views: Sequence[Json],
+    reserved: Sequence[Widths],
+    now: float,
+    base_at: float,
+) -> Json:
+    """Columns of the groups that have a job among these views."""
+    parts: dict[str, list[tuple[Json, Widths]]] = {}
+    for view, widths in zip(views, reserved, strict=True):
+        parts.setdefault(lane_of(view), []).append((view, widths))
+    rows = []
+    for group in groups:
+        if part := parts.get(f"{group['id']}/"):
+            jobs = [view for view, _ in part]
+            row = group_row(group, jobs, [widths for _, widths in part], now)
+            job = job_view(row)
+            words = f"{state_words(job)}, {group_counts(group, jobs)}"
+            rows.append(row | {"standing": deadline_status(job), "words": words})
+    columns: Json = {name: [row[name] for row in rows] for name in OF_GROUPS}
+    return columns | _instant_columns(rows, [row["will"] for row in rows], base_at)
+
+
+def _reserved(view: Json, state: ClusterState) -> Widths:
     """What a promise reserves from now on; [] for a job without one, or that has ended."""
     row: Job | None = state.by_id.get(view["id"])
     if row is None or row.promise is None or view["finished_at"] is not None:
         return []
-    return _shift_pairs([run for run in row.promise if run[0] > state.now], base_at)
+    return [run for run in row.promise if run[0] > state.now]
 
 
 def _cluster_columns(state: ClusterState, window: TimelineSpan) -> Json:

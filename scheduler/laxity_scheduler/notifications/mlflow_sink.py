@@ -9,7 +9,6 @@ import takes two seconds, and the first use of a new SQLite file eight.
 import json
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from laxity.worker.mlflow_tracking import (
 )
 from laxity_scheduler.notifications.group_runs import GroupRuns
 from laxity_scheduler.notifications.message import Message
-from laxity_scheduler.notifications.run_origin import RunOrigin, origin_of
+from laxity_scheduler.notifications.run_origin import RunOrigin, flow_run_url, origin_of
 from laxity_scheduler.notifications.run_picture import FILE, RunPictures
 from laxity_scheduler.service.borrowing import count_borrowed_gpu_h
 from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
@@ -43,9 +42,6 @@ POINTS_PER_CALL: Final = 1000
 PARAMS_PER_CALL: Final = 100
 MAX_TAG_LENGTH: Final = 4_000
 MAX_LINE_LENGTH: Final = 1_000
-FLOW_RUN_URL: Final = re.compile(
-    r"https?://[^\s()<>]{1,500}"
-)  # in Markdown it stays a link and no more
 NOTE_TAG: Final = "mlflow.note.content"  # what the run's page shows first
 EXPERIMENT_KIND_TAG: Final = ("mlflow.experimentKind", "custom_model_development")
 
@@ -281,8 +277,8 @@ def note_of(view: Mapping[str, Any], tracked: TrackedRun, page_url: str = "") ->
     links = [_chart_link(title, shown, tracked) for title, shown in CHARTS.items()]
     if page_url:
         links.append(f"[laxity's page]({page_url.rstrip('/')}/?{urlencode({'job': job.id})})")
-    if FLOW_RUN_URL.fullmatch(view["followed_by"]):
-        links.append(f"[Prefect flow run]({view['followed_by']})")
+    if url := flow_run_url(view):
+        links.append(f"[Prefect flow run]({url})")
     lines = [
         f"**{standing_text(job)}** {markdown(explanation)}".strip(),
         " · ".join([*_comparison(job), *links]),

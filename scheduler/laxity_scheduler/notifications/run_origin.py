@@ -6,6 +6,7 @@ All of it comes from the Job, which its owner wrote: values are read as text, or
 import getpass
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +19,9 @@ MAX_VALUE_LENGTH: Final = 6_000  # MLflow takes no longer ones
 MAX_NAME_LENGTH: Final = 250
 LOCAL_IMAGE: Final = "laxity-worker:latest"
 ENV_EXPERIMENT: Final = "MLFLOW_EXPERIMENT_NAME"
+FLOW_RUN_URL: Final = re.compile(
+    r"https?://[^\s()<>]{1,500}"
+)  # in Markdown it stays a link and no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,12 @@ def origin_of(manifest: Mapping[str, Any], view: Json) -> RunOrigin:
         tags={name: value for name, value in tags.items() if value},
         parameters=dict(_iter_parameters(annotations.get(names.PARAMETERS))),
     )
+
+
+def flow_run_url(view: Mapping[str, Any]) -> str:
+    """The page of the Prefect flow run that follows this job; "" if nobody says one."""
+    url = str(view["followed_by"])
+    return url if FLOW_RUN_URL.fullmatch(url) else ""
 
 
 def _owner_name(namespace: str, *, is_local: bool) -> str:

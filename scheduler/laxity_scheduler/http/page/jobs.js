@@ -6,10 +6,10 @@
 
 const RANK = { running: 0, stopping: 0, queued: 1, suspended: 1, refused: 2 };
 const [DAY_S, LISTED] = [86_400, 8];
-export const FILTERS = ["namespace", "class", "model", "standing"];
+export const FILTERS = ["namespace", "class", "model", "group", "standing"];
 
-/** Jobs in the order of `laxity top`. @returns {Job[]} */
-export function decode({ jobs: columns, base_at: base, now }) {
+/** Jobs, or groups, in the order of `laxity top`. @returns {Job[]} */
+export function decode(columns, { base_at: base, now }) {
   const jobs = columns.id.map((id, i) => {
     const job = /** @type {Job} */ ({ namespace: id.split("/")[0], segments: [] });
     for (const [name, values] of Object.entries(columns)) {
@@ -53,6 +53,14 @@ function compare(a, b) {
   const rank = (job) => (job.finished_at === null ? RANK[job.state] ?? 3 : 3);
   const time = (job) => (job.finished_at === null ? job.deadline_at ?? Infinity : -job.finished_at);
   return rank(a) - rank(b) || time(a) - time(b) || a.submitted_at - b.submitted_at;
+}
+
+/** Jobs and groups as lanes, below each group its jobs. Groups that ended are folded, `turned` ones the other way. */
+export function nested(jobs, groups, turned) {
+  const isFolded = (row) => (row.finished_at !== null) !== turned.has(row.id);
+  const parts = Map.groupBy(jobs, (job) => job.group);
+  const rows = [...(parts.get("") ?? []), ...groups.filter((group) => parts.has(group.id))].sort(compare);
+  return rows.flatMap((row) => [row, ...(isFolded(row) ? [] : parts.get(row.id) ?? [])]);
 }
 
 export function matching(jobs, wanted) {

@@ -31,9 +31,8 @@ export class Axis {
   }
 
   zoom(factor, at) {
-    const from = at - (at - this.from) * factor;
     const span = (this.to - this.from) * factor;
-    if (span >= LEAST_SPAN_S && span <= MOST_SPAN_S) this.show(from, from + span);
+    if (span >= LEAST_SPAN_S && span <= MOST_SPAN_S) this.show(at - (at - this.from) * factor, at + (this.to - at) * factor);
   }
 
   /** Instants of the axis's lines, at round local times. */
@@ -50,31 +49,26 @@ export class Axis {
 /** The pen of the canvas in a box. @returns {CanvasRenderingContext2D} */
 export const penIn = (box) => box.querySelector("canvas").getContext("2d", { alpha: false });
 
-/** Clear a canvas, in the pixels of the screen. */
+const NAMES = ["paper", "ink", "dim", "line", "soft", "w1", "w2", "w4", "w8", "w16", "good", "bad", "lent", "now"];
+/** The colours of the style sheet, light or dark. @type {Record<string, string>} */
+export let colour = {};
+
+/** Clear a canvas, in the pixels of the screen and the colours of now. */
 export function clear(pen, width, height) {
+  const style = getComputedStyle(document.documentElement);
+  colour = Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   const scale = devicePixelRatio || 1;
   const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
   if (pen.canvas.width !== wide || pen.canvas.height !== high) [pen.canvas.width, pen.canvas.height] = [wide, high];
   pen.setTransform(scale, 0, 0, scale, 0, 0);
-  pen.fillStyle = colours().paper;
+  pen.fillStyle = colour.paper;
   pen.fillRect(0, 0, width, height);
   pen.font = "11px system-ui, sans-serif";
   pen.textBaseline = "middle";
 }
 
-const NAMES = ["paper", "ink", "dim", "line", "soft", "w1", "w2", "w4", "w8", "w16", "good", "bad", "lent", "now"];
-/** @type {Record<string, string> | null} */
-let known = null;
-
-/** The colours of the style sheet, light or dark. @returns {Record<string, string>} */
-export function colours() {
-  const style = getComputedStyle(document.documentElement);
-  known ??= Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-  return known;
-}
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (known = null));
-export function line(pen, x1, y1, x2, y2, colour, width = 1.5) {
-  [pen.strokeStyle, pen.lineWidth] = [colour, width];
+export function line(pen, x1, y1, x2, y2, shade, width = 1.5) {
+  [pen.strokeStyle, pen.lineWidth] = [shade, width];
   pen.beginPath();
   pen.moveTo(x1, y1);
   pen.lineTo(x2, y2);
@@ -82,10 +76,10 @@ export function line(pen, x1, y1, x2, y2, colour, width = 1.5) {
 }
 
 /** A text, or its beginning that fits into the room. @param {CanvasRenderingContext2D} pen */
-function write(pen, text, x, y, colour, room = Infinity) {
+function write(pen, text, x, y, shade, room = Infinity) {
   let fits = text.slice(0, room / 3);
   while (fits && room < Infinity && pen.measureText(fits).width > room) fits = fits.slice(0, -1);
-  pen.fillStyle = colour;
+  pen.fillStyle = shade;
   pen.fillText(fits === text ? text : `${fits.slice(0, -1)}…`, x, y);
 }
 
@@ -148,48 +142,43 @@ export class Lanes {
     const { pen, axis } = this;
     pen.textAlign = "center";
     for (const at of axis.ticks()) {
-      line(pen, axis.x(at), AXIS - 4, axis.x(at), height, colours().line, 1);
+      line(pen, axis.x(at), AXIS - 4, axis.x(at), height, colour.line, 1);
       const label = clock(at, now).replace(/(\d\d:\d\d):00$/, "$1");
-      if (Math.abs(axis.x(at) - axis.x(now)) > 45) write(pen, label, axis.x(at), AXIS / 2 - 2, colours().dim);
+      if (Math.abs(axis.x(at) - axis.x(now)) > 55) write(pen, label, axis.x(at), AXIS / 2 - 2, colour.dim);
     }
     const x = axis.x(now);
     if (x >= GUTTER) {
-      line(pen, x, AXIS - 8, x, height, colours().now);
-      pen.fillStyle = colours().paper;
-      pen.fillRect(x - 16, 2, 32, AXIS - 9);
-      write(pen, "now", x, AXIS / 2 - 2, colours().now);
+      line(pen, x, AXIS - 8, x, height, colour.now);
+      write(pen, "now", x, AXIS / 2 - 2, colour.now);
     }
     pen.textAlign = "left";
   }
 
   drawName(job, top) {
     const { pen } = this;
-    pen.fillStyle = job.id === this.chosen ? colours().soft : colours().paper;
+    pen.fillStyle = job.id === this.chosen ? colour.soft : colour.paper;
     pen.fillRect(0, top, GUTTER, ROW);
-    write(pen, short(job.id), 4, top + ROW / 2, colours().ink, GUTTER * 0.42);
+    write(pen, short(job.id), job.group ? 16 : 4, top + ROW / 2, colour.ink, GUTTER * 0.42);
     write(pen, job.words, GUTTER * 0.45, top + ROW / 2, tone(job), GUTTER * 0.53);
   }
 
   drawJob(job, top, now) {
     const { pen, axis } = this;
     const middle = top + ROW / 2;
-    pen.fillStyle = colours().soft;
+    pen.fillStyle = colour.soft;
     if (job.id === this.chosen) pen.fillRect(GUTTER, top, axis.width, ROW);
     for (const segment of job.segments) {
       const to = segment.to === Infinity ? now : segment.to;
       if (to >= axis.from && segment.from <= axis.to) this.drawSegment(job, segment, to, middle, now);
     }
     if (job.finished_at !== null) {
-      if (job.given_p90_at !== null) line(pen, axis.x(job.given_p90_at), top + 2, axis.x(job.given_p90_at), top + ROW - 2, colours().ink);
+      if (job.given_p90_at !== null) line(pen, axis.x(job.given_p90_at), top + 2, axis.x(job.given_p90_at), top + ROW - 2, colour.ink);
       write(pen, ENDS[job.standing] ?? "■", axis.x(job.finished_at) + 2, middle + 1, tone(job));
-    } else if (job.p50_at !== null && job.p90_at !== null && job.state !== "refused") {
-      const [x50, x90] = [axis.x(job.p50_at), axis.x(job.p90_at)];
-      line(pen, x50, middle, x90, middle, colours().ink);
-      line(pen, x90, middle - 4, x90, middle + 4, colours().ink);
-      pen.fillStyle = colours().ink;
-      pen.beginPath();
-      pen.arc(x50, middle, 3, 0, 7);
-      pen.fill();
+    } else if (job.p90_at !== null && job.state !== "refused") {
+      const [x50, x90] = [axis.x(job.p50_at ?? job.p90_at), axis.x(job.p90_at)];
+      line(pen, x50, middle, x90, middle, colour.ink);
+      line(pen, x90, middle - 4, x90, middle + 4, colour.ink);
+      if (job.p50_at !== null) write(pen, "●", x50 - 3, middle, colour.ink);
     }
     if (job.deadline_at !== null) this.drawFlag(job, axis.x(job.deadline_at), top);
   }
@@ -199,18 +188,18 @@ export class Lanes {
     const left = Math.max(GUTTER - 2, axis.x(kind === "will" || kind === "guess" ? Math.max(from, now) : from));
     const wide = Math.max(1, Math.min(axis.width + 2, axis.x(to)) - left);
     if (kind === "stop") {
-      line(pen, left, middle, left + wide, middle, colours().dim, 3);
+      line(pen, left, middle, left + wide, middle, colour.dim, 3);
     } else if (kind === "wait") {
       pen.fillStyle = this.hatch ?? "";
       pen.fillRect(left, middle - 4, wide, 8);
     } else {
       const level = Math.min(16, 2 ** Math.floor(Math.log2(width)));
       pen.globalAlpha = { run: 1, will: 0.4, guess: 0.22 }[kind];
-      pen.fillStyle = colours()[`w${level}`];
+      pen.fillStyle = colour[`w${level}`];
       pen.fillRect(left, middle - 6, wide, 12);
       pen.globalAlpha = 1;
-      if (job.borrowed_gpus && end === Infinity) line(pen, left, middle + 6, left + wide, middle + 6, colours().lent, 3);
-      const ink = kind === "run" && level >= 4 ? colours().paper : colours().ink;
+      if (job.borrowed_gpus && end === Infinity) line(pen, left, middle + 6, left + wide, middle + 6, colour.lent, 3);
+      const ink = kind === "run" && level >= 4 ? colour.paper : colour.ink;
       if (wide > 18) write(pen, String(width), left + 4, middle + 1, ink);
     }
   }
@@ -219,7 +208,7 @@ export class Lanes {
   drawFlag(job, x, top) {
     const { pen } = this;
     const inDanger = BAD.includes(job.standing);
-    const shade = inDanger ? colours().bad : job.verdict === "promised" ? colours().good : colours().dim;
+    const shade = inDanger ? colour.bad : job.verdict === "promised" ? colour.good : colour.dim;
     const flag = new Path2D(`M${x} ${top + 2}l8 3.5l-8 3.5`);
     line(pen, x, top + 2, x, top + ROW - 2, shade);
     pen.fillStyle = shade;
@@ -230,13 +219,13 @@ export class Lanes {
 }
 
 /** The colour of a job's words. */
-const tone = (job) => BAD.includes(job.standing) ? colours().bad : job.standing === "kept" ? colours().good : colours().dim;
+const tone = (job) => BAD.includes(job.standing) ? colour.bad : job.standing === "kept" ? colour.good : colour.dim;
 
 /** @returns {CanvasPattern | null} */
 function hatching(pen) {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 6;
   const ink = tile.getContext("2d");
-  for (const x of [-6, 0, 6]) line(ink, x, 6, x + 6, 0, colours().dim, 1);
+  for (const x of [-6, 0, 6]) line(ink, x, 6, x + 6, 0, colour.dim, 1);
   return pen.createPattern(tile, "repeat");
 }

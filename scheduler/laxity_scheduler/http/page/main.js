@@ -1,6 +1,6 @@
 // The page: signs in, follows the service, and ties filters, lanes, lists, table and panel together.
 
-import { decode, FILTERS, lists, matching, sentence, spanOf } from "./jobs.js";
+import { decode, FILTERS, lists, matching, nested, sentence, spanOf } from "./jobs.js";
 import { Axis, Lanes } from "./lanes.js";
 import { openPanel } from "./panel.js";
 import { call, signIn, signOut } from "./service.js";
@@ -14,7 +14,8 @@ const byId = (id) => /** @type {any} */ (document.getElementById(id));
 const [filters, box, panel, dialog] = ["filters", "lanes", "panel", "sign-in"].map(byId);
 const wanted = new URLSearchParams(location.search);
 
-let [jobs, shown] = [/** @type {Job[]} */ ([]), /** @type {Job[]} */ ([])];
+let [jobs, groups, shown] = /** @type {Job[][]} */ ([[], [], []]);
+const turned = new Set(); // groups that somebody folded or unfolded
 let skew = 0; // of the service's clock to this one
 let [last, opener] = /** @type {any[]} */ ([null, null]); // answer; element that opened the panel
 let asking = new AbortController();
@@ -66,8 +67,7 @@ function askForToken() {
         dialog.close();
         resolve();
       } catch (/** @type {any} */ error) {
-        const isUnknown = error.status === 401;
-        byId("sign-in-error").textContent = isUnknown ? "This service does not know that token." : error.message;
+        byId("sign-in-error").textContent = error.status === 401 ? "This service does not know that token." : error.message;
       }
     };
   });
@@ -75,7 +75,7 @@ function askForToken() {
 
 function update(answer) {
   const isFirst = !last;
-  jobs = decode(answer);
+  [jobs, groups] = [decode(answer.jobs, answer), decode(answer.groups, answer)];
   last = answer;
   filters.hidden = byId("main").hidden = false;
   strip.show(jobs, answer);
@@ -91,7 +91,7 @@ function render() {
   shown = matching(jobs, wanted);
   showSentence();
   showEmpty();
-  lanes.show(shown);
+  lanes.show(nested(shown, groups, turned));
   byId("lists").replaceChildren(...lists(shown, now()).map(listOf));
   byId("table").replaceChildren(...tableOf(shown));
   byId("cluster").replaceChildren(nodesOf(last.cluster));
@@ -157,7 +157,12 @@ function draw() {
   });
 }
 
+/** Open a job's panel; fold or unfold a group. */
 function open(id) {
+  if (id.endsWith("/")) {
+    if (!turned.delete(id)) turned.add(id);
+    return render();
+  }
   opener = document.activeElement;
   want("job", id);
   lanes.chosen = id;
@@ -211,8 +216,8 @@ function move(share) {
 }
 
 function choose(by) {
-  const place = shown.findIndex((job) => job.id === lanes.chosen) + by;
-  const job = shown[Math.max(0, Math.min(shown.length - 1, place))];
+  const place = lanes.jobs.findIndex((job) => job.id === lanes.chosen) + by;
+  const job = lanes.jobs[Math.max(0, Math.min(lanes.jobs.length - 1, place))];
   if (!job) return;
   lanes.chosen = job.id;
   lanes.reveal();
@@ -258,10 +263,11 @@ filters.addEventListener("input", ({ target }) => {
   want(target.name, target.value);
   if (target.name === "back") showNow();
 });
-for (const [id, onclick] of Object.entries({ close: closePanel, now: showNow, "zoom-in": () => zoom(0.6), "zoom-out": () => zoom(1.6) })) byId(id).onclick = onclick;
-byId("clear").onclick = () => ["text", ...FILTERS].forEach((name) => want(name, ""));
-byId("sign-out").onclick = () => signOut().then(() => location.reload());
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+const BUTTONS = {
+  close: closePanel, now: showNow, "zoom-in": () => zoom(0.6), "zoom-out": () => zoom(1.6),
+  clear: () => ["text", ...FILTERS].forEach((name) => want(name, "")), "sign-out": () => signOut().then(() => location.reload()),
+};
+for (const [id, onclick] of Object.entries(BUTTONS)) byId(id).onclick = onclick;
 addEventListener("resize", render);
 setInterval(() => !document.hidden && draw(), 1000);
 

@@ -1,6 +1,6 @@
 // GPUs over time below the lanes, on their axis: those that there are, used, promised and lent.
 
-import { clear, colours, GUTTER, line, penIn, within } from "./lanes.js";
+import { clear, colour, GUTTER, line, penIn, within } from "./lanes.js";
 
 /** Sums of what begins and ends, as steps. @returns {{at: number[], value: number[]}} */
 function sums(changes) {
@@ -35,7 +35,7 @@ export class Strip {
   }
 
   draw(now) {
-    const [width, height, { pen, axis }, colour] = [this.box.clientWidth, this.box.clientHeight, this, colours()];
+    const [width, height, { pen, axis }] = [this.box.clientWidth, this.box.clientHeight, this];
     if (!width) return;
     const isLending = this.lent.value.some(Boolean);
     clear(pen, width, height);
@@ -57,10 +57,10 @@ export class Strip {
     });
   }
 
-  stroke(steps, height, until, colour, dash) {
+  stroke(steps, height, until, shade, dash) {
     this.trace(steps, height, until);
     this.pen.setLineDash(dash);
-    [this.pen.strokeStyle, this.pen.lineWidth] = [colour, 1.5];
+    [this.pen.strokeStyle, this.pen.lineWidth] = [shade, 1.5];
     this.pen.stroke();
     this.pen.setLineDash([]);
   }

@@ -1,4 +1,5 @@
 // Instants and durations in words, as the command line says them; and elements made of text only.
+const two = (number) => String(number).padStart(2, "0");
 export function duration(seconds) {
   const [sign, length] = [seconds < 0 ? "-" : "", Math.abs(seconds)];
   if (length < 9.95) return `${sign}${length.toFixed(1)}s`;
@@ -8,8 +9,6 @@ export function duration(seconds) {
   if (hours) return `${sign}${hours}h${two(minutes)}m`;
   return minutes ? `${sign}${minutes}m${two(secs)}s` : `${sign}${secs}s`;
 }
-
-const two = (number) => String(number).padStart(2, "0");
 
 /** Local time; with the date when it is over half a day away. */
 export function clock(at, now) {

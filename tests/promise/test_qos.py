@@ -7,7 +7,7 @@ import pytest
 
 from laxity_scheduler.model.decision import Admit, Promised
 from laxity_scheduler.policies import qos
-from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
+from tests.support.builders import MINUTE_EPOCHS, cluster, job, promise, promised
 from tests.support.plans import started_widths, stopped_jobs
 
 
@@ -44,3 +44,12 @@ def test_who_is_stopped_in_a_decision_is_told_when_it_goes_on() -> None:
     assert (waiting, workers) == (0, 2)
     assert 630.0 <= waits_until_at < 660.0
     assert ends_at == told.promise.p90_at == pytest.approx(waits_until_at + 270.0)
+
+
+@pytest.mark.parametrize(("done", "codes"), [(9, ["promise_moved"]), (10, [])])
+def test_the_clock_alone_moves_no_promise(done: int, codes: list[str]) -> None:
+    """10 epochs by 1,000 s; promised for 600 s. After the last one its pods may still be there."""
+    told = promise(1_000.0, p90_at=600.0)
+    late = promised("late", 1_000.0, running=1, done=done, epoch_started_at=800.0, verdict=told)
+    plan = qos.decide(cluster(gpus=1, jobs=[late], now=800.0), MINUTE_EPOCHS)
+    assert [d.reason.code for d in plan.decisions if isinstance(d, Promised)] == codes

@@ -9,7 +9,9 @@ from laxity.instants import instant_at
 from laxity_k8s.cluster_api import Json
 
 # The pod has another name each time, and so has who refuses it where that is no policy of the server.
-_PREFIX: Final = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
+_PREFIX: Final = re.compile(
+    r'^(?:\(combined from similar events\): )?Error creating: (?:pods "[^"]*" is forbidden: )?'
+)
 
 
 def pod_refusal(events: Iterable[Json], since: float = 0.0) -> str:

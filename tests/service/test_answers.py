@@ -1,12 +1,14 @@
 """The OpenAPI document says what answers hold; tests/service/test_fuzz.py has answers keep to it."""
 
+from json import dumps
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from laxity_scheduler.http.answers import WhatIfAnswer
 from tests.support.memory_world import MemoryWorld
-from tests.support.services import staged
+from tests.support.services import manifest, staged
 
 STEPS = [{"name": "pretrain", "after": [], "count": 1}]
 GROUP = {"name": "release", "deadline": "8h", "steps": STEPS}
@@ -34,6 +36,20 @@ def test_every_field_of_an_answer_stands_in_its_schema(
         schemas = stage.http.get("/openapi.json").json()["components"]["schemas"]
 
     assert unnamed(answer, schema, schemas) == []
+
+
+def test_every_field_of_a_whatif_stands_in_its_schema(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        answers = [
+            stage.http.post("/v1/whatif", json=manifest("b", deadline=deadline)).json()
+            for deadline in ("1h", "1s")
+        ]
+        schemas = stage.http.get("/openapi.json").json()["components"]["schemas"]
+
+    assert {answer["verdict"] for answer in answers} == {"promised", "refused"}
+    for answer in answers:
+        WhatIfAnswer.model_validate_json(dumps(answer), strict=True)
+        assert unnamed(answer, "WhatIfAnswer", schemas) == []
 
 
 def unnamed(answer: dict[str, Any], schema: str, schemas: dict[str, Any]) -> list[str]:

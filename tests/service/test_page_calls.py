@@ -17,6 +17,7 @@ from laxity_scheduler.http.timeline import TimelineSpan
 from laxity_scheduler.http.timeline_groups import group_counts, group_row
 from laxity_scheduler.http.tokens import Tokens, read_tokens, worker_token
 from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 from tests.support.builders import SECRET, TOKEN, bearer
 from tests.support.memory_world import MemoryWorld
@@ -330,6 +331,22 @@ def test_group_is_a_lane_that_sums_its_jobs_and_their_reservations() -> None:
     assert row["width_history"] == [(5.0, 4.0), (20.0, 2.0)]
     assert row["will"] == [(40.0, 2.0), (50.0, 3.0), (60.0, 1.0)]
     assert group_counts(group, [ended, runs, runs]) == "1 of 3 jobs ended"
+
+
+def test_lane_of_a_group_counts_jobs_that_ended_before_the_window(tmp_path: Path) -> None:
+    steps: list[Json] = [{"name": name, "after": [], "count": 1} for name in ("first", "second")]
+    with staged(tmp_path, MemoryWorld(4)) as opened:
+        group = {"name": "release", "deadline": "8h", "steps": steps}
+        assert opened.http.post("/v1/groups", json=group).status_code == 201
+        opened.submit("first", group="release", step="first")
+        opened.world.finished("default/first")
+        ended = opened.until("default/first", lambda view: view["finished_at"], "finished")
+        opened.submit("second", group="release", step="second", epochs=1_000)
+        since = {"from": ended["finished_at"] + 0.001}
+        answer = opened.http.get("/v1/timeline", params=since).json()
+
+    assert answer["jobs"]["id"] == ["default/second"]
+    assert answer["groups"]["words"][0].endswith("1 of 2 jobs ended")
 
 
 def test_timeline_names_groups_of_the_callers_namespaces_only(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from laxity import names
 from laxity.cli.exit_codes import INTERRUPTED, MEANINGS, TERMINATED
 from laxity.cli.lazy_commands import BY_NAME, load_command
 from laxity.cli.main import app
-from laxity_scheduler.http.api_reference import schema_text
+from laxity_scheduler.http.api_reference import answer_text, schema_text
 from laxity_scheduler.model.reasons import TEMPLATES
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
@@ -117,13 +117,6 @@ def http() -> str:
     return _page("HTTP", intro, "\n\n".join([*calls, *schemas]))
 
 
-def _answer_text(answer: Mapping[str, Any]) -> str:
-    """What the answer says, and the schema that it has below."""
-    schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
-    link = f" It holds {schema_text(schema)}." if "$ref" in schema else ""
-    return f"{answer.get('description', '')}{link}"
-
-
 def _schema(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     """What an answer holds: each field with its type."""
     yield f"## {name}"
@@ -150,7 +143,7 @@ def _call(name: str, call: Mapping[str, Any]) -> Iterator[str]:
     ]
     bodies = call.get("requestBody", {}).get("content", {}).values()
     rows += [("body", schema_text(content.get("schema", {}))) for content in bodies]
-    rows += [(code, _answer_text(answer)) for code, answer in call["responses"].items()]
+    rows += [(code, answer_text(answer)) for code, answer in call["responses"].items()]
     yield _table(("takes and answers", "meaning"), rows)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
 
-from laxity.api.job_view import JobView
+from laxity.api.job_view import JobView, OfferView
 
 Fields = dict[str, Any]
 
@@ -44,7 +44,7 @@ class JobVerdict(BaseModel):
     kind: str
     reason_code: str
     reason: str
-    offers: list[Fields]
+    offers: list[OfferView]
     p50_at: float | None
     p90_at: float | None
 
@@ -76,6 +76,32 @@ class DecisionList(BaseModel):
     """The latest decisions."""
 
     decisions: list[DecisionAnswer]
+
+
+class WhatIfAnswer(BaseModel):
+    """The verdict that a job would get, when it would start, and what it would do to others."""
+
+    job: str
+    verdict: str
+    verdict_code: str
+    reason_code: str
+    reason: str
+    offers: list[OfferView]
+    p50_at: float | None
+    p90_at: float | None
+    deadline_at: float | None = None
+    promised_p90_at: float | None = None
+    runs: list[tuple[float | None, int]] = []
+    rests_on: list[str] = []
+    prediction_note: str = ""
+    checked_at: float
+    cycle: int
+    starts_now: bool
+    workers: int
+    held_by: list[str]
+    expected_start_at: float | None = None
+    waits_reason: str = ""
+    effects: list[Fields]
 
 
 class WorkerLog(BaseModel):

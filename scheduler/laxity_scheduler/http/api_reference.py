@@ -49,7 +49,7 @@ def _operation_html(call: Json) -> Iterator[str]:
         (content,) = call["requestBody"]["content"].values()
         yield _table_row("body", schema_text(content.get("schema", {})))
     for code, answer in sorted(call["responses"].items()):
-        yield _table_row(code, str(answer.get("description", "")))
+        yield _table_row(code, answer_text(answer))
     yield "</table>"
 
 
@@ -61,6 +61,13 @@ def _prose_html(text: str) -> str:
 
 def _table_row(name: str, text: str) -> str:
     return f"<tr><td><code>{escape(name)}</code><td>{escape(text)}"
+
+
+def answer_text(answer: Json) -> str:
+    """What an answer is, and by which schema."""
+    schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
+    holds = f" Schema: {schema_text(schema)}." if "$ref" in schema else ""
+    return f"{answer.get('description', '')}{holds}"
 
 
 def schema_text(schema: Json) -> str:

@@ -11,7 +11,14 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from laxity.job.qos import QoSError
-from laxity_scheduler.http.answers import Explanation, Job, JobList, WorkerLog, answering
+from laxity_scheduler.http.answers import (
+    Explanation,
+    Job,
+    JobList,
+    WhatIfAnswer,
+    WorkerLog,
+    answering,
+)
 from laxity_scheduler.http.dependencies import (
     Jobs,
     Manifest,
@@ -206,7 +213,7 @@ async def logs(
     )
 
 
-@router.post("/v1/whatif")
+@router.post("/v1/whatif", responses=answering(WhatIfAnswer))
 async def whatif(manifest: Manifest, job_service: Jobs, caller: TheCaller) -> Response:
     """The verdict that a Job would get now, and what it would do to others."""
     check_json(manifest)

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from laxity import json_tree
 from laxity.api.log_text import read_log
 from laxity.safe_text import without_secrets
+from laxity_scheduler.groups.group import Group
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.timeline import TimelineRows, TimelineSpan
+from laxity_scheduler.http.timeline_groups import lane_id
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
@@ -42,20 +45,19 @@ class JobViews:
     def timeline(self, window: TimelineSpan) -> Json:
         """The jobs in this window and the GPUs that there are, as columns."""
         state, _ = self._service.last_snapshot
-        keeper = self._service.groups
-        groups = [
-            view_of(group) | keeper.group_fields(group)
-            for group in keeper.book.groups(window.may_see)
-        ]
+        groups = self._service.groups.book.groups(window.may_see)
         answer = self._timeline_rows.timeline(
             self._service.view_cache.all(),
-            groups,
+            {lane_id(group.id): partial(self._group_view, group) for group in groups},
             state,
             window,
             self._capacity_history.until(state),
         )
         noun = "slots" if self._service.settings.world == "local" else "GPUs"
         return answer | {"cluster": answer["cluster"] | {"noun": noun}}
+
+    def _group_view(self, group: Group) -> Json:
+        return view_of(group) | self._service.groups.group_fields(group)
 
     def view_of(self, job_id: str) -> Json:
         """The view of a job; UnknownJobError if there never was one of this id."""

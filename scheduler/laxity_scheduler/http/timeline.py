@@ -60,12 +60,15 @@ class TimelineRows:
     def timeline(
         self,
         views: Iterable[Json],
-        groups: Sequence[Json],
+        groups: Mapping[str, Callable[[], Json]],
         state: ClusterState,
         window: TimelineSpan,
         capacity: Sequence[Capacity],
     ) -> Json:
-        """Columns of all jobs in the window and their groups, the GPUs that there are, and a revision of all."""
+        """Columns of all jobs in the window and their groups, the GPUs that there are, and a revision of all.
+
+        `groups` has the view of each group by its lane, made for those that are shown.
+        """
         every = list(views)
         shown = [view for view in every if window.shows(view)]
         base_at = math.floor(window.from_at)
@@ -73,14 +76,13 @@ class TimelineRows:
             self._rows = {}
         rows = [self._row(view) for view in shown]
         columns = {name: [row[name] for row in rows] for name in (*PLAIN, *MADE)}
-        reserved = [_reserved(view, state) for view in shown]
-        columns |= _instant_columns(shown, reserved, base_at)
-        lanes = {f"{group['id']}/" for group in groups}
-        columns["group"] = [lane if (lane := lane_of(view)) in lanes else "" for view in shown]
+        columns |= _instant_columns(shown, [_reserved(view, state) for view in shown], base_at)
+        columns["group"] = [lane if (lane := lane_of(view)) in groups else "" for view in shown]
+        lanes = {lane: groups[lane]() for lane in sorted({*columns["group"]} - {""})}
         answer: Json = {
             "base_at": base_at,
             "jobs": columns,
-            "groups": _group_columns(groups, shown, reserved, state.now, base_at),
+            "groups": _group_columns(lanes, every, state, base_at),
             "cluster": _cluster_columns(state, window),
             "capacity": {
                 "at": [_shift(row.at, base_at) for row in capacity],
@@ -121,24 +123,19 @@ def _instant_columns(rows: Sequence[Json], reserved: Sequence[Widths], base_at: 
 
 
 def _group_columns(
-    groups: Iterable[Json],
-    views: Sequence[Json],
-    reserved: Sequence[Widths],
-    now: float,
-    base_at: float,
+    lanes: Mapping[str, Json], views: Iterable[Json], state: ClusterState, base_at: float
 ) -> Json:
-    """Columns of the groups that have a job among these views."""
-    parts: dict[str, list[tuple[Json, Widths]]] = {}
-    for view, widths in zip(views, reserved, strict=True):
-        parts.setdefault(lane_of(view), []).append((view, widths))
+    """Columns of these groups, with all their jobs: also those that ended before the window."""
+    parts: dict[str, list[Json]] = {lane: [] for lane in lanes}
+    for view in views:
+        if (lane := lane_of(view)) in parts:
+            parts[lane].append(view)
     rows = []
-    for group in groups:
-        if part := parts.get(f"{group['id']}/"):
-            jobs = [view for view, _ in part]
-            row = group_row(group, jobs, [widths for _, widths in part], now)
-            job = job_view(row)
-            words = f"{state_words(job)}, {group_counts(group, jobs)}"
-            rows.append(row | {"standing": deadline_status(job), "words": words})
+    for lane, jobs in parts.items():
+        row = group_row(lanes[lane], jobs, [_reserved(view, state) for view in jobs], state.now)
+        job = job_view(row)
+        words = f"{state_words(job)}, {group_counts(lanes[lane], jobs)}"
+        rows.append(row | {"standing": deadline_status(job), "words": words})
     columns: Json = {name: [row[name] for row in rows] for name in OF_GROUPS}
     return columns | _instant_columns(rows, [row["will"] for row in rows], base_at)
 

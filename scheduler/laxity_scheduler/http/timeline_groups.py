@@ -12,9 +12,15 @@ from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 Step = Sequence[float]  # an instant, and the workers from then on
 
 
+def lane_id(group_id: str) -> str:
+    """The id of a group's lane."""
+    return f"{group_id}/"
+
+
 def lane_of(view: Mapping[str, Any]) -> str:
     """The lane of the job's group; "" without one."""
-    return f"{view['id'].partition('/')[0]}/{view['group']}/" if view.get("group") else ""
+    group = view.get("group")  # older stores have none
+    return lane_id(f"{view['id'].partition('/')[0]}/{group}") if group else ""
 
 
 def group_row(
@@ -30,7 +36,7 @@ def group_row(
     will = [_from_starts(now, widths) for widths in planned]
     state = "running" if workers else "queued"
     return {
-        "id": f"{group['id']}/",
+        "id": lane_id(group["id"]),
         "class": group["class"],
         "state": state if group["state"] == "active" else group["state"],
         "verdict": group["verdict"],

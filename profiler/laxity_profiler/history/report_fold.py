@@ -127,6 +127,7 @@ class ReportState:
     declared: dict[str, int] = field(default_factory=dict)
     saved_part: float = 0.0
     stops_anywhere: bool = False
+    gpu_type: str = ""  # of the GPUs that `epoch_s` was measured on
 
     def report(self) -> Report:
         return Report(
@@ -136,6 +137,7 @@ class ReportState:
                 tuple(self.widths),
                 self.warms_up,
                 tuple(self.numbers),
+                self.gpu_type,
             ),
             self.at,
             self.epoch_started_at,
@@ -158,6 +160,13 @@ class ReportState:
             self.saved_part,
             self.stops_anywhere,
         )
+
+    def note_product(self, gpu_type: str) -> None:
+        """It trains on this product now: epochs on another one say nothing of the next."""
+        if gpu_type and gpu_type != self.gpu_type:
+            if self.gpu_type:
+                self.epoch_s, self.widths, self.numbers = [], [], []
+            self.gpu_type = gpu_type
 
     def first_reading(self) -> Reading | None:
         """What the first epoch has read so far, while it lasts."""

@@ -189,6 +189,8 @@ class Snapshot:
             group
             for group, row in self._rows.items()
             if self._guard(group, self._eligible.name_of, self._entries[group].asks) != row.eligible
+            or self._guard(group, self._reader.product_of, row, self._entries[group].asks)
+            != row.workload.gpu_type
         }
 
     def _sets_in_use(self) -> Mapping[str, NodeSet] | None:

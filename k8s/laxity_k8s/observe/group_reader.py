@@ -45,6 +45,7 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Report, Reports
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import format_duration
+from laxity_scheduler.model.verdict import Promise
 
 READ_AGAIN_S: Final = 30.0  # a group that could not be read
 
@@ -115,10 +116,11 @@ class GroupReader:
     def product_of(self, row: Job, asks: Asks) -> str:
         """The product of the accelerators that it runs on, else of all that it may use; "": several.
 
-        Where neither is known, that of its last epochs.
+        Where neither is known, that of its promise or of its last epochs.
         """
         sites = frozenset(row.nodes) or self._eligible.set_of(asks)[1].nodes
-        return self._eligible.product_on(sites) or row.progress.gpu_type
+        promised = row.verdict.gpu_type if isinstance(row.verdict, Promise) else ""
+        return self._eligible.product_on(sites) or promised or row.progress.gpu_type
 
     def _largest_width(self, job: Json, asks: Asks) -> int:
         """The cluster in workers of this Job."""

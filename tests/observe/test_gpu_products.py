@@ -83,3 +83,11 @@ def test_a_job_follows_a_label_that_comes_late() -> None:
     assert products(seen) == {"any": "A100"}
     seen.put(on("b", "T4"))
     assert products(seen) == {"any": ""}
+
+
+def test_a_start_keeps_to_a_product_only_where_the_job_could_use_others() -> None:
+    seen = Seen(on("a", "A100"), on("b", "T4"), job("any"), asking("tied", "T4"))
+    seen.look()
+    assert seen.snapshot.product_label("default/any", ["b"]) == (PRODUCT, "T4")
+    assert seen.snapshot.product_label("default/tied", ["b"]) is None
+    assert seen.snapshot.product_label("default/any", ["a", "b"]) is None

@@ -113,7 +113,7 @@ def test_a_running_job_stays_and_grows_on_the_product_of_its_nodes() -> None:
     )
     state = choose_products(mixed(runs, fast=8, slow=2), KNOWS)
     assert state.jobs[0].workload.gpu_type == SLOW
-    assert state.eligible_nodes(state.jobs[0]) == {"n1"}
+    assert state.eligible_nodes(state.jobs[0]) == frozenset({"n1"})
 
 
 def test_jobs_without_a_deadline_start_where_they_end_first() -> None:

@@ -35,7 +35,7 @@ class Eligible:
         self._nodes: dict[str, Json] = {}  # all that were looked at
         self._seen: dict[str, Seen] = {}
         self._sets: dict[Asks, tuple[str, NodeSet]] = {}
-        self._products: dict[str, str] = {}  # by site
+        self._labels: dict[str, tuple[str, str]] = {}  # that say the product, by site
         self._products_of: dict[frozenset[str], str] = {}
         self._gpu_taints = True
         self._plain = True  # no node has a taint or an accelerator that is no nvidia.com/gpu
@@ -91,16 +91,27 @@ class Eligible:
         """The product of the accelerators of all these nodes; "" if there are several."""
         product = self._products_of.get(sites)
         if product is None:
-            products = {self._products.get(site, "") for site in sites} - {""}
+            products = {product for _, product in map(self._label_of, sites)} - {""}
             product = products.pop() if len(products) == 1 else ""
             self._products_of[sites] = product
         return product
 
+    def product_label(self, asks: Asks, sites: frozenset[str]) -> tuple[str, str] | None:
+        """The label that these nodes share, and no other product has that such pods may go to."""
+        labels = set(map(self._label_of, sites))
+        if len(labels) != 1 or self.product_on(self.set_of(asks)[1].nodes):
+            return None
+        label, product = labels.pop()
+        return (label, product) if label else None
+
+    def _label_of(self, site: str) -> tuple[str, str]:
+        return self._labels.get(site, ("", ""))
+
     def _rebuild_sets(self) -> None:
         self._sets.clear()
         self._products_of.clear()
-        self._products = {
-            site_name(name, resource): find_product(labels, resource)[1]
+        self._labels = {
+            site_name(name, resource): find_product(labels, resource)
             for name, (labels, _, offered) in self._seen.items()
             for resource in offered
         }

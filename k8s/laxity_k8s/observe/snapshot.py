@@ -163,6 +163,11 @@ class Snapshot:
             busy = foreign_busy(self._entries, self._cache.jobs)
         return sum(busy[node] for node in nodes)
 
+    def product_label(self, job_id: str, nodes: Sequence[str]) -> tuple[str, str] | None:
+        """The label of the product that these nodes share, where the Job may use others besides."""
+        entry = self._entries.get(job_id)
+        return None if entry is None else self._eligible.product_label(entry.asks, frozenset(nodes))
+
     def preview(self, job: Json, now: float) -> Preview:
         """A Job that does not exist yet, as the next snapshot would show it. QoSError."""
         with self._cache.lock:

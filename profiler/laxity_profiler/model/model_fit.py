@@ -5,7 +5,7 @@ be compared, those of another only after scaling. Floats survive JSON exactly.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
@@ -14,7 +14,7 @@ from laxity_profiler.model.calibration import NORMAL, Factors
 from laxity_profiler.model.epoch_curve import ERROR_UNSEEN, Level, WidthCurve, count_doublings
 from laxity_profiler.model.inputs import SIZES, InputFit, number_of
 from laxity_profiler.model.odd_epochs import UNKNOWN_RARE, RareEpochs
-from laxity_profiler.model.products import ProductFactors
+from laxity_profiler.model.products import EpochTimes, ProductFactors
 from laxity_profiler.model.run_shape import RunShape
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
@@ -119,6 +119,16 @@ class ModelFit:
     @property
     def n(self) -> int:
         return sum(fit.n for fit in self.settings)
+
+    def times_by_product(self) -> Mapping[str, EpochTimes]:
+        """Its measured levels on each product."""
+        times: dict[str, dict[Hashable, float]] = {}
+        for fit in self.settings:
+            alike = replace(fit.setting, gpu_type="")
+            for level in fit.levels:
+                place = alike, level.width, level.nodes
+                times.setdefault(fit.setting.gpu_type, {})[place] = level.epoch_s
+        return times
 
     def step_on(self, gpu_type: str) -> StepFit | None:
         """The step times on this product, or on those that nobody knows; None if there are none."""

@@ -11,15 +11,14 @@ for one, with a spread that is as wide as the ratios of those tables were.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from laxity_profiler.model.calibration import NORMAL_90
 
-if TYPE_CHECKING:
-    from laxity_profiler.model.model_fit import ModelFit, SettingFit
+EpochTimes = Mapping[Hashable, float]  # seconds, by setting and width
 
 # In logarithms, of 11 models on K80 and P100 (Gavel), and on Azure's and RTX GPUs (Sia).
 MODELS_DIFFER: Final = 0.7  # between models, of the ratio of two products
@@ -42,10 +41,10 @@ SAME: Final = ProductFactor()
 class ProductFactors:
     """What models whose histories may teach one another say of the products that they ran on."""
 
-    def __init__(self, fits: Iterable["ModelFit"] = ()) -> None:
-        self._settings = [fit.settings for fit in fits if fit.settings]
-        products = {row.setting.gpu_type for rows in self._settings for row in rows}
-        self._products = products - {""}
+    def __init__(self, models: Iterable[Mapping[str, EpochTimes]] = ()) -> None:
+        """Of each model its times by product."""
+        self._models = list(models)
+        self._products = {product for times in self._models for product in times} - {""}
         self._factors: dict[tuple[str, str], ProductFactor] = {}
 
     def fill(self, product: str) -> str:
@@ -65,7 +64,7 @@ class ProductFactors:
         return known
 
     def _learn(self, old: str, new: str) -> ProductFactor:
-        logs = [median(ratios) for rows in self._settings if (ratios := [*_logs(rows, old, new)])]
+        logs = [median(ratios) for times in self._models if (ratios := _logs(times, old, new))]
         if not logs:
             return ProductFactor(1.0, _error_of(PRODUCTS_DIFFER))
         n, middle = len(logs), median(logs)
@@ -80,15 +79,7 @@ def _error_of(spread: float) -> float:
     return math.sinh(NORMAL_90 * spread) / NORMAL_90
 
 
-def _logs(rows: "Sequence[SettingFit]", old: str, new: str) -> Iterator[float]:
-    """Logarithms of ratios of one model, in each setting and on each width that it had on both."""
-    by_setting = {row.setting: row for row in rows if row.setting.gpu_type == new}
-    for row in rows:
-        other = by_setting.get(replace(row.setting, gpu_type=new))
-        if row.setting.gpu_type != old or other is None:
-            continue
-        times = {(level.width, level.nodes): level.epoch_s for level in other.levels}
-        for level in row.levels:
-            epoch_s = times.get((level.width, level.nodes))
-            if epoch_s is not None:
-                yield math.log(epoch_s / level.epoch_s)
+def _logs(times: Mapping[str, EpochTimes], old: str, new: str) -> list[float]:
+    """Logarithms of ratios of one model, wherever it was measured on both."""
+    before, after = times.get(old, {}), times.get(new, {})
+    return [math.log(after[place] / before[place]) for place in before if place in after]

@@ -105,7 +105,7 @@ class PriorCache:
     def _products_of(self, pool: str) -> ProductFactors:
         if pool not in self._products:
             fits = [fit for fit in self._models if pool_of(fit.model) == pool]
-            self._products[pool] = ProductFactors(fits)
+            self._products[pool] = ProductFactors(fit.times_by_product() for fit in fits)
         return self._products[pool]
 
     def _part_quantiles(self, model: str, part: Part, width: int) -> Quantiles:

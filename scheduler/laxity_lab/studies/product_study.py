@@ -22,7 +22,7 @@ from laxity_lab.simulate.replay import literal
 from laxity_lab.simulate.run import Setting, nodes_of, open_world
 from laxity_lab.studies.datasets import Datasets
 from laxity_lab.studies.trial import FIGURES, Row, Trial, figures_row, labels_of
-from laxity_lab.traces.cases import Case
+from laxity_lab.traces.cases import Case, Window
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.traces import Trace
 from laxity_lab.world.change_costs import Costs
@@ -40,10 +40,12 @@ PAIRS: Final = {  # slower and faster by the middle of their models
     "Gavel": ("tables/gavel_phys_k80", "tables/gavel_phys_p100"),
     "Sia": ("tables/sia_azure", "tables/sia_rtx"),
 }
-TRACES: Final = ("195job", "10")
+TRACE: Final = "195job"
+JOBS: Final = 60  # consecutive ones, from a place that the seed draws
+NODES: Final = (2, 4)
 GPUS_PER_NODE: Final = 4
-NODES: Final = {"195job": (4, 8), "10": (8, 16)}
 SLOW, FAST = "slow", "fast"
+MADE, A100 = "made", "elasticflow/throughputs_A100"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +155,20 @@ def decide_on_one_kind(policy: Policy, state: ClusterState, predictor: Predictor
 
 
 def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
-    """Each trace, each pair of products, each size of the cluster, each way to decide."""
-    names = [] if datasets.samples else datasets.having(TRACES)
+    """Each pair of products, each size of the cluster, each seed, each way to decide."""
+    if not datasets.having([TRACE]):
+        return []
+    pairs = {MADE: (A100, A100)} if datasets.samples else PAIRS
     return [
         Trial(
-            labels_of(setting, part=pair, trace=name) | {"variant": variant},
-            partial(
-                _compute_row, datasets.source(name), setting, _folders(datasets, pair), variant
-            ),
+            labels_of(setting, part=pair, trace=TRACE) | {"variant": variant},
+            partial(_compute_row, case, setting, folders, variant),
         )
-        for name in names
-        for pair in PAIRS
-        for nodes in NODES[name]
+        for pair, (slow, fast) in pairs.items()
+        for folders in ((datasets.folder / slow, datasets.folder / fast),)
+        for nodes in NODES
         for seed in seeds
+        for case in (Window(datasets.source(TRACE), JOBS, seed),)
         for setting in (_setting(nodes, seed),)
         for variant in BELIEFS
     ]
@@ -183,13 +186,10 @@ def _setting(nodes: int, seed: int) -> Setting:
     )
 
 
-def _folders(datasets: Datasets, pair: str) -> tuple[Path, Path]:
-    slow, fast = PAIRS[pair]
-    return datasets.folder / slow, datasets.folder / fast
-
-
 def _compute_row(case: Case, setting: Setting, folders: tuple[Path, Path], variant: str) -> Row:
-    tables = load_tables(folders[0]), load_tables(folders[1])
+    tables: tuple[Tables, Tables] = load_tables(folders[0]), load_tables(folders[1])
+    if folders[0] == folders[1]:
+        tables = slow_down(tables[0]), tables[1]
     drawn = draw_jobs(case.load(), tables, setting.seed)
     names = [name for name, _ in nodes_of(setting.nodes, setting.gpus_per_node, pooled=False)]
     products = {name: (SLOW, FAST)[number % 2] for number, name in enumerate(names)}
@@ -238,6 +238,20 @@ def draw_jobs(trace: Trace, tables: tuple[Tables, Tables], seed: int) -> list[Dr
         )
         jobs.append(DrawnJob(truth, compared[kind[0]]))
     return jobs
+
+
+def slow_down(tables: Tables) -> Tables:
+    """Three to five times as slow, by model: where no second product was measured."""
+    models = sorted({model for model, _ in tables})
+    return {
+        (model, batch): replace(
+            table,
+            iterations_per_s=tuple(
+                [speed / (3 + models.index(model) % 3) for speed in table.iterations_per_s]
+            ),
+        )
+        for (model, batch), table in tables.items()
+    }
 
 
 def compare_products(tables: tuple[Tables, Tables]) -> Mapping[str, ProductFactor]:

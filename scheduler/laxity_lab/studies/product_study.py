@@ -207,7 +207,11 @@ def _compute_row(case: Case, setting: Setting, folders: tuple[Path, Path], varia
 def draw_jobs(trace: Trace, tables: tuple[Tables, Tables], seed: int) -> list[DrawnJob]:
     """The jobs of a trace, each as a model and batch size that both products were measured with."""
     slow, fast = tables
-    kinds = sorted(slow.keys() & fast.keys())
+    widths_of = {
+        kind: tuple([width for width in slow[kind].levels if width in fast[kind].gpus])
+        for kind in sorted(slow.keys() & fast.keys())
+    }
+    kinds = [kind for kind, widths in widths_of.items() if widths]
     draws = np.random.default_rng(seed).integers(len(kinds), size=len(trace.jobs)).tolist()
     compared = compare_products(tables)
     jobs = []
@@ -215,7 +219,7 @@ def draw_jobs(trace: Trace, tables: tuple[Tables, Tables], seed: int) -> list[Dr
         zip(trace.jobs, names_of(trace), draws, strict=True)
     ):
         kind, epochs = kinds[draw], epochs_of(job.duration_s)
-        widths = tuple([w for w in slow[kind].levels if w in fast[kind].gpus])
+        widths = widths_of[kind]
         asked = max([w for w in widths if w <= job.gpus], default=widths[0])
         work = job.duration_s / epochs * slow[kind].speed(asked)
         took = {

@@ -49,7 +49,7 @@ MADE, A100 = "made", "elasticflow/throughputs_A100"
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class ProductBelief:
     """A job as it is believed to be, and how unsure its time is on each product, in logarithms."""
 
     job: GroundTruth
@@ -62,7 +62,7 @@ class BelievingPredictor(NoisyPredictor):
     After k of them, k / (1 + k) of the logarithm of the error is known.
     """
 
-    def __init__(self, beliefs: Sequence[Belief], costs: Costs) -> None:
+    def __init__(self, beliefs: Sequence[ProductBelief], costs: Costs) -> None:
         super().__init__([belief.job for belief in beliefs], costs)
         self._beliefs = {belief.job.workload.model: belief for belief in beliefs}
 
@@ -101,12 +101,12 @@ class DrawnJob:
     by_others: ProductFactor
 
 
-def believe_products(jobs: Sequence[DrawnJob]) -> list[Belief]:
+def believe_products(jobs: Sequence[DrawnJob]) -> list[ProductBelief]:
     """Each job has runs of its model on both products."""
-    return [Belief(job.truth, {}) for job in jobs]
+    return [ProductBelief(job.truth, {}) for job in jobs]
 
 
-def believe_factor(jobs: Sequence[DrawnJob]) -> list[Belief]:
+def believe_factor(jobs: Sequence[DrawnJob]) -> list[ProductBelief]:
     """Each job has runs of its model on the slower product; all others ran on both."""
     beliefs = []
     for job in jobs:
@@ -114,11 +114,11 @@ def believe_factor(jobs: Sequence[DrawnJob]) -> list[Belief]:
         fast = {width: seconds * job.by_others.factor for width, seconds in slow.items()}
         spread = math.asinh(Z90 * job.by_others.error) / Z90
         believed = replace(job.truth, epoch_s_on={SLOW: slow, FAST: fast})
-        beliefs.append(Belief(believed, {FAST: spread}))
+        beliefs.append(ProductBelief(believed, {FAST: spread}))
     return beliefs
 
 
-def believe_one_kind(share: float, jobs: Sequence[DrawnJob]) -> list[Belief]:
+def believe_one_kind(share: float, jobs: Sequence[DrawnJob]) -> list[ProductBelief]:
     """One time on all GPUs: so far in logarithms from that on the slower to that on the faster."""
     beliefs = []
     for job in (drawn.truth for drawn in jobs):
@@ -126,11 +126,11 @@ def believe_one_kind(share: float, jobs: Sequence[DrawnJob]) -> list[Belief]:
         logs = {width: math.log(fast[width] / slow[width]) for width in job.widths}
         times = {width: slow[width] * math.exp(share * logs[width]) for width in job.widths}
         apart = abs(logs[job.widths[0]]) * min(share, 1.0 - share)
-        beliefs.append(Belief(replace(job, epoch_s=times, epoch_s_on={}), {"": apart}))
+        beliefs.append(ProductBelief(replace(job, epoch_s=times, epoch_s_on={}), {"": apart}))
     return beliefs
 
 
-BELIEFS: Final[Mapping[str, Callable[[Sequence[DrawnJob]], list[Belief]]]] = {
+BELIEFS: Final[Mapping[str, Callable[[Sequence[DrawnJob]], list[ProductBelief]]]] = {
     "apart": believe_products,
     "by factor": believe_factor,
     "as slow": partial(believe_one_kind, 0.0),

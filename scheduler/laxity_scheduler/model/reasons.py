@@ -41,6 +41,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "group_ended": "its group was refused, or one of its steps has failed",
     "waits_for_steps": "it waits for {steps}",
+    "group_forming": "its group {group} is judged once all of its Jobs are there",
     "group_not_running": "its group {group} is not planned yet: {why}",
     "group_refused": "its group {group} is refused: {why}",
     "group_unknown": "nothing is known about {what}: this run is predicted, and the next is promised",

@@ -101,6 +101,9 @@ ENV_LOG_PRINTS: Final = "LAXITY_LOG_PRINTS"  # set: print() is a line of that fl
 ENV_CHAIN_FOLDER: Final = "LAXITY_CHAIN_FOLDER"  # set: this is a link of that chain
 ENV_CHAIN_LINK: Final = "LAXITY_CHAIN_LINK"  # which one, counted from 1
 ENV_ENDS_AT: Final = "LAXITY_ENDS_AT"  # when the batch job is ended, seconds since 1970
+ENV_POD: Final = "LAXITY_POD"  # name of the pod that a script runs in
+ENV_PROGRESS_URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"  # where a script posts its progress
+ENV_PROGRESS_TOKEN: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a file's name
 ENV_POD_IP: Final = "POD_IP"  # where worker 0 listens for the others; unset: this machine only
 
 # --- MLflow: series of one chart share a prefix and their steps (step = epoch, counted from 1) ---

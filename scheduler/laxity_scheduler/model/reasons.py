@@ -176,6 +176,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "it stops for {beneficiary} at the end of epoch {epoch} and holds no state: it begins at epoch 1 "
         "again"
     ),
+    "no_progress": "no progress was reported: later runs are predicted by its run time",
     "holds_no_state": (
         "nothing was given to training.restore() or --resumes: a stop loses all its epochs. It is stopped only where "
         "a promise needs its GPUs and no other job can make way"

@@ -112,7 +112,7 @@ class Service:
         self.leading = False
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.on_end: Callable[[Exception], None] = LOG.error
-        self.take_left_reports: Callable[[], None] = lambda: None  # set where a world keeps any
+        self.take_left_reports: Callable[[], None] = lambda: None
         self.completed = 0  # looks that ended, with or without acting
         self.failure, self.failure_streak = "", FailureStreak()
         self._policy_fault = ""

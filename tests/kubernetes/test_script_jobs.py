@@ -37,7 +37,9 @@ def test_script_that_posts_with_curl_is_promised_makes_room_and_goes_on(
     submit(ground, urgent, {names.DEADLINE: format_instant(at)})
 
     promised = ended(ground, place, "urgent")
-    assert (promised.verdict, promised.epochs, promised.outcome) == ("promised", 100, "kept")
+    assert (promised.verdict, promised.epochs, promised.epochs_done) == ("promised", 100, 100)
+    assert promised.finished_at is not None
+    assert promised.finished_at <= at.timestamp()
     resumed = ended(ground, place, "patient")
     assert (resumed.preemptions, resumed.epochs_done) == (1, 100)
     assert not resumed.finished_early

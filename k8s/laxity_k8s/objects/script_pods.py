@@ -28,6 +28,7 @@ def find_script_pod(job: Json, own: Iterable[Json], name: str) -> ScriptPod | No
     return ScriptPod(
         found,
         _began_at(leader),
+        restarts=pods.count_of(_container_status(leader).get("restartCount")),
         width=max(1, pods.count_of(spec.get("parallelism", 1))),
         resumes=notes.get(names.RESUMES) == "true",
         is_told_to_stop=is_ordered or pods.is_terminating(leader),
@@ -38,9 +39,16 @@ def _age(pod: Json) -> tuple[float, str]:
     return pods.created_at(pod), json_tree.object_id(pod)
 
 
+def _container_status(pod: Json) -> Json:
+    """That of the container that trains, the first of the pod's spec."""
+    name = json_tree.get_in(pod, "spec", "containers", 0, "name")
+    rows = json_tree.list_at(pod, "status", "containerStatuses")
+    return next((row for row in rows if row.get("name") == name), {})
+
+
 def _began_at(pod: Json) -> float:
-    """When its first container started."""
-    state = json_tree.mapping_at(pod, "status", "containerStatuses", 0, "state")
+    """When that container started."""
+    state = json_tree.mapping_at(_container_status(pod), "state")
     for kind in ("running", "terminated"):
         began_at = instant_at(json_tree.get_in(state, kind, "startedAt"))
         if began_at is not None:

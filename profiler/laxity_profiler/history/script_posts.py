@@ -20,7 +20,7 @@ SHORTEST_S: Final = 1e-3  # of an epoch: two posts may come in one instant
 
 @dataclass(frozen=True, slots=True)
 class ScriptPod:
-    """The pod of a script: when it began, in POSIX seconds, and with how many others.
+    """The pod of a script: when its container began, in POSIX seconds, after how many `restarts`.
 
     `resumes`: its user says that it goes on from its own checkpoint. `is_told_to_stop`: what it posts
     as it leaves counts by its steps only.
@@ -28,20 +28,27 @@ class ScriptPod:
 
     name: str
     began_at: float
+    restarts: int = 0
     width: int = 1
     resumes: bool = False
     is_told_to_stop: bool = False
+
+    @property
+    def start(self) -> str:
+        """Which start of the script it is."""
+        return f"{self.name}/{self.restarts}"
 
 
 @dataclass(slots=True)
 class ScriptStart:
     """What is known of the latest start of a script: `done` units, the last one at `ended_at`.
 
-    `early` are the posts before it is known where it began; None since then.
+    It began after `done_before` units. `early` are the posts before it is known where it began; None since then.
     """
 
-    pod: str = ""
+    name: str = ""
     done: int = 0
+    done_before: int = 0
     ended_at: float = 0.0
     at: float = 0.0
     share: float = 0.0
@@ -75,8 +82,8 @@ class _Writer:
         self.lines: list[Line] = []
         self._state, self._pod = state, pod
         self._start = ScriptStart(**state.script)
-        if self._start.pod != pod.name:
-            self._start = ScriptStart(pod.name, metrics=self._start.metrics)
+        if self._start.name != pod.start:
+            self._start = ScriptStart(pod.start, metrics=self._start.metrics)
             self._write("started", pod.began_at)
             self._start.done = state.epochs_done if pod.resumes else 0
         state.script = asdict(self._start)
@@ -116,7 +123,7 @@ class _Writer:
                 start.begins_anew, start.done = True, 0
         first = early[0]
         is_near = (first.share or 0.0) * UNITS <= start.done + 1
-        began_at = first.at if is_near else self._pod.began_at
+        began_at = first.at if is_near else min(first.at, self._pod.began_at)
         start.early, start.at, start.share = None, began_at, start.done / UNITS
         self._declare(UNITS)
         self._form(began_at)
@@ -136,13 +143,12 @@ class _Writer:
             self._write("declared", self._pod.began_at, epochs=epochs)
 
     def _form(self, at: float) -> None:
-        self._start.ended_at = at
+        self._start.ended_at, self._start.done_before = at, self._start.done
         self._write("formed", at, width=self._pod.width, epoch=self._start.done)
 
     def _end_unit(self, ended_at: float) -> None:
         start = self._start
         took_s = max(SHORTEST_S, ended_at - start.ended_at)
-        is_first = bool(self.lines) and self.lines[-1]["kind"] == "formed"
         start.done, start.ended_at = start.done + 1, ended_at
         self._write(
             "epoch",
@@ -150,7 +156,7 @@ class _Writer:
             epoch=start.done,
             epoch_s=took_s,
             width=self._pod.width,
-            warmup=is_first,
+            warmup=start.done == start.done_before + 1,
             holds_state=self._pod.resumes and not start.begins_anew,
             metrics=dict(start.metrics),
         )

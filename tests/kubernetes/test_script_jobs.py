@@ -23,14 +23,14 @@ def test_script_that_posts_with_curl_is_promised_makes_room_and_goes_on(
     ground: PodGround, place: str
 ) -> None:
     folder = laid_out(ground, place)
-    first = script_job(ground, place, "first", f"bash {CURL} 8", folder, {names.MODEL: "curl"})
+    first = script_job(ground, place, "first", f"bash {CURL} 8", model="curl")
     submit(ground, first, {names.CLASS: "soft", names.DEADLINE: "10m"})
     assert ended(ground, place, "first").epochs_done == 100
-    patient = script_job(ground, place, "patient", f"bash {CURL} 120 --resume", folder)
+    patient = script_job(ground, place, "patient", f"bash {CURL} 120 --resume")
     submit(ground, patient, {names.CLASS: "best_effort", names.RESUMES: "true"})
     ground.until(lambda: ground.client.job(f"{place}/patient").epochs_done >= 20, "a fifth of it")
 
-    urgent = script_job(ground, place, "urgent", f"bash {CURL} 8", folder, {names.MODEL: "curl"})
+    urgent = script_job(ground, place, "urgent", f"bash {CURL} 8", model="curl")
     told = ground.client.whatif(urgent | annotated(urgent, {names.DEADLINE: "30m"}))
     assert told["verdict"] == "promised", told
     at = datetime.fromtimestamp(told["p90_at"] + SLACK_S, UTC)
@@ -49,9 +49,9 @@ def test_script_that_posts_with_curl_is_promised_makes_room_and_goes_on(
 def test_script_that_posts_nothing_is_predicted_by_its_run_time(
     ground: PodGround, place: str
 ) -> None:
-    folder = laid_out(ground, place)
+    laid_out(ground, place)
     for name, service_class in (("quiet", "soft"), ("again", "hard")):
-        job = script_job(ground, place, name, "sleep 4", folder, {names.MODEL: "quiet"})
+        job = script_job(ground, place, name, "sleep 4", model="quiet")
         submit(ground, job, {names.CLASS: service_class, names.DEADLINE: "10m"})
         view = ended(ground, place, name)
         assert (view.epochs, view.epochs_done, view.finished_early) == (1, 1, False)
@@ -59,19 +59,18 @@ def test_script_that_posts_nothing_is_predicted_by_its_run_time(
 
 
 def script_job(
-    ground: PodGround,
-    place: str,
-    name: str,
-    command: str,
-    folder: Path,
-    notes: dict[str, str] | None = None,
+    ground: PodGround, place: str, name: str, command: str, *, model: str | None = None
 ) -> Json:
     """The documented Job, with the image and volumes of this cluster, on all of its GPUs."""
     text = (ROOT / "docs/scripts.md").read_text(encoding="utf-8")
     found = re.search(r"## On Kubernetes.*?```yaml\n(.*?)```", text, re.DOTALL)
     assert found
     job: Json = yaml.safe_load(found[1])
-    job["metadata"] |= {"name": name, "namespace": place, "annotations": notes or {}}
+    job["metadata"] |= {
+        "name": name,
+        "namespace": place,
+        "annotations": {names.MODEL: model or name},
+    }
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     template = ground.template()
@@ -79,7 +78,7 @@ def script_job(
     container |= {key: template[key] for key in ("image", "imagePullPolicy", "volumeMounts")}
     container |= {
         "command": shlex.split(command),
-        "workingDir": str(folder),
+        "workingDir": str(ground.folder / place),
         "env": [{"name": "PATH", "value": ground.host.path}],
         "resources": template["resources"] | {"limits": {"nvidia.com/gpu": str(GPUS)}},
     }

@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -166,11 +167,8 @@ def test_whole_run_is_predicted_in_the_units_of_the_run_before(history: History)
     noise, at = random.Random(5), 1_000.0
     whole = Workload("m", 1, whole=True)
     for percent in range(101):
-        post = posted(at, percent)
-        history.ingest(
-            "first", "default/first", whole, lambda state, post=post: lines_of_post(state, post, POD),
-            received_at=at,
-        )  # fmt: skip
+        made = partial(lines_of_post, post=posted(at, percent), pod=POD)
+        history.ingest("first", "default/first", whole, made, received_at=at)
         at += noise.uniform(1.9, 2.1)
     predictor = Learner(history).predictor()
 

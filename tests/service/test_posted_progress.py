@@ -57,7 +57,7 @@ def test_progress_of_a_script_is_that_of_its_job(tmp_path: Path) -> None:
         stage.world.finished("default/a")
         ended = stage.until("default/a", lambda view: view["state"] == "finished", "finished")
     assert [answer.status_code for answer in answers] == [200, 200]
-    assert ended["epochs_done"] == 40
+    assert (ended["epochs"], ended["epochs_done"], ended["finished_early"]) == (100, 40, True)
     assert ended["result"] == {"progress_percent": 40.0}
     assert stage.world.told == []
 

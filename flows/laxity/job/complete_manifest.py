@@ -48,7 +48,7 @@ def complete_manifest(job: Json) -> None:
     """Add to the pods of this Job what a worker needs and nobody has said. Any input is survived."""
     pod = json_tree.mapping_at(job, "spec", "template", "spec")
     container = json_tree.get_in(pod, "containers", 0)
-    if not isinstance(container, dict):
+    if not (isinstance(container, dict) and json_tree.mapping_at(job, "metadata")):
         return
     if is_script(json_tree.mapping_at(job, "spec"), json_tree.annotations_of(job)):
         _add_env(container, SCRIPT_ENV)

@@ -121,36 +121,41 @@ class WorkerCalls:
             self._world.wake()
         return acked
 
-    def take_left_reports(self) -> None:
-        """Take what is still to be said of Jobs that have just ended.
+    def take_left_reports(self, jobs: Sequence[Manifest]) -> None:
+        """Take what is still to be said of those of these Jobs that have just ended.
 
         Their workers wrote it on this machine and could not send it; scripts have said nothing.
         Called before the cycle shows these Jobs as ended: what it learns of them is whole.
         """
-        for job in self._world.jobs():
+        for job in jobs:
             uid = json_tree.uid_of(job)
             if uid in self._unread or self._has_just_ended(uid, job):
                 self._unread.discard(uid)
                 with self._service.metrics.faults.isolate("left reports", job_id_of(job)):
-                    self._take_left_reports_of(job_id_of(job), uid)
-                    self._take_end_of_script(job_id_of(job), job)
+                    self._take_what_is_left(job_id_of(job), uid, job)
 
     def _has_just_ended(self, uid: str, job: Manifest) -> bool:
         view = self._service.view_cache.view_by_uid(uid)
         return bool(final_condition(job)) and (view is None or not is_over(view))
 
+    def _take_what_is_left(self, job_id: str, uid: str, job: Manifest) -> None:
+        try:
+            self._take_left_reports_of(job_id, uid)
+            self._take_end_of_script(job_id, job)
+        except (HistoryError, StoreError) as error:
+            self._unread.add(uid)
+            LOG.warning(
+                "what %s said last is taken later: %s", job_id, error, extra={"job": job_id}
+            )
+
     def _take_left_reports_of(self, job_id: str, uid: str) -> None:
         path = Path(self._world.reports_path(job_id) or "")
         if not path.is_file():
             return
-        try:
-            acked = self.ingest_reports(job_id, uid, ())
-            left = [line for line in read_lines(path) if line["seq"] > acked]
-            for first in range(0, len(left), LINES_PER_CALL):
-                self.ingest_reports(job_id, uid, left[first : first + LINES_PER_CALL])
-        except (HistoryError, StoreError) as error:
-            self._unread.add(uid)
-            LOG.warning("reports in %s are read again: %s", path, error, extra={"job": job_id})
+        acked = self.ingest_reports(job_id, uid, ())
+        left = [line for line in read_lines(path) if line["seq"] > acked]
+        for first in range(0, len(left), LINES_PER_CALL):
+            self.ingest_reports(job_id, uid, left[first : first + LINES_PER_CALL])
 
     def _take_end_of_script(self, job_id: str, job: Manifest) -> None:
         condition, pod = final_condition(job), self._world.script_pod(job_id)

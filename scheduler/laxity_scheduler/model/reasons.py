@@ -172,6 +172,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "stop_taken_back": "it runs on: {beneficiary} no longer needs its GPUs",
     "stopped_at_epoch": "saved at the end of epoch {epoch}: it stops for {beneficiary}",
     "stopped_at_step": "saved inside epoch {epoch}: it stops for {beneficiary}",
+    "stopped_after_epoch": "it stops for {beneficiary} after epoch {epoch}, and goes on from there",
     "stopped_stateless": (
         "it stops for {beneficiary} at the end of epoch {epoch} and holds no state: it begins at epoch 1 "
         "again"

@@ -15,6 +15,7 @@ from laxity_profiler.history.history import History
 from laxity_profiler.history.report_fold import FoldResult, ReportState
 from laxity_profiler.history.script_posts import ScriptPod, lines_of_end, lines_of_post
 from laxity_profiler.learning.learner import Learner
+from laxity_scheduler.notifications.chart_points import epoch_points
 
 POD = ScriptPod("sft-0-abc", began_at=1_000.0, resumes=True)
 NEXT = replace(POD, name="sft-0-xyz", began_at=3_000.0)
@@ -178,3 +179,15 @@ def test_whole_run_is_predicted_in_the_units_of_the_run_before(history: History)
     ):
         assert estimate.source == "history"
         assert estimate.p50_s == pytest.approx(200.0, rel=0.1)
+
+
+def test_epoch_that_is_trained_once_more_has_its_point_in_the_chart_already() -> None:
+    state = ReportState()
+    first = lines_of_post(state, posted(1_010.0, 2, loss=0.5), POD)
+    state.fold(first, epochs=1, received_at=NEVER)
+
+    second = lines_of_post(state, posted(3_010.0, 3), replace(NEXT, resumes=False))
+
+    assert [point.epoch for point in epoch_points(first)] == [1, 2]
+    assert epoch_points(first)[0].values["loss"] == 0.5
+    assert [point.epoch for point in epoch_points(second)] == [3]

@@ -158,7 +158,9 @@ class _Writer:
             width=self._pod.width,
             warmup=start.done == start.done_before + 1,
             holds_state=self._pod.resumes and not start.begins_anew,
+            bytes=0,
             metrics=dict(start.metrics),
+            again=start.done <= self._state.furthest_epoch,
         )
 
     def _write(self, kind: ReportKind, at: float, **fields: Any) -> None:

@@ -71,17 +71,14 @@ class WorkerCalls:
         """Take what a script in this pod has posted. PostError; ConflictError if it is not heard."""
         post = read_post(body, CLOCK.now())
         view = self._service.view_cache.view_by_uid(uid)
-        if view is None:
+        job = None if view is None else self._world.job(view["id"])
+        if view is None or json_tree.uid_of(job) != uid:
             raise UnknownJobError(uid)
-        if not self._is_script(view["id"]):
+        if not _is_script(job):
             raise ConflictError(NO_SCRIPT.format(view["id"]))
         pod = self._world.script_pod(view["id"], pod_name)
         if pod is not None:
             self._write_lines(view, partial(lines_of_post, post=post, pod=pod))
-
-    def _is_script(self, job_id: str) -> bool:
-        job = self._world.job(job_id)
-        return is_script(json_tree.mapping_at(job, "spec"), json_tree.annotations_of(job))
 
     def _write_lines(self, view: Json, make: Callable[[ReportState], list[Json]]) -> list[Json]:
         """The report lines that a script cannot write for itself; MLflow gets all of its epochs."""
@@ -159,7 +156,7 @@ class WorkerCalls:
 
     def _take_end_of_script(self, job_id: str, job: Manifest) -> None:
         condition, pod = final_condition(job), self._world.script_pod(job_id)
-        if condition.get("type") != "Complete" or pod is None or not self._is_script(job_id):
+        if condition.get("type") != "Complete" or pod is None or not _is_script(job):
             return
         ended_at = instant_at(condition.get("lastTransitionTime")) or CLOCK.now()
         view = self._views.view_of(job_id)
@@ -196,3 +193,7 @@ class WorkerCalls:
             namespace, _, name = job_id.partition("/")
             model = model_key(namespace, view["model"] or name)
             return Workload(model=model, epochs=max(1, view["epochs"]))
+
+
+def _is_script(job: Manifest | None) -> bool:
+    return is_script(json_tree.mapping_at(job, "spec"), json_tree.annotations_of(job))

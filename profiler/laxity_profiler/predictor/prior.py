@@ -88,13 +88,16 @@ class PriorCache:
         prior = self._workload_priors.get(workload)
         if prior is None:
             fit = self._by_model.get(workload.model)
+            given = workload
+            if workload.whole and fit is not None and fit.lengths:
+                workload = workload.counted(fit.lengths[-1])
             has_history = fit is not None and bool(fit.settings)
             family = [] if has_history else find_relatives(workload.model, self._models)
             part_s = partial(self._part_quantiles, workload.model)
             densest = fit.node_workers if fit else None
             lies_on = partial(fewest_nodes, workload, self._gpus_per_node, densest)
             prior = WorkloadPrior(workload, fit, family, self._levels, part_s, lies_on)
-            self._workload_priors[workload] = prior
+            self._workload_priors[given] = prior
         return prior
 
     def _part_quantiles(self, model: str, part: Part, width: int) -> Quantiles:

@@ -92,6 +92,7 @@ ENV_PARAMETERS: Final = "LAXITY_PARAMETERS"  # JSON object for the training func
 ENV_LAUNCHER: Final = "LAXITY_LAUNCHER"  # torch: set RANK, WORLD_SIZE, ... before the function
 ENV_ANEW: Final = "LAXITY_ANEW"  # set: this worker has begun anew, for another width
 ENV_ACCELERATORS: Final = "LAXITY_ACCELERATORS"  # more names of resources, by spaces
+ENV_PRODUCT_LABELS: Final = "LAXITY_GPU_PRODUCT_LABELS"  # more of nodes, by spaces; these first
 ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
 ENV_TRIAL: Final = "LAXITY_TRIAL"  # JSON: this worker trains a trial of a sweep
 ENV_RESUMES: Final = "LAXITY_RESUMES"  # "true": the training code keeps and restores its own state

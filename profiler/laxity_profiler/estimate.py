@@ -86,7 +86,8 @@ class Progress:
 
     `epoch_s` and `widths` hold the latest observed epochs, oldest first, at most 20 (same length);
     an epoch right after a start or a re-forming is left out: it holds a warm-up. `warms_up`: such a one
-    runs now. `numbers` are those of the epochs; empty: the last ones that are done.
+    runs now. `numbers` are those of the epochs; empty: the last ones that are done. `gpu_type` is the
+    product that they ran on, "" if nobody knows.
     """
 
     epochs_done: int = 0
@@ -94,6 +95,7 @@ class Progress:
     widths: tuple[int, ...] = ()
     warms_up: bool = False
     numbers: tuple[int, ...] = ()
+    gpu_type: str = ""
 
     @property
     def epoch_numbers(self) -> Sequence[int]:

@@ -113,12 +113,16 @@ class History:
                 state = self._restore_state(
                     uid, cached.state.to_json() if cached and fresh else row.said
                 )
+                state.note_product(workload.gpu_type)
                 if callable(lines):
                     lines = lines(state)
                 folded = state.fold(
                     lines, epochs=workload.epochs, received_at=now, behind_s=behind_s
                 )
-                folded.epochs = [_with_nodes(epoch, nodes, since) for epoch in folded.epochs]
+                product = workload.gpu_type
+                folded.epochs = [
+                    _with_nodes(epoch, nodes, since, product) for epoch in folded.epochs
+                ]
                 workload = state.report().refine(workload)
                 self._write_fold(connection, uid, workload.model, folded, now)
                 history_database.write_run(
@@ -359,24 +363,17 @@ def _run_row(job: str, workload: Workload, state: ReportState, folds: int) -> di
 
 
 def _epoch_row(uid: str, model: str, epoch: Epoch) -> dict[str, Any]:
-    return {
-        "uid": uid,
-        "model": model,
-        "epoch": epoch.epoch,
-        "width": epoch.width,
-        "epoch_s": epoch.epoch_s,
-        "bytes": epoch.bytes,
-        "warmup": epoch.warmup,
-        "at": epoch.at,
-        "nodes": epoch.nodes,
-    }
+    return {"uid": uid, "model": model, **asdict(epoch)}
 
 
-def _with_nodes(epoch: Epoch, nodes: Sequence[str], since: float) -> Epoch:
-    """With the number of nodes that it ran on, if all its workers have been where they are now."""
+def _with_nodes(epoch: Epoch, nodes: Sequence[str], since: float, product: str) -> Epoch:
+    """With the number of nodes that it ran on and the product of their GPUs.
+
+    If all its workers have been where they are now.
+    """
     if len(nodes) < epoch.width or epoch.at < since:
         return epoch
-    return replace(epoch, nodes=len(set(nodes[: epoch.width])))
+    return replace(epoch, nodes=len(set(nodes[: epoch.width])), gpu_type=product)
 
 
 def _workload_json(workload: Workload) -> str:

@@ -26,7 +26,10 @@ MOST_EPOCHS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class GroundTruth:
-    """One job as it really is. `epoch_s` is the time of one epoch by width, without any cost."""
+    """One job as it really is. `epoch_s` is the time of one epoch by width, without any cost.
+
+    `epoch_s_on` has it by product of GPU, where these differ.
+    """
 
     id: str
     number: int  # place in the trace
@@ -45,6 +48,11 @@ class GroundTruth:
     group: str = ""
     step: str = ""
     after: tuple[str, ...] = ()
+    epoch_s_on: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+
+    def times_on(self, product: str) -> Mapping[int, float]:
+        """The time of one epoch by width on this product."""
+        return self.epoch_s_on.get(product, self.epoch_s)
 
     def row(self) -> Job:
         """The job as it is submitted."""

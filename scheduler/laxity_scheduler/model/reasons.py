@@ -265,6 +265,7 @@ ENDLESS: Final = {  # of these, where no end can be foreseen
         "no end can be foreseen"
     ),
 }
+OF_PRODUCT: Final = " of {product}"
 FINISHING: Final = "; from its last epoch to its finish it takes {finishing} (P90)"
 UNKNOWN_TIME: Final = "an unknown time"
 
@@ -306,6 +307,8 @@ def _format_text(cause: Reason) -> str:
     template = TEMPLATES[cause.code]
     if float("inf") in (cause.fact("late_s"), cause.fact("p90_at")):
         template = ENDLESS.get(cause.code, template)
+    if cause.fact("product"):
+        template += OF_PRODUCT
     if cause.fact("finishing_s"):
         template += FINISHING
     return template.format_map(_UnknownFacts(values))

@@ -37,8 +37,8 @@ from laxity_lab.traces.trace_lookup import (
     trace_at,
 )
 from laxity_lab.traces.traces import FORMATS, TraceError
-from laxity_lab.world.change_costs import COST_NAMES, CostName
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
+from laxity_scheduler.simulated.change_costs import COST_NAMES, CostName
 
 # What the table shows: a figure of the reports, in words.
 SHOWN: Final[Mapping[str, str]] = {

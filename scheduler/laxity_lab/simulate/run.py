@@ -17,11 +17,9 @@ from laxity_lab.simulate.trace_groups import TraceGroups
 from laxity_lab.traces.inference_load import read_load
 from laxity_lab.traces.trace_lookup import trace_at
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.change_costs import CostName, Costs, costs, scale
 from laxity_lab.world.failures import Failures
 from laxity_lab.world.ground_truth import (
     EPOCH_S,
-    GroundTruth,
     belief_errors,
     epochs_of,
     error_factors,
@@ -38,6 +36,8 @@ from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import CostName, Costs, costs, scale
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 
 @dataclass(frozen=True, slots=True)

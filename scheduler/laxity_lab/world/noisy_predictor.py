@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from laxity_lab.world.change_costs import Costs
-from laxity_lab.world.ground_truth import GroundTruth, error_factors, sigma_of
+from laxity_lab.world.ground_truth import error_factors, sigma_of
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.simulated.change_costs import Costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 Z90: Final = 1.2815515594457831  # the 90 % quantile of the standard normal distribution
 

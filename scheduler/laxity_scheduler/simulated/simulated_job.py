@@ -6,10 +6,10 @@ A job trains from `ready_at` on: position(t) = position + (t - max(since, ready_
 from dataclasses import dataclass
 from typing import Final
 
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_scheduler.frame.construct import replace_fields
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 TINY: Final = 1e-9
 

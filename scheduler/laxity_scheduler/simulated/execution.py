@@ -12,11 +12,11 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
-from laxity_lab.world.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
-from laxity_lab.world.events import EventQueue
-from laxity_lab.world.simulated_job import TINY, SimJob, row_of
-from laxity_lab.world.simulated_nodes import SimNodes
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.simulated.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
+from laxity_scheduler.simulated.events import EventQueue
+from laxity_scheduler.simulated.simulated_job import TINY, SimJob, row_of
+from laxity_scheduler.simulated.simulated_nodes import SimNodes
 
 SEEN_EPOCHS: Final = 20
 EARLY: Final = 1e-6  # share of an epoch, and seconds: no row is looked at too late

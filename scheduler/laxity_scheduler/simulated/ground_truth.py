@@ -10,7 +10,10 @@ from laxity_scheduler.model.job import FOREVER, Job
 
 @dataclass(frozen=True, slots=True)
 class GroundTruth:
-    """One job as it really is. `epoch_s` is the time of one epoch by width, without any cost."""
+    """One job as it really is. `epoch_s` is the time of one epoch by width, without any cost.
+
+    `start_s` and `stop_s` are its own costs by width; where it has none, those of the cluster.
+    """
 
     id: str
     number: int  # place in the trace
@@ -29,6 +32,8 @@ class GroundTruth:
     group: str = ""
     step: str = ""
     after: tuple[str, ...] = ()
+    start_s: Mapping[int, float] = field(default_factory=dict)
+    stop_s: Mapping[int, float] = field(default_factory=dict)
 
     def row(self) -> Job:
         """The job as it is submitted."""

@@ -125,7 +125,7 @@ class PlanExecutor:
         live.since = now
         live.first_start_at = min(live.first_start_at, now)
         live.fresh_at = math.floor(live.position + TINY)
-        cost_s = 0.0 if self.execution.costs.round_s else self.execution.costs.start_s(live.gpus)
+        cost_s = 0.0 if self.execution.costs.round_s else self.execution.start_s(live)
         live.ready_at, live.starting = now + cost_s, True
         self.execution.count_lost(live, cost_s)
         live.row = replace(live.row, resumed_at=now, width_changed_at=now)
@@ -152,7 +152,7 @@ class PlanExecutor:
         live.workers, live.nodes = decision.workers, decision.nodes
         live.shrink_to = 0
         if self.execution.costs.at_boundaries:
-            live.grown_at = self.now + self.execution.costs.start_s(live.gpus)
+            live.grown_at = self.now + self.execution.start_s(live)
         else:
             self.execution.change_now(live)
 

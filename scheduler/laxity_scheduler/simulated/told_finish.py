@@ -1,0 +1,63 @@
+"""The finish that a job is told: that of the queue run down, times what later arrivals usually do."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.simulated.overtaking import Overtaking
+
+PROMISED: Final = "promised"
+
+
+@dataclass(frozen=True, slots=True)
+class ToldFinish:
+    """Instants. `queue_s`: from `at` on, what the queue alone says; None where it says nothing."""
+
+    at: float
+    p50_at: float
+    p90_at: float
+    queue_s: float | None = None
+
+    @property
+    def finite(self) -> tuple[float | None, float | None]:
+        """P50 and P90, None for never."""
+        p50_at, p90_at = self.p50_at, self.p90_at
+        return (p50_at if p50_at < FOREVER else None, p90_at if p90_at < FOREVER else None)
+
+
+def kind_of(verdict: str, service_class: str) -> str:
+    """Jobs of one kind are overtaken alike."""
+    return PROMISED if verdict == PROMISED else service_class
+
+
+def told_finish(
+    job: Job, verdict: Verdict | None, ends_at: float | None, now: float, overtaking: Overtaking
+) -> ToldFinish | None:
+    """None of a job without a verdict, and of a refused one.
+
+    `ends_at` is when it ends if nobody else comes; without it the verdict's own finish is told. The P90
+    of a promise that is in time is no later than its deadline: it is what the promise says.
+    """
+    if verdict is None or isinstance(verdict, Refusal):
+        return None
+    if ends_at is None:
+        return ToldFinish(now, verdict.p50_at, verdict.p90_at)
+    queue_s = ends_at - now
+    promised = isinstance(verdict, Promise)
+    kind = kind_of(PROMISED if promised else "", job.service_class)
+    p50, p90 = overtaking.factors(kind, queue_s) or (1.0, _spread(verdict, now))
+    p50_at, p90_at = now + p50 * queue_s, now + p90 * queue_s
+    if isinstance(verdict, Promise):
+        if verdict.p90_at <= verdict.deadline_at:
+            p90_at = min(p90_at, verdict.deadline_at)
+        else:
+            p90_at = max(p90_at, verdict.p90_at)
+    return ToldFinish(now, min(p50_at, p90_at), p90_at, queue_s)
+
+
+def _spread(verdict: Verdict, now: float) -> float:
+    """P90 over P50 of the time that is left, by the verdict."""
+    if isinstance(verdict, Refusal) or not now < verdict.p50_at <= verdict.p90_at < FOREVER:
+        return 1.0
+    return (verdict.p90_at - now) / (verdict.p50_at - now)

@@ -52,15 +52,9 @@ def run(
 def crowd(seed: int, jobs: int = 20) -> Trace:
     """Within a quarter of an hour; every second job is due, the others wait for their turn."""
     drawn = random_trace(seed, jobs=jobs, levels=(1, 2, 4)).jobs
-    made = [
-        replace(
-            one,
-            submitted_at=one.submitted_at / 4.0,
-            **({} if n % 2 else {"deadline_at": math.inf, "service_class": "best_effort"}),
-        )
-        for n, one in enumerate(drawn)
-    ]
-    return trace(*made)
+    early = [replace(one, submitted_at=one.submitted_at / 4.0) for one in drawn]
+    free = [replace(one, deadline_at=math.inf, service_class="best_effort") for one in early]
+    return trace(*early[::2], *free[1::2])
 
 
 def last_arrival(jobs: Trace) -> float:

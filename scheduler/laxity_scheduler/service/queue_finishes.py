@@ -174,4 +174,6 @@ def _lessons(views: Iterable[Json]) -> Iterator[EndedFinish]:
     for view in sorted(rows, key=lambda view: float(view["finished_at"])):
         if not view.get("finished_early"):
             took_s = view["finished_at"] - view["queue_at"]
-            yield EndedFinish(kind_of(view["verdict"], view["class"]), view["queue_s"], took_s)
+            kind, told_p90_at = kind_of(view["verdict"], view["class"]), view["first_p90_at"]
+            kept = told_p90_at is None or view["finished_at"] <= told_p90_at
+            yield EndedFinish(kind, view["queue_s"], took_s, kept=kept)

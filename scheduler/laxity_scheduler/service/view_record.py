@@ -37,7 +37,7 @@ def with_first_prediction(
     judged = view["verdict"] in ("promised", "forecast")
     if judged and view.get("first_run_s") is None and view["p50_at"] is not None:
         view["first_run_s"] = view["p50_at"] - max(now, view["expected_start_at"] or now)
-    if judged and view["first_p90_at"] is None and not awaited:
+    if view["first_p90_at"] is None and (told is not None or (judged and not awaited)):
         p50_at, p90_at = (view["p50_at"], view["p90_at"]) if told is None else told.finite
         view |= {"first_p50_at": p50_at, "first_p90_at": p90_at}
         if told is not None:

@@ -13,6 +13,7 @@ from typing import Final
 
 MOST_KEPT: Final = 200  # latest ended jobs of a kind
 NEAREST: Final = 30
+P90: Final = 0.9
 LEAST: Final = 12  # fewer teach nothing
 
 
@@ -23,13 +24,14 @@ class EndedFinish:
     kind: str
     queue_s: float
     took_s: float
+    kept: bool = True  # whether it ended by the P90 that it was told
 
 
 class Overtaking:
     """Lessons in order of the jobs' ends."""
 
     def __init__(self, lessons: Iterable[EndedFinish] = ()) -> None:
-        self._kept: defaultdict[str, deque[tuple[float, float]]] = defaultdict(
+        self._kept: defaultdict[str, deque[tuple[float, float, bool]]] = defaultdict(
             lambda: deque(maxlen=MOST_KEPT)
         )
         for lesson in lessons:
@@ -38,7 +40,7 @@ class Overtaking:
     def learn(self, lesson: EndedFinish) -> None:
         if lesson.queue_s > 0.0 and lesson.took_s > 0.0:
             ratio = lesson.took_s / lesson.queue_s
-            self._kept[lesson.kind].append((math.log(lesson.queue_s), ratio))
+            self._kept[lesson.kind].append((math.log(lesson.queue_s), ratio, lesson.kept))
 
     def factors(self, kind: str, queue_s: float) -> tuple[float, float] | None:
         """P50 and P90 of the true time over the queue's; None where too few jobs have ended."""
@@ -46,9 +48,10 @@ class Overtaking:
         if len(kept) < LEAST or queue_s <= 0.0:
             return None
         here = math.log(queue_s)
-        near = sorted(kept, key=lambda pair: abs(pair[0] - here))[:NEAREST]
-        ratios = sorted(ratio for _, ratio in near)
-        return _quantile(ratios, 0.5), _quantile(ratios, 0.9)
+        near = sorted(kept, key=lambda each: abs(each[0] - here))[:NEAREST]
+        ratios = sorted([ratio for _, ratio, _ in near])
+        short = P90 - sum([held for *_, held in kept]) / len(kept)
+        return _quantile(ratios, 0.5), _quantile(ratios, P90 + short)
 
 
 def _quantile(ordered: list[float], share: float) -> float:

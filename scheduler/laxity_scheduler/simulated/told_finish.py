@@ -34,15 +34,15 @@ def kind_of(verdict: str, service_class: str) -> str:
 def told_finish(
     job: Job, verdict: Verdict | None, ends_at: float | None, now: float, overtaking: Overtaking
 ) -> ToldFinish | None:
-    """None of a job without a verdict, and of a refused one.
+    """None of a refused job, and where neither the queue nor a verdict says anything.
 
     `ends_at` is when it ends if nobody else comes; without it the verdict's own finish is told. The P90
     of a promise that is in time is no later than its deadline: it is what the promise says.
     """
-    if verdict is None or isinstance(verdict, Refusal):
+    if isinstance(verdict, Refusal):
         return None
     if ends_at is None:
-        return ToldFinish(now, verdict.p50_at, verdict.p90_at)
+        return None if verdict is None else ToldFinish(now, verdict.p50_at, verdict.p90_at)
     queue_s = ends_at - now
     promised = isinstance(verdict, Promise)
     kind = kind_of(PROMISED if promised else "", job.service_class)
@@ -56,8 +56,10 @@ def told_finish(
     return ToldFinish(now, min(p50_at, p90_at), p90_at, queue_s)
 
 
-def _spread(verdict: Verdict, now: float) -> float:
+def _spread(verdict: Verdict | None, now: float) -> float:
     """P90 over P50 of the time that is left, by the verdict."""
-    if isinstance(verdict, Refusal) or not now < verdict.p50_at <= verdict.p90_at < FOREVER:
+    if verdict is None or isinstance(verdict, Refusal):
+        return 1.0
+    if not now < verdict.p50_at <= verdict.p90_at < FOREVER:
         return 1.0
     return (verdict.p90_at - now) / (verdict.p50_at - now)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from laxity_lab.simulate.replay import replay
+from laxity_lab.simulate.report import report
+from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.traces import Trace
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_profiler.estimate import Predictor
@@ -123,8 +125,9 @@ def test_nine_of_ten_jobs_like_those_that_ended_end_by_the_p90() -> None:
     overtaking, kept = Overtaking(), []
     for ratio in spread:
         factors = overtaking.factors("soft", 500.0)
-        kept += [] if factors is None else [ratio <= factors[1]]
-        overtaking.learn(EndedFinish("soft", 500.0, 500.0 * ratio))
+        held = factors is None or bool(ratio <= factors[1])
+        kept += [] if factors is None else [held]
+        overtaking.learn(EndedFinish("soft", 500.0, 500.0 * ratio, kept=held))
 
     assert 0.87 < np.mean(kept) < 0.96
 
@@ -163,3 +166,18 @@ def test_a_refused_job_is_told_no_finish() -> None:
     refused = Refusal(reason("fits"))
 
     assert told_finish(row("a"), refused, 500.0, 0.0, Overtaking()) is None
+
+
+def test_a_simulation_says_how_far_off_the_finishes_were_that_jobs_were_told() -> None:
+    setting = Setting("qos", nodes=2, gpus_per_node=4, cost_model="live")
+    jobs = crowd(3)
+
+    plain, told = simulate(jobs, setting), simulate(jobs, replace(setting, tells=True))
+
+    figures = report(told)
+    assert figures["finishes_told"] == figures["finished"] > 10
+    assert 0.0 < figures["finish_mape"] < 0.5
+    assert 0.7 < figures["finish_p90_coverage"] <= 1.0
+    assert "finish_mape" not in report(plain)
+    assert told.column("finished_at").tolist() == plain.column("finished_at").tolist()
+    assert simulate(jobs, replace(setting, tells=True)).told == told.told, "the same again"

@@ -18,13 +18,11 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Forecasted, Promised, Refuse, verdict_after
-from laxity_scheduler.model.verdict import Verdict
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.simulated.overtaking import EndedFinish, Overtaking
 from laxity_scheduler.simulated.rollout import roll_out
-from laxity_scheduler.simulated.told_finish import ToldFinish, kind_of, told_finish
+from laxity_scheduler.simulated.told_finish import ToldFinish, kind_of, told_finishes
 
 LOG: Final = logging.getLogger(__name__)
 MOVED: Final = 0.1  # of the time that was left: a smaller move is not told
@@ -94,14 +92,11 @@ class QueueFinishes:
         state, before = cycle.state, self.told
         policy = self._guarded(with_follow_ups(cycle.policy))
         ends = roll_out(state, cycle.plan, policy, cycle.predictor, pause=self._wait_for_calm)
-        overtaking = Overtaking(_lessons(self._views()))
-        verdicts = _verdicts_after(cycle)
-        told: dict[str, ToldFinish] = {}
-        for job in state.jobs:
-            new = told_finish(job, verdicts[job.id], ends.get(job.id), state.now, overtaking)
-            if new is not None:
-                old = before.get(job.id)
-                told[job.id] = new if old is None or _has_moved(old, new) else old
+        news = told_finishes(state, cycle.plan, ends, Overtaking(_lessons(self._views())))
+        told = {
+            name: old if (old := before.get(name)) and not _has_moved(old, new) else new
+            for name, new in news.items()
+        }
         self.told = told
         return any(before.get(name) is not finish for name, finish in told.items())
 
@@ -150,16 +145,6 @@ class QueueFinishes:
 
 class _ClosedError(Exception):
     """The service ends."""
-
-
-def _verdicts_after(cycle: Cycle) -> dict[str, Verdict | None]:
-    """Of each job of the snapshot, as the plan leaves it."""
-    rows, now = cycle.state.by_id, cycle.state.now
-    verdicts = {name: job.verdict for name, job in rows.items()}
-    for decision in cycle.plan.decisions:
-        if isinstance(decision, Promised | Forecasted | Refuse):
-            verdicts[decision.job] = verdict_after(rows[decision.job], decision, now)
-    return verdicts
 
 
 def _has_moved(old: ToldFinish, new: ToldFinish) -> bool:

@@ -1,13 +1,20 @@
 """The finish that a job is told: that of the queue run down, times what later arrivals usually do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Forecasted, Promised, Refuse, verdict_after
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulated.overtaking import Overtaking
 
 PROMISED: Final = "promised"
+UNLEARNED_P90: Final = (
+    2.0  # over the P50, until enough jobs have ended: docs/measurements/promises.md
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,21 @@ def kind_of(verdict: str, service_class: str) -> str:
     return PROMISED if verdict == PROMISED else service_class
 
 
+def told_finishes(
+    state: ClusterState, plan: Plan, ends: Mapping[str, float], overtaking: Overtaking
+) -> dict[str, ToldFinish]:
+    """Of each job of a snapshot, by the verdict that the plan leaves it and its end in the rollout."""
+    verdicts = {job.id: job.verdict for job in state.jobs}
+    for decision in plan.decisions:
+        if isinstance(decision, Promised | Forecasted | Refuse):
+            verdicts[decision.job] = verdict_after(state.by_id[decision.job], decision, state.now)
+    finishes = {
+        job.id: told_finish(job, verdicts[job.id], ends.get(job.id), state.now, overtaking)
+        for job in state.jobs
+    }
+    return {name: finish for name, finish in finishes.items() if finish is not None}
+
+
 def told_finish(
     job: Job, verdict: Verdict | None, ends_at: float | None, now: float, overtaking: Overtaking
 ) -> ToldFinish | None:
@@ -46,7 +68,7 @@ def told_finish(
     queue_s = ends_at - now
     promised = isinstance(verdict, Promise)
     kind = kind_of(PROMISED if promised else "", job.service_class)
-    p50, p90 = overtaking.factors(kind, queue_s) or (1.0, _spread(verdict, now))
+    p50, p90 = overtaking.factors(kind, queue_s) or (1.0, max(UNLEARNED_P90, _spread(verdict, now)))
     p50_at, p90_at = now + p50 * queue_s, now + p90 * queue_s
     if isinstance(verdict, Promise):
         if verdict.p90_at <= verdict.deadline_at:

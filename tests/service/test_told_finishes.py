@@ -101,7 +101,8 @@ def test_a_policy_that_fails_in_a_rollout_stops_no_service(tmp_path: Path) -> No
 
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=EPOCH_S), policy=decide) as stage:
         submit_together(stage, "a", "b")
-        view = stage.until("default/b", lambda view: view["verdict"] != "none", "judged")
+        view = stage.until("default/b", lambda view: view["first_p90_at"], "told")
         assert stage.service.failure == ""
 
-    assert view["p90_at"] is not None, "the verdict's own is shown"
+    assert view["p90_at"] == view["first_p90_at"], "the verdict's own is told"
+    assert not view["finish_pending"]

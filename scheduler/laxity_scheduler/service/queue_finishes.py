@@ -17,6 +17,7 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.view_fields import Json
@@ -55,6 +56,7 @@ class QueueFinishes:
         self._calm.set()
         self._latest: Cycle | None = None
         self._thread: Thread | None = None
+        self._problem = ""  # of the last rollout that failed: it is logged once
 
     @property
     def runs(self) -> bool:
@@ -90,8 +92,7 @@ class QueueFinishes:
     def work_out(self, cycle: Cycle) -> bool:
         """Run its queue down; whether there is anything to tell."""
         state, before = cycle.state, self.told
-        policy = self._guarded(with_follow_ups(cycle.policy))
-        ends = roll_out(state, cycle.plan, policy, cycle.predictor, pause=self._wait_for_calm)
+        ends = self._run_down(cycle)
         news = told_finishes(state, cycle.plan, ends, Overtaking(_lessons(self._views())))
         told = {
             name: old if (old := before.get(name)) and not _has_moved(old, new) else new
@@ -99,6 +100,23 @@ class QueueFinishes:
         }
         self.told = told
         return any(before.get(name) is not finish for name, finish in told.items())
+
+    def _run_down(self, cycle: Cycle) -> dict[str, float]:
+        """Ends by a rollout; none of a policy that fails in it: verdicts' own finishes are told then."""
+        policy = self._guarded(with_follow_ups(cycle.policy))
+        try:
+            return roll_out(
+                cycle.state, cycle.plan, policy, cycle.predictor, pause=self._wait_for_calm
+            )
+        except _ClosedError:
+            raise
+        except Exception as error:
+            if (problem := error_text(error)) != self._problem:
+                LOG.exception(
+                    "the queue cannot be run down; jobs are told their verdicts' finishes"
+                )
+            self._problem = problem
+            return {}
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -125,7 +143,7 @@ class QueueFinishes:
         while not self._closed.is_set() and (left_s := until - time.monotonic()) > 0.0:
             latest = self._latest
             if latest is not None and not known.issuperset(latest.state.by_id):
-                return
+                break
             if self._offered.wait(left_s):
                 self._offered.clear()
         self._offered.set()

@@ -47,11 +47,11 @@ class Overtaking:
 
     def factors(self, kind: str, queue_s: float) -> tuple[float, float] | None:
         """P50 and P90 of the true time over the queue's; None where too few jobs have ended."""
-        kept = self._kept[kind]
+        kept = [*reversed(self._kept[kind])]  # of equals the latest count
         if len(kept) < LEAST or queue_s <= 0.0:
             return None
         here = math.log(queue_s)
-        near = sorted(reversed(kept), key=lambda each: abs(each[0] - here))[:NEAREST]
+        near = sorted(kept, key=lambda each: abs(each[0] - here))[:NEAREST]
         ratios = sorted([ratio for _, ratio, _ in near])
         short = P90 - sum([held for *_, held in kept]) / len(kept)
         return _quantile(ratios, 0.5), _quantile(ratios, P90 + short)

@@ -101,6 +101,10 @@ class QueueFinishes:
         self.told = told
         return any(before.get(name) is not finish for name, finish in told.items())
 
+    def _is_asked(self, cycle: Cycle) -> bool:
+        """Whether a job of it waits, or has not been told a finish."""
+        return any(not job.workers or job.id not in self.told for job in cycle.state.jobs)
+
     def _run_down(self, cycle: Cycle) -> dict[str, float]:
         """Ends by a rollout; none of a policy that fails in it: verdicts' own finishes are told then."""
         policy = self._guarded(with_follow_ups(cycle.policy))
@@ -123,7 +127,7 @@ class QueueFinishes:
             self._offered.wait()
             self._offered.clear()
             cycle = self._latest
-            if cycle is None or self._closed.is_set():
+            if cycle is None or self._closed.is_set() or not self._is_asked(cycle):
                 continue
             began = time.monotonic()
             try:

@@ -257,19 +257,6 @@ def test_coming_steps_count_in_the_budget_of_their_namespace(tmp_path: Path) -> 
     assert (other["verdict"], other["reason_code"]) == ("refused", "capacity_budget_spent")
 
 
-def test_job_that_comes_after_steps_of_no_group_waits_and_says_what_to_do(tmp_path: Path) -> None:
-    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
-        submit(stage, "late", "finetune", after="pretrain")
-        stage.submit("beside", deadline="1h", widths="1")
-        stage.until("default/beside", lambda job: job["state"] == "running", "running")
-        late = stage.until("default/late", lambda job: bool(job["share_reason"]), "told to wait")
-    assert late["workers"] == 0
-    assert late["reason"] == (
-        "it comes after pretrain, and no group release runs: submit all of its Jobs in one file, with "
-        "laxity submit FILE --deadline 8h"
-    )
-
-
 @pytest.mark.parametrize("submitted", ["before", "after"])
 def test_fault_of_a_group_starts_no_step_out_of_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, submitted: str

@@ -1,6 +1,5 @@
 """The page in a real browser: what people do there, and what they see."""
 
-import os
 import shutil
 import subprocess
 import tarfile
@@ -19,31 +18,26 @@ from tests.support.browser import Page, browser
 from tests.support.builders import TOKEN
 from tests.support.memory_world import MemoryWorld
 from tests.support.page_server import Json, hand_in, page_server, sign_in, store_past_jobs
-from tests.support.services import Stage
+from tests.support.page_use import (
+    LANES,
+    PANEL,
+    SENTENCE,
+    TABLE,
+    answer,
+    keep_picture,
+    press,
+    press_button,
+)
+from tests.support.services import Stage, manifest
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
-
-SENTENCE = "document.getElementById('sentence').textContent"
-PANEL = "document.getElementById('panel').innerText"
-TABLE = "document.getElementById('table').textContent"
-LANES = "document.getElementById('lanes')"
 
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[Page]:
     with browser(tmp_path) as opened:
         yield opened
-
-
-def keep_picture(page: Page, name: str) -> None:
-    """The picture, for whoever wants to look: LAXITY_PICTURES names a folder."""
-    if folder := os.environ.get("LAXITY_PICTURES"):
-        page.picture(Path(folder) / f"{name}.png")
-
-
-def press(page: Page, key: str, on: str = "document.body") -> None:
-    page.value(f"{on}.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))")
 
 
 def hand_in_when_asked(page: Page) -> None:
@@ -185,19 +179,36 @@ def test_keys_open_a_refused_job_with_its_offers_and_close_it(tmp_path: Path, pa
         assert page.value("document.activeElement.id") == "text"
 
 
-def press_button(page: Page, label: str) -> None:
-    page.wait_for(
-        f"[...document.querySelectorAll('#panel button')].some(b => b.innerText === '{label}')"
-    )
-    page.value(
-        f"[...document.querySelectorAll('#panel button')].find(b => b.innerText === '{label}').click()"
-    )
-    page.wait_for("document.getElementById('ask').open")
+def test_refused_group_tells_its_offers_and_is_promised_by_another_deadline(
+    tmp_path: Path, page: Page
+) -> None:
+    steps: list[Json] = [
+        {
+            "name": name,
+            "after": after,
+            "count": 1,
+            "manifest": manifest(name, epochs=100, widths="1"),
+        }
+        for name, after in (("pretrain", []), ("evaluate", ["pretrain"]))
+    ]
+    with page_server(tmp_path / "home", MemoryWorld(1)) as (stage, url):
+        group = {"name": "release", "deadline": "5s", "steps": steps}
+        assert stage.http.post("/v1/groups", json=group).json()["state"] == "refused"
+        sign_in(page, url)
+        page.shows("1 refused in the last day", "release/")
+        press(page, "ArrowDown", LANES)
+        press(page, "Enter", LANES)
+        page.wait_for(f"{PANEL}.includes('Instead this would do')")
+        keep_picture(page, "refused-group")
 
-
-def answer(page: Page, word: str) -> None:
-    page.value(f"document.querySelector('#ask button[value={word}]').click()")
-    page.wait_for("!document.getElementById('ask').open")
+        press_button(page, "Amend")
+        page.value("document.querySelector('#ask input').value = '90d'")
+        answer(page, "yes")
+        page.wait_for(f"{PANEL}.includes('active, promised')")
+        page.shows("0 refused in the last day")
+        press_button(page, "Cancel")
+        answer(page, "yes")
+        page.wait_for(f"{PANEL}.includes('cancelled, promised')")
 
 
 def test_offer_is_accepted_deadline_amended_and_job_cancelled_after_a_yes(

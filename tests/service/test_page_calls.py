@@ -19,7 +19,7 @@ from laxity_scheduler.http.tokens import Tokens, read_tokens, worker_token
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
-from tests.support.builders import SECRET, TOKEN, bearer
+from tests.support.builders import SECRET, TOKEN, Curve, bearer
 from tests.support.memory_world import MemoryWorld
 from tests.support.page_server import store_past_jobs
 from tests.support.services import Stage, manifest, staged
@@ -347,6 +347,23 @@ def test_lane_of_a_group_counts_jobs_that_ended_before_the_window(tmp_path: Path
 
     assert answer["jobs"]["id"] == ["default/second"]
     assert answer["groups"]["words"][0].endswith("1 of 2 jobs ended")
+
+
+def test_refused_group_is_on_the_timeline_from_its_submission_on(tmp_path: Path) -> None:
+    body = manifest("pretrain", epochs=10_000, widths="1")
+    steps: list[Json] = [{"name": "pretrain", "after": [], "count": 1, "manifest": body}]
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as opened:
+        group = {"name": "release", "deadline": "5s", "steps": steps}
+        submitted_at = opened.http.post("/v1/groups", json=group).json()["submitted_at"]
+        shown = opened.http.get("/v1/timeline?from=0").json()["groups"]
+        later = opened.http.get("/v1/timeline", params={"from": submitted_at + 1}).json()["groups"]
+
+    assert (shown["id"], shown["words"], shown["offers"]) == (
+        ["default/release/"],
+        ["refused"],
+        [1],
+    )
+    assert later["id"] == []
 
 
 def test_timeline_names_groups_of_the_callers_namespaces_only(tmp_path: Path) -> None:

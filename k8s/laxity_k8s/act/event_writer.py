@@ -51,6 +51,7 @@ WARNINGS: Final = frozenset(
         "forecast_late",
         "gpus_taken_by_others",
         "group_not_running",
+        "group_refused",
         "holds_no_state",
         "hopeless",
         "invalid",

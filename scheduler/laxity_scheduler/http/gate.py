@@ -32,7 +32,9 @@ OPEN_PATHS: Final = frozenset(
     {"/", "/healthz", "/readyz", "/docs", "/openapi.json", SESSION_PATH, *PAGE_PATHS}
 )
 ACTION_HEADER: Final = "x-laxity-action"
-ACTION_PATH: Final = re.compile(r"/v1/jobs/[^/]+/[^/]+(/accept|/amend)?")
+ACTION_PATH: Final = re.compile(
+    r"/v1/jobs/[^/]+/[^/]+(/accept|/amend)?|/v1/groups/[^/]+/[^/]+/(amend|end)"
+)
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES: Final = frozenset({"", "same-origin", "none"})
 _WHERE_TOKENS_ARE: Final = (

@@ -11,6 +11,7 @@ from laxity_scheduler.http.dependencies import TheCaller, check_namespace, job_o
 from laxity_scheduler.http.group_service import GroupService
 from laxity_scheduler.http.request_body import check_json, reading_body
 from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
+from laxity_scheduler.http.story import story_of_group
 
 router = APIRouter(responses=ERRORS)
 
@@ -53,6 +54,12 @@ async def list_groups(groups: Groups, caller: TheCaller) -> Response:
 async def group(group_id: Annotated[str, Depends(job_of)], groups: Groups) -> Response:
     """One group with its jobs."""
     return JsonResponse(await run_in_threadpool(groups.view_of, group_id))
+
+
+@router.get("/v1/groups/{namespace}/{name}/story", responses=JOB_ERRORS)
+async def group_story(group_id: Annotated[str, Depends(job_of)], groups: Groups) -> Response:
+    """One group in the words of `laxity show`, for the page."""
+    return JsonResponse(story_of_group(await run_in_threadpool(groups.view_of, group_id)))
 
 
 @router.post("/v1/groups/{namespace}/{name}/amend", responses=JOB_ERRORS | answering(GroupAnswer))

@@ -52,6 +52,7 @@ class JobViews:
             state,
             window,
             self._capacity_history.until(state),
+            refused=[lane_id(group.id) for group in groups if window.shows_refused(group)],
         )
         noun = "slots" if self._service.settings.world == "local" else "GPUs"
         return answer | {"cluster": answer["cluster"] | {"noun": noun}}

@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from laxity import names
+from laxity.api.group_text import group_facts
 from laxity.api.job_view import ENDED, JobView, job_view
 from laxity.api.status_text import fact_rows, offer_text, part_text, stalled_text, standing_text
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.groups.group import ENDED as ENDED_GROUP
+from laxity_scheduler.http.timeline_groups import lane_id
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.notifications.run_origin import flow_run_url
 from laxity_scheduler.notifications.run_picture import draw_run
@@ -30,6 +33,30 @@ def story_of(answer: Mapping[str, Any], row: Job | None, predictor: Predictor, n
         "commands": commands_for(job),
         "actions": actions_for(job),
         "picture": _draw_epochs(row, predictor),
+    }
+
+
+def story_of_group(group: Mapping[str, Any]) -> Json:
+    """The view of a group in the form of a job's story."""
+    name = shlex.quote(group["id"].removeprefix("default/"))
+    commands, actions = [f"laxity show {name}"], []
+    if group["state"] not in ENDED_GROUP:
+        commands += [f"laxity amend {name} --deadline ...", f"laxity cancel {name}"]
+        question = "Ask for another deadline of the whole, such as 8h or 18:00:"
+        amend = _action("Amend", question, "POST", "/amend", deadline="")
+        question = f"Cancel {group['id']} with all of its jobs? Their workers stop."
+        actions = [amend, _action("Cancel", question, "POST", "/end", state="cancelled")]
+    return {
+        "id": lane_id(group["id"]),
+        "standing": ", ".join(dict.fromkeys((group["state"], group["verdict"]))),
+        "reason": group["reason"],
+        "facts": [[name, value] for name, value in group_facts(group) if value],
+        "links": [],
+        "offers": [row["text"] for row in group["offers"] if group["state"] == "refused"],
+        "chain": [],
+        "commands": commands,
+        "actions": actions,
+        "picture": "",
     }
 
 

@@ -10,7 +10,7 @@ Groups have columns of the same form; a job's `group` is the id of its group amo
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -19,6 +19,7 @@ import orjson
 
 from laxity.api.job_view import job_view
 from laxity.api.status_text import deadline_status, state_words
+from laxity_scheduler.groups.group import Group
 from laxity_scheduler.http.timeline_groups import group_counts, group_row, lane_of
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -32,7 +33,7 @@ PLAIN: Final = (
     "id", "class", "model", "state", "verdict", "workers", "epochs", "epochs_done", "borrowed_gpus",
 )  # fmt: skip
 MADE: Final = ("standing", "words", "offers", "gpus_per_worker")
-OF_GROUPS: Final = ("id", "class", "state", "verdict", "workers", "standing", "words")
+OF_GROUPS: Final = ("id", "class", "state", "verdict", "workers", "standing", "words", "offers")
 Widths = Sequence[Sequence[float]]  # (until, workers), one after the other
 
 
@@ -50,6 +51,10 @@ class TimelineSpan:
         in_span = since <= self.to_at and until >= self.from_at
         return in_span and self.may_see(view["id"].partition("/")[0])
 
+    def shows_refused(self, group: Group) -> bool:
+        """Whether the group was refused in this span."""
+        return group.state == "refused" and self.from_at <= group.submitted_at <= self.to_at
+
 
 class TimelineRows:
     """The part of a job that only its view decides, made once for each view."""
@@ -64,10 +69,13 @@ class TimelineRows:
         state: ClusterState,
         window: TimelineSpan,
         capacity: Sequence[Capacity],
+        *,
+        refused: Collection[str],
     ) -> Json:
         """Columns of all jobs in the window and their groups, the GPUs that there are, and a revision of all.
 
-        `groups` has the view of each group by its lane, made for those that are shown.
+        `groups` has the view of each group by its lane, made for those that are shown: groups of jobs
+        in the window, and the `refused` ones, which have none.
         """
         every = list(views)
         shown = [view for view in every if window.shows(view)]
@@ -78,7 +86,7 @@ class TimelineRows:
         columns = {name: [row[name] for row in rows] for name in (*PLAIN, *MADE)}
         columns |= _instant_columns(shown, [_reserved(view, state) for view in shown], base_at)
         columns["group"] = [lane if (lane := lane_of(view)) in groups else "" for view in shown]
-        lanes = {lane: groups[lane]() for lane in sorted({*columns["group"]} - {""})}
+        lanes = {lane: groups[lane]() for lane in sorted({*columns["group"], *refused} - {""})}
         answer: Json = {
             "base_at": base_at,
             "jobs": columns,
@@ -134,8 +142,11 @@ def _group_columns(
     for lane, jobs in parts.items():
         row = group_row(lanes[lane], jobs, [_reserved(view, state) for view in jobs], state.now)
         job = job_view(row)
-        words = f"{state_words(job)}, {group_counts(lanes[lane], jobs)}"
-        rows.append(row | {"standing": deadline_status(job), "words": words})
+        is_refused = job.state == "refused"
+        counted = () if is_refused else (group_counts(lanes[lane], jobs),)
+        words = ", ".join((state_words(job), *counted))
+        offers = len(lanes[lane]["offers"]) if is_refused else 0
+        rows.append(row | {"standing": deadline_status(job), "words": words, "offers": offers})
     columns: Json = {name: [row[name] for row in rows] for name in OF_GROUPS}
     return columns | _instant_columns(rows, [row["will"] for row in rows], base_at)
 

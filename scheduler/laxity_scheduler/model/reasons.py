@@ -41,10 +41,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "group_ended": "its group was refused, or one of its steps has failed",
     "waits_for_steps": "it waits for {steps}",
-    "group_not_running": (
-        "it comes after {steps}, and no group {group} runs: submit all of its Jobs in one file, with "
-        "laxity submit FILE --deadline 8h"
-    ),
+    "group_not_running": "its group {group} is not planned yet: {why}",
+    "group_refused": "its group {group} is refused: {why}",
     "group_unknown": "nothing is known about {what}: this run is predicted, and the next is promised",
     "offer_later": "deadline {due}",
     "group_does_not_fit": (

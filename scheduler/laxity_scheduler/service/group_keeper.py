@@ -13,9 +13,10 @@ from laxity_scheduler.live import LiveWorld, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Wait
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.group_book import GroupBook
+from laxity_scheduler.service.group_forming import find_forming
 from laxity_scheduler.service.group_steps import learn_steps
 from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.service.view_fields import Json, finite_or_none
@@ -31,7 +32,8 @@ class GroupKeeper:
         self._views = views.views_in_any_order
         self._cycle = GroupCycle(self._row_of)
         self._rows: dict[tuple[str, str], Job | None] = {}
-        self._strays: Mapping[str, Reason] = {}  # jobs that come after steps of no group
+        self._strays: Mapping[str, Reason] = {}  # jobs of groups that nobody declared yet
+        self.settles_at = FOREVER  # when such a group may be complete
 
     def apply_to(self, state: ClusterState, predictor: Predictor, *, acts: bool) -> ClusterState:
         """The snapshot as policies are to see it; itself while there are no active groups.
@@ -39,13 +41,12 @@ class GroupKeeper:
         Groups are ended, and jobs cancelled, only by the replica that `acts`.
         """
         self.book.refresh()
+        self._form_groups(state, predictor, acts=acts)
         groups = [
             group
             for group in self.book.groups(lambda _: True)
             if group.state == "active" and not group.is_sweep
         ]
-        names = {group.id for group in groups}
-        self._strays = _find_strays(state, names)
         changed = _without_jobs(state, self._strays)
         self._cycle.begin(groups, state, predictor)
         views = self._views() if groups else ()
@@ -56,6 +57,15 @@ class GroupKeeper:
                     self._end(group, standing, end)
             changed = overlay(changed, group, self._cycle.standings[group.id])
         return changed
+
+    def _form_groups(self, state: ClusterState, predictor: Predictor, *, acts: bool) -> None:
+        """Declare the groups whose Jobs have come without one that declares them."""
+        forming = find_forming(state, self.book.groups(lambda _: True), self._find_job)
+        self._strays, self.settles_at = dict(forming.waits), forming.settles_at
+        for group in forming.ready if acts else ():
+            with self._faults.isolate("group", group.id):
+                self.book.keep(self.judge(group, state, predictor))
+                self._world.wake()  # its Jobs go on in the next cycle
 
     def with_waits(self, plan: Plan) -> Plan:
         """The plan, which also tells each job that is left out of it what it waits for."""
@@ -150,16 +160,6 @@ def _step_view(step: GroupStep, standing: Standing) -> Json:
         return view
     due_at = finite_or_none(standing.due_at.get(step.name))
     return view | {"due_at": due_at, "share_reason": share.text}
-
-
-def _find_strays(state: ClusterState, groups: Collection[str]) -> dict[str, Reason]:
-    """Jobs that come after steps of a group which is none of these, as `kubectl apply` makes them."""
-    return {
-        job.id: reason("group_not_running", steps=", ".join(job.after), group=job.group)
-        for job in state.jobs
-        if job.after and not job.workers and not job.progress.epochs_done
-        and f"{job.namespace}/{job.group}" not in groups
-    }  # fmt: skip
 
 
 def _without_jobs(state: ClusterState, names: Collection[str]) -> ClusterState:

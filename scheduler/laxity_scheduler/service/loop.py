@@ -390,10 +390,10 @@ class Service:
         self.world.wait(min(longest_s, until_wake_s, self._until_news_s(), until_end_s))
 
     def _until_news_s(self) -> float:
-        """Seconds until a promised deadline passes or a job stalls: that is published at once."""
+        """Seconds until a promised deadline passes, a job stalls or a group may be complete."""
         if self.state is None:
             return FOREVER
         now = CLOCK.now()
         due = [job.deadline_at - now for job in self.state.jobs if job.promise is not None]
-        due.append(self._publisher.stalls.due_at - now)
+        due += [self._publisher.stalls.due_at - now, self.groups.settles_at - now]
         return min((left for left in due if left > 0), default=FOREVER) + 0.01

@@ -11,7 +11,7 @@ export const FILTERS = ["namespace", "class", "model", "group", "standing"];
 /** Jobs, or groups, in the order of `laxity top`. @returns {Job[]} */
 export function decode(columns, { base_at: base, now }) {
   const jobs = columns.id.map((id, i) => {
-    const job = /** @type {Job} */ ({ namespace: id.split("/")[0], segments: [] });
+    const job = /** @type {Job} */ ({ namespace: id.split("/")[0], group: "", segments: [] });
     for (const [name, values] of Object.entries(columns)) {
       job[name] = name.endsWith("_at") && values[i] !== null ? values[i] + base : values[i];
     }

@@ -76,13 +76,13 @@ function askForToken() {
 function update(answer) {
   const isFirst = !last;
   [jobs, groups] = [decode(answer.jobs, answer), decode(answer.groups, answer)];
+  jobs.push(...groups.filter((group) => group.state === "refused" && !answer.jobs.group.includes(group.id)));
   last = answer;
   filters.hidden = byId("main").hidden = false;
   strip.show(jobs, answer);
   FILTERS.forEach(fillChoices);
   render();
-  if (isFirst) showNow();
-  if (isFirst && wanted.get("job")) open(wanted.get("job"));
+  if (isFirst) showNow(), wanted.get("job") && open(wanted.get("job"));
   if (!panel.hidden) openPanel(panel, panel.dataset.job);
 }
 
@@ -136,7 +136,7 @@ function tableWith(names, rows) {
 function tableOf(all) {
   const when = (at) => (at === null ? "-" : instant(at, now()));
   const rows = all.slice(0, TABLE_ROWS).map((job) => [
-    opening(job), job.words, when(job.deadline_at), when(job.finished_at ?? job.p90_at), String(job.workers || "-"), `${job.epochs_done}/${job.epochs}`, job.class,
+    opening(job), job.words, when(job.deadline_at), when(job.finished_at ?? job.p90_at), String(job.workers || "-"), job.epochs ? `${job.epochs_done}/${job.epochs}` : "-", job.class,
   ]);
   const rest = all.length > TABLE_ROWS ? `: the first ${TABLE_ROWS} of ${all.length}; filter to see others` : "";
   return [element("h2", {}, `Jobs${rest}`), tableWith(["Job", "State", "Deadline", "End or P90 finish", "Workers", "Epochs", "Class"], rows)];
@@ -157,12 +157,13 @@ function draw() {
   });
 }
 
-/** Open a job's panel; fold or unfold a group. */
+/** Open the panel of a job, or of a group, which folds or unfolds. */
+function press(id) {
+  if (id.endsWith("/") && !turned.delete(id)) turned.add(id);
+  open(id);
+}
+
 function open(id) {
-  if (id.endsWith("/")) {
-    if (!turned.delete(id)) turned.add(id);
-    return render();
-  }
   opener = document.activeElement;
   want("job", id);
   lanes.chosen = id;
@@ -242,12 +243,12 @@ box.addEventListener("pointerdown", (down) => {
   addEventListener("pointerup", (event) => {
     removeEventListener("pointermove", drag);
     const job = moved <= 4 && event.target === lanes.pen.canvas ? lanes.jobAt(down.offsetY) : undefined;
-    if (job) open(job.id);
+    if (job) press(job.id);
   }, { once: true });
 });
 const KEYS = /** @type {Record<string, () => void>} */ ({
   ArrowDown: () => choose(1), ArrowUp: () => choose(-1), ArrowLeft: () => move(-0.15), ArrowRight: () => move(0.15),
-  Enter: () => lanes.chosen && open(lanes.chosen), "+": () => zoom(0.7), "-": () => zoom(1.4),
+  Enter: () => lanes.chosen && press(lanes.chosen), "+": () => zoom(0.7), "-": () => zoom(1.4),
 });
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;

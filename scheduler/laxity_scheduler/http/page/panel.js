@@ -1,6 +1,6 @@
-// One job in words: why it stands where it stands, what it may take, and the commands to copy.
+// One job or group in words: why it stands where it stands, what it may take, and the commands to copy.
 
-import { act, call, jobPath } from "./service.js";
+import { act, call, pathOf } from "./service.js";
 import { asOf, element, instant } from "./words.js";
 
 /** Show a job in the panel; what somebody marks there is left as it is. */
@@ -12,7 +12,7 @@ export async function openPanel(panel, id) {
   panel.hidden = false;
   if (isNew) close.focus();
   try {
-    const [story, log] = await Promise.all([call(jobPath(id, "/story")), call(jobPath(id, "/logs?tail=15")).catch(() => ({}))]);
+    const [story, log] = await Promise.all([call(pathOf(id, "/story")), id.endsWith("/") ? { text: "" } : call(pathOf(id, "/logs?tail=15")).catch(() => ({ text: "" }))]);
     const lines = log.text ? [element("h2", {}, "Worker 0"), element("pre", {}, log.text)] : [];
     if (panel.dataset.job === id) body.replaceChildren(...parts(story, Date.now() / 1000), ...lines);
   } catch (/** @type {any} */ error) {

@@ -13,9 +13,9 @@ export async function call(path, options = {}) {
 /** Exchange a token or a code for a cookie. */
 export const signIn = (scheme, word) => call("v1/session", { method: "POST", headers: { Authorization: `${scheme} ${word}` } });
 export const signOut = () => call("v1/session", { method: "DELETE" });
-/** Path of a call about a job. */
-export const jobPath = (id, rest) => `v1/jobs/${id.split("/").map(encodeURIComponent).join("/")}${rest}`;
+/** Path of a call about a job or a group. */
+export const pathOf = (id, rest) => `v1/${id.endsWith("/") ? "groups" : "jobs"}/${id.split("/").filter(Boolean).map(encodeURIComponent).join("/")}${rest}`;
 /** Do what somebody has confirmed; no other site can send this header. */
-export const act = (id, { method, path, body }) => call(jobPath(id, path), {
+export const act = (id, { method, path, body }) => call(pathOf(id, path), {
   method, body: method === "POST" ? JSON.stringify(body) : undefined, headers: { "X-Laxity-Action": "confirmed", "Content-Type": "application/json" },
 });

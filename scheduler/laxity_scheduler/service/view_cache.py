@@ -287,7 +287,7 @@ class ViewCache:
         row = cycle_input.state.by_id.get(name)
         borrowed = count_borrowed(row, cycle_input.state.node_pools.lent)
         reason = cycle_input.last_reasons.get(name)
-        told = name in (cycle_input.told or ())
+        told = row is not None and name in (cycle_input.told or ())
         key = (manifest["metadata"].get("resourceVersion"), row, reason, borrowed, told)
         before = self._inputs.get(uid)
         self._inputs[uid] = key

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -22,7 +23,9 @@ from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.overtaking import EndedFinish, Overtaking
 from laxity_scheduler.simulated.rollout import roll_out
 from laxity_scheduler.simulated.told_finish import told_finish
+from tests.support.builders import Curve, cluster
 from tests.support.builders import job as row
+from tests.support.random_states import cases, cordoned, held, lending, restricted_cases
 from tests.support.simulated import random_trace, trace, world
 
 Told = list[tuple[float, dict[str, float]]]
@@ -96,6 +99,42 @@ def test_a_rollout_leaves_the_snapshot_and_the_world_as_they_are() -> None:
     _, alone = run(jobs, "qos", looks_from=float("inf"))
 
     assert ended == alone
+
+
+@pytest.mark.parametrize("policy", ["qos", "pickyman"])
+def test_any_snapshot_can_be_run_down(policy: str) -> None:
+    follow = with_follow_ups(find(policy).policy())
+    drawn = [*cases(40), *restricted_cases(20)]
+    drawn += [cordoned(each, Random(n)) for n, each in enumerate(cases(10))]
+    drawn += [lending(each, Random(n)) for n, each in enumerate(cases(10))]
+    drawn += [held(each) for each in cases(10)]
+
+    ended = 0
+    for each in drawn:
+        state, predictor = each.state, each.predictor
+        ends = roll_out(state, follow(state, predictor), follow, predictor)
+        assert all(at >= state.now for at in ends.values()), each
+        assert ends.keys() <= state.by_id.keys(), each
+        ended += len(ends)
+
+    assert ended > 2 * len(drawn)
+
+
+def test_a_job_on_a_node_that_has_gone_starts_elsewhere_and_one_on_too_small_a_node_runs_on() -> (
+    None
+):
+    jobs = [
+        row("lost", running=1, nodes=("gone",), epochs=10),
+        row("large", running=2, nodes=("n0", "n0"), epochs=10),
+    ]
+    state = replace(cluster(gpus=[4, 4], jobs=jobs[1:]), jobs=tuple(jobs))
+    small = replace(state.nodes[0], gpus=1, free_gpus=-1)
+    state, predictor = replace(state, nodes=(small, state.nodes[1])), Curve(epoch_s=60.0)
+    follow = with_follow_ups(find("fifo").policy())
+
+    ends = roll_out(state, follow(state, predictor), follow, predictor)
+
+    assert ends == {"team/lost": pytest.approx(600.0), "team/large": pytest.approx(300.0)}
 
 
 def test_what_jobs_took_beyond_the_queue_is_learned_by_kind() -> None:

@@ -6,13 +6,13 @@ promises to others. Nodes that an autoscaler would add do not come, and no infer
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy, run_cycle
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulated.change_costs import Costs
@@ -26,6 +26,7 @@ from laxity_scheduler.simulated.simulated_nodes import SimNodes
 
 AS_LIVE: Final = Costs("live")  # changes wait for an epoch's end; each job has its own seconds
 MOST_CYCLES: Final = 2_000
+MOST_IDLE: Final = 20  # cycles in a row without a decision or a worker: what waits is never started
 RUNNING_EPOCH: Final = 0.999  # no more of an epoch is done than this until its worker says so
 
 
@@ -42,15 +43,16 @@ def roll_out(
 
     `plan` was made on `state` by `policy`. `pause` is called before each further decision.
     """
-    jobs = [job for job in state.jobs if job.workers or not job.refused]
-    beliefs = QueuePredictor.of(jobs, predictor)
-    queue = QueueWorld(replace(state, jobs=tuple(jobs)), beliefs.truths, costs)
+    beliefs = QueuePredictor.of(state.jobs, predictor)
+    queue = QueueWorld(state, beliefs.truths, costs)
     queue.carry_out(plan)
+    idle = 0
     for _ in range(MOST_CYCLES):
-        if queue.done or not queue.advance():
+        if queue.done or idle > MOST_IDLE or not queue.advance():
             break
         pause()
-        run_cycle(queue, policy, beliefs)
+        decided = run_cycle(queue, policy, beliefs).decisions
+        idle = 0 if decided or queue.runs else idle + 1
     return {name: at for name, at in queue.ends.items() if at - state.now < LONGEST_S}
 
 
@@ -62,8 +64,12 @@ class QueueWorld:
     ) -> None:
         self._state, self._memory = state, dict[str, Any]()
         self._timeline = EventQueue(state.now)
-        self._fleet = SimNodes([(node.id, node.gpus) for node in state.nodes], state.now)
-        self._fleet.set_pools({node.id: node.pool for node in state.nodes}, {}, FOREVER)
+        self._held = _count_held(state.jobs)
+        nodes = {node.id: max(node.gpus, self._held[node.id]) for node in state.nodes}
+        lost = {name: gpus for name, gpus in self._held.items() if name not in nodes}
+        self._fleet = SimNodes([*nodes.items(), *lost.items()], state.now)
+        pools: dict[str, Pool] = {node.id: node.pool for node in state.nodes}
+        self._fleet.set_pools({**dict.fromkeys(lost, "cordoned"), **pools}, {}, FOREVER)
         self._execution = JobExecution(self._timeline, self._fleet, costs)
         self._executor = PlanExecutor(self._execution)
         self._executor.holds = list(state.holds)
@@ -74,8 +80,13 @@ class QueueWorld:
 
     @property
     def done(self) -> bool:
-        """No job is left."""
-        return not self._execution.live
+        """No job is left, but for refused ones."""
+        return all(job.row.refused and not job.workers for job in self._execution.live.values())
+
+    @property
+    def runs(self) -> bool:
+        """Whether a job holds workers."""
+        return any(job.workers for job in self._execution.live.values())
 
     @property
     def ends(self) -> dict[str, float]:
@@ -113,16 +124,23 @@ class QueueWorld:
 
     def _set_others_aside(self) -> None:
         """GPUs that are neither free nor with these jobs are others'; pods that still go give theirs."""
-        held = Counter[str]()
-        for job in self._state.jobs:
-            for name in job.nodes:
-                held[name] += job.gpus_per_worker
         going = sum(job.terminating_workers * job.gpus_per_worker for job in self._state.jobs)
         for node in self._state.nodes:
-            others = max(0, node.gpus - max(0, node.free_gpus) - node.away_gpus - held[node.id])
+            others = max(
+                0, node.gpus - max(0, node.free_gpus) - node.away_gpus - self._held[node.id]
+            )
             freed = min(others, going)
             going -= freed
             self._fleet.set_aside(node.id, others - freed)
+
+
+def _count_held(jobs: Iterable[Job]) -> Counter[str]:
+    """GPUs that workers hold, by node; also on one that has gone."""
+    held = Counter[str]()
+    for job in jobs:
+        for name in job.nodes:
+            held[name] += job.gpus_per_worker
+    return held
 
 
 def _bare_row(job: Job, truth: GroundTruth) -> Job:

@@ -22,6 +22,7 @@ from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.displaced import (
     UNSCHEDULABLE_S,
     find_placeless,
+    lacks_overdue,
     unschedulable_since,
     without_place,
 )
@@ -79,7 +80,8 @@ class GroupReader:
 
     def read(self, group: str, now: float) -> GroupEntry | None:
         """What is known of the group now; None if it is no more."""
-        job = self._cache.jobs.get(group)
+        found = self._cache.jobs.get(group)
+        job = None if found is None else self._bounds.complete(found)
         own = list(self._cache.pods_of.get(group, {}).values())
         speaks = job is not None and self._guard(group, _may_have_reports, job)
         # Not guarded: when the store is away that is nobody's problem.
@@ -96,6 +98,7 @@ class GroupReader:
 
     def preview(self, job: Json, now: float) -> Preview:
         """A Job that does not exist yet, as it will be read once it does. QoSError names what is wrong."""
+        job = self._bounds.complete(job)
         asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
         eligible, nodes = self._eligible.look_up(asks)
         row = jobs.build_row(
@@ -262,6 +265,8 @@ class GroupReader:
         if missing_since:
             placeless_at = max(missing_since, unschedulable_since(job, own)) + UNSCHEDULABLE_S
             due_at = min(due_at, placeless_at)
+            if lacks_overdue(job, own, now):
+                due_at = min(due_at, missing_since)
         return max(due_at, self._nodes_due_at(job, own))
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:

@@ -150,6 +150,7 @@ class Snapshot:
             job = self._cache.jobs.get(job_id)
             if job is None:
                 return
+            job = self.bounds.complete(job)  # as it is read, too
             if self._reader.rejections.add(job, problem, now=now, tries_again=tries_again):
                 self._cache.put_back(job_id)
 

@@ -7,7 +7,7 @@ memory, and in one row beside its epochs so that a restart (or another replica) 
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +39,7 @@ STOPS_READ: Final = 20_000
 ASIDES_KEPT: Final = 1_000  # per job and service life
 RUNS_KEPT: Final = 20_000  # in memory
 CLOCKS_APART_S: Final = 60.0  # of two replicas
+LineMaker = Callable[[ReportState], Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class History:
         uid: str,
         job: str,
         workload: Workload,
-        lines: Sequence[object],
+        lines: Sequence[object] | LineMaker,
         *,
         received_at: float | None = None,
         behind_s: float | None = None,
@@ -98,7 +99,8 @@ class History:
         No line raises: what cannot be believed is set aside with a reason. HistoryError if the
         database does not answer; then nothing was taken and the lines will come again. `behind_s` is
         how far the worker's clock is behind this one; None: as last heard. `nodes` are those of
-        the worker indexes now, which they have been on `since` then.
+        the worker indexes now, which they have been on `since` then. A `LineMaker` makes the lines of what the
+        run has come to, and nobody else adds any meanwhile.
         """
         now = time.time() if received_at is None else received_at
         with self._lock:
@@ -112,6 +114,8 @@ class History:
                     uid, cached.state.to_json() if cached and fresh else row.said
                 )
                 state.note_product(workload.gpu_type)
+                if callable(lines):
+                    lines = lines(state)
                 folded = state.fold(
                     lines, epochs=workload.epochs, received_at=now, behind_s=behind_s
                 )

@@ -73,7 +73,10 @@ class Report:
 
     def refine(self, workload: Workload) -> Workload:
         """The workload with what its code said of it."""
-        return replace(workload, **dict[str, Any](self.declared)) if self.declared else workload
+        declared = dict[str, Any](self.declared)
+        if workload.whole and "epochs" in declared:
+            workload = workload.counted(declared["epochs"])
+        return replace(workload, **declared) if declared else workload
 
 
 NO_REPORT: Final = Report()
@@ -127,6 +130,7 @@ class ReportState:
     declared: dict[str, int] = field(default_factory=dict)
     saved_part: float = 0.0
     stops_anywhere: bool = False
+    script: dict[str, Any] = field(default_factory=dict)  # laxity_profiler.history.script_posts
     gpu_type: str = ""  # of the GPUs that `epoch_s` was measured on
 
     def report(self) -> Report:

@@ -18,7 +18,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, Final, Self
 
-from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
+from laxity_profiler.estimate import NO_PROGRESS, Ask, Estimate, Estimates, Progress, Workload
 from laxity_profiler.model.early_ends import ALL_EPOCHS, early_text
 from laxity_profiler.model.inputs import length_text
 from laxity_profiler.model.model_fit import ModelFit
@@ -67,6 +67,8 @@ class HistoryPredictor:
 
     def epoch_time(self, workload: Workload, workers: int) -> Estimate:
         """One epoch on `workers` workers, warmed up."""
+        if workload.whole:
+            return self.remaining(workload, NO_PROGRESS, workers)
         with self._lock:
             return estimate_rows(
                 [row_of_one_epoch(self._prior_cache.of(workload).prior_at(workers))]

@@ -92,6 +92,9 @@ class PriorCache:
         prior = self._workload_priors.get(workload)
         if prior is None:
             fit = self._by_model.get(workload.model)
+            given = workload
+            if workload.whole and fit is not None and fit.lengths:
+                workload = workload.counted(fit.lengths[-1])
             has_history = fit is not None and bool(fit.settings)
             family = [] if has_history else find_relatives(workload.model, self._models)
             part_s = partial(self._part_quantiles, workload.model)
@@ -99,7 +102,7 @@ class PriorCache:
             lies_on = partial(fewest_nodes, workload, self._gpus_per_node, densest)
             products = self._products_of(pool_of(workload.model))
             prior = WorkloadPrior(workload, fit, family, self._levels, part_s, lies_on, products)
-            self._workload_priors[workload] = prior
+            self._workload_priors[given] = prior
         return prior
 
     def _products_of(self, pool: str) -> ProductFactors:

@@ -25,9 +25,8 @@ from laxity_lab.studies.trial import FIGURES, Row, Trial, figures_row, labels_of
 from laxity_lab.traces.cases import Case, Window
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.change_costs import Costs
-from laxity_lab.world.ground_truth import GroundTruth, epochs_of, names_of
-from laxity_lab.world.noisy_predictor import Z90, NoisyPredictor
+from laxity_lab.world.ground_truth import epochs_of, names_of
+from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_profiler.estimate import NO_PROGRESS, Estimate, Predictor, Progress, Workload
 from laxity_profiler.model.products import ProductFactor, ProductFactors
 from laxity_scheduler.engine import Policy
@@ -35,6 +34,9 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.qos.product_choice import workload_on
+from laxity_scheduler.simulated.beliefs import Z90
+from laxity_scheduler.simulated.change_costs import Costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 PAIRS: Final = {  # slower and faster by the middle of their models
     "Gavel": ("tables/gavel_phys_k80", "tables/gavel_phys_p100"),

@@ -10,7 +10,7 @@ and three failures in a row are reported in the cluster.
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock
@@ -21,7 +21,7 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy, record_dropped
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
-from laxity_scheduler.live import JobError, LiveWorld, Report
+from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import DAY_S, FOREVER
 from laxity_scheduler.plan import Plan
@@ -41,6 +41,7 @@ from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.publisher import Notifications, Publisher
+from laxity_scheduler.service.queue_finishes import Cycle, QueueFinishes
 from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
@@ -112,7 +113,7 @@ class Service:
         self.leading = False
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.on_end: Callable[[Exception], None] = LOG.error
-        self.take_left_reports: Callable[[], None] = lambda: None  # set where a world keeps any
+        self.take_left_reports: Callable[[Sequence[Manifest]], None] = lambda _: None
         self.completed = 0  # looks that ended, with or without acting
         self.failure, self.failure_streak = "", FailureStreak()
         self._policy_fault = ""
@@ -125,6 +126,9 @@ class Service:
         demand_keeper.restore()
         self._journal = Journal(store)
         self._audit_rows = AuditRows(self.metrics.faults)
+        self.finishes = QueueFinishes(
+            self.deciding, self.view_cache.views_in_any_order, wake=world.wake
+        )
         self._publisher = Publisher(
             world=world,
             store=store,
@@ -136,6 +140,7 @@ class Service:
             feedback=feedback,
             demand_keeper=demand_keeper,
             deciding=self.deciding,
+            finishes=self.finishes,
         )
         self._wake_at, self._stopping = FOREVER, Event()
 
@@ -154,10 +159,14 @@ class Service:
     def run(self) -> None:
         """Cycle until stopped."""
         failures = 0
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            failures = 0 if self.try_cycle() else failures + 1
-            self._wait_for_change(began, failures)
+        self.finishes.start()
+        try:
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                failures = 0 if self.try_cycle() else failures + 1
+                self._wait_for_change(began, failures)
+        finally:
+            self.finishes.close()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -192,7 +201,7 @@ class Service:
 
     def run_cycle(self) -> None:
         """Observe, decide, journal, act, tell."""
-        with rare_garbage_collection():
+        with self.finishes.paused(), rare_garbage_collection():
             self._run_cycle()
 
     def _run_cycle(self) -> None:
@@ -215,10 +224,14 @@ class Service:
                         self.metrics.rewards.record(self.policies)
             finally:
                 self.state, self.predictor = state, predictor
+                jobs = self.world.jobs()
+                self.take_left_reports(jobs)
                 self._publisher.publish(
-                    state, predictor, plan,
+                    state, predictor, plan, jobs=jobs,
                     last_snapshot=state_without(snapshot, self._rejected), leading=self.leading, notifications=self.notifications,
                 )  # fmt: skip
+                if leads:
+                    self.finishes.offer(Cycle(state, plan, self.policies.decide, predictor))
                 self.completed += 1
                 self.notifier.notify("cycle")
         if self.completed == 1:
@@ -254,7 +267,6 @@ class Service:
         self.world.cycle = self._journal.last_cycle + 1
         predictor = self._learning.predictor()
         snapshot = self.loan_orders.apply_to(self.world.observe())
-        self.take_left_reports()
         snapshot = self.groups.apply_to(snapshot, predictor, acts=self.leading)
         budgets = snapshot.budgets or self.settings.budgets
         return replace(snapshot, cycle=self.world.cycle, budgets=budgets), predictor

@@ -109,7 +109,11 @@ class Metrics:
         self.untold = gauge("laxity_announcements_waiting", "News not yet told")
         self.coverage = gauge(
             "laxity_p90_coverage",
-            "Share of finished jobs that ended by the P90 of their first verdict",
+            "Share of finished jobs that ended by the P90 finish that they were first told",
+        )
+        self.finish_error = gauge(
+            "laxity_finish_error",
+            "Finished jobs: how far the P50 finish first told was off, of the time from submission",
         )
         self.namespaces = NamespaceMetrics()
         self.loans, self.rewards = LoanMetrics(own), RewardMetrics(own)
@@ -165,6 +169,7 @@ class Metrics:
         self.gpus.labels("free").set(state.free_gpus)
         jobs: Counts[tuple[str, str]] = Counts()
         held = finished = 0
+        errors: list[float] = []
         rows = list(views)
         self.namespaces.set_gauges(state, rows)
         for view in rows:
@@ -172,11 +177,13 @@ class Metrics:
             if _is_predicted(view) and view.get("first_p90_at") is not None:
                 finished += 1
                 held += view["finished_at"] <= view["first_p90_at"]
+                errors += _finish_error(view)
         self.stalled.set(sum(view.get("stalled_since") is not None for view in rows))
         self.jobs.clear()
         for labels, number in jobs.items():
             self.jobs.labels(*labels).set(number)
         self.coverage.set(held / finished if finished else float("nan"))
+        self.finish_error.set(sum(errors) / len(errors) if errors else float("nan"))
 
     @contextmanager
     def isolate_part(self, stage: str) -> Iterator[None]:
@@ -195,6 +202,13 @@ class Metrics:
 def _is_predicted(view: Mapping[str, Any]) -> bool:
     """Whether a job has finished what was predicted of it: all of its epochs."""
     return view["state"] == "finished" and not view.get("finished_early")
+
+
+def _finish_error(view: Mapping[str, Any]) -> list[float]:
+    """Of a finished job, as a share of the time that it took; empty if that is not known."""
+    p50_at, began = view["first_p50_at"], view["submitted_at"]
+    took_s = view["finished_at"] - (view["finished_at"] if began is None else began)
+    return [abs(view["finished_at"] - p50_at) / took_s] if p50_at is not None and took_s > 0 else []
 
 
 def _class_label(view: Mapping[str, Any]) -> str:

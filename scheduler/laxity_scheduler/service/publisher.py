@@ -6,7 +6,7 @@ in this cycle. The views come first, because all other parts read their changes.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from laxity import names
 from laxity.api.status_text import instant_text
 from laxity.safe_text import printable
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.live import LiveWorld, Report
+from laxity_scheduler.live import LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
@@ -28,11 +28,13 @@ from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.offers import PROBE_KEY_PREFIX
 from laxity_scheduler.service.pool_keeper import PoolKeeper
+from laxity_scheduler.service.queue_finishes import QueueFinishes
 from laxity_scheduler.service.stalling import StallWatch, stall_notice
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
 from laxity_scheduler.service_clock import CLOCK
+from laxity_scheduler.simulated.told_finish import ToldFinish
 from laxity_scheduler.store.audit_rows import AuditRows, row_of_notice
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.store.tables import PendingRow, SavedView
@@ -74,11 +76,12 @@ class Publisher:
         feedback: Feedback | None,
         demand_keeper: DemandKeeper,
         deciding: Lock,
+        finishes: QueueFinishes,
     ) -> None:
         self._world, self._store, self._view_cache = world, store, view_cache
         self._notifier, self._metrics, self._audit_rows = notifier, metrics, audit_rows
         self._report_of, self._feedback, self._deciding = report_of, feedback, deciding
-        self._demand_keeper = demand_keeper
+        self._demand_keeper, self._finishes = demand_keeper, finishes
         self._pool_keeper = PoolKeeper(store, world.pool_arrivals)
         if feedback is not None:
             feedback.faults = metrics.faults
@@ -89,6 +92,8 @@ class Publisher:
         self._generations: dict[str, int] = {}
         self._rows: dict[str, Job] = {}
         self._expected_ends: dict[str, ExpectedEnd] = {}
+        self._told: dict[str, ToldFinish] = {}
+        self._told_ends: dict[str, ExpectedEnd] = {}
         self._probes: dict[str, Json] = {}  # finished, and their askers not asked again yet
         self._asked_again: set[str] = set()  # uids of probes
 
@@ -98,13 +103,14 @@ class Publisher:
         predictor: Predictor,
         plan: Plan,
         *,
+        jobs: Sequence[Manifest],
         last_snapshot: ClusterState,
         leading: bool,
         notifications: Notifications | None,
     ) -> None:
         """Publish a cycle: `plan` was decided on `state`, from which faulty jobs were left out.
 
-        `last_snapshot` has all jobs but the rejected ones.
+        `jobs` are all of the world, `last_snapshot` has all but the rejected ones.
         """
         began = time.monotonic()
         self._last_reasons = {
@@ -115,10 +121,13 @@ class Publisher:
             job: LastReason(left_out_reason.code, left_out_reason.text)
             for job, left_out_reason in self._world.find_left_out().items()
         }
+        told = self._finishes.told if self._finishes.runs else None
+        ends = self._refresh_expected_ends(state, predictor)
         cycle_input = CycleInput(
-            manifests=self._world.jobs(),
+            manifests=jobs,
             state=last_snapshot,
-            expected_ends=self._refresh_expected_ends(state, predictor),
+            expected_ends=ends | self._ends_of_waiting(state, told or {}),
+            told=told,
             last_reasons=self._last_reasons,
             note_of=partial(expected_times.prediction_note, predictor),
             began_s=began,
@@ -213,6 +222,22 @@ class Publisher:
         if refresh:
             self._refreshed_at = state.now
         return self._expected_ends
+
+    def _ends_of_waiting(
+        self, state: ClusterState, told: Mapping[str, ToldFinish]
+    ) -> dict[str, ExpectedEnd]:
+        """Of jobs without workers: as they were told. The same object as long as that stands."""
+        before, self._told = (
+            self._told,
+            {job.id: told[job.id] for job in state.jobs if not job.workers and job.id in told},
+        )
+        self._told_ends = {
+            name: self._told_ends[name]
+            if before.get(name) is finish
+            else ExpectedEnd(finish.p50_at, finish.p90_at)
+            for name, finish in self._told.items()
+        }
+        return self._told_ends
 
     def until_overdue_s(self) -> float:
         """Seconds until a running job is expected to have ended: then its end is predicted anew."""

@@ -71,7 +71,7 @@ OUTPUTS: Final = (
 )  # fmt: skip
 
 # --- annotations of a pod ---
-WORKER_TOKEN: Final = f"{DOMAIN}/worker-token"  # opens the Job's own signal call only
+WORKER_TOKEN: Final = f"{DOMAIN}/worker-token"  # opens what its own Job has to say
 SIGNAL: Final = f"{DOMAIN}/signal"  # JSON of what its worker should do, if it does not ask
 
 # --- environment of a worker ---
@@ -80,7 +80,7 @@ ENV_JOB_UID: Final = "LAXITY_JOB_UID"  # of its Kubernetes Job
 ENV_TRAINING: Final = "LAXITY_TRAINING"  # uid of the first attempt; unset: this Job is the first
 ENV_INDEX: Final = "JOB_COMPLETION_INDEX"  # set by Kubernetes for Indexed Jobs; 0 is the leader
 ENV_URL: Final = "LAXITY_URL"  # the service
-ENV_TOKEN: Final = "LAXITY_TOKEN"  # noqa: S105 - a worker's opens the signal call of its Job
+ENV_TOKEN: Final = "LAXITY_TOKEN"  # noqa: S105 - a worker's opens the calls of its Job
 ENV_CHECKPOINTS: Final = "LAXITY_CHECKPOINTS"  # the job's own folder, shared by its workers
 ENV_CODE: Final = "LAXITY_CODE"  # of a frozen job: the copy of its code
 ENV_POOL: Final = "LAXITY_POOL"  # set: the flow run of this pod is the Job (laxity.pool)
@@ -92,6 +92,7 @@ ENV_PARAMETERS: Final = "LAXITY_PARAMETERS"  # JSON object for the training func
 ENV_LAUNCHER: Final = "LAXITY_LAUNCHER"  # torch: set RANK, WORLD_SIZE, ... before the function
 ENV_ANEW: Final = "LAXITY_ANEW"  # set: this worker has begun anew, for another width
 ENV_ACCELERATORS: Final = "LAXITY_ACCELERATORS"  # more names of resources, by spaces
+ENV_PRODUCT_LABELS: Final = "LAXITY_GPU_PRODUCT_LABELS"  # more of nodes, by spaces; these first
 ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
 ENV_TRIAL: Final = "LAXITY_TRIAL"  # JSON: this worker trains a trial of a sweep
 ENV_RESUMES: Final = "LAXITY_RESUMES"  # "true": the training code keeps and restores its own state
@@ -101,6 +102,9 @@ ENV_LOG_PRINTS: Final = "LAXITY_LOG_PRINTS"  # set: print() is a line of that fl
 ENV_CHAIN_FOLDER: Final = "LAXITY_CHAIN_FOLDER"  # set: this is a link of that chain
 ENV_CHAIN_LINK: Final = "LAXITY_CHAIN_LINK"  # which one, counted from 1
 ENV_ENDS_AT: Final = "LAXITY_ENDS_AT"  # when the batch job is ended, seconds since 1970
+ENV_POD: Final = "LAXITY_POD"  # name of the pod that a script runs in
+ENV_PROGRESS_URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"  # where a script posts its progress
+ENV_PROGRESS_TOKEN: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a file's name
 ENV_POD_IP: Final = "POD_IP"  # where worker 0 listens for the others; unset: this machine only
 
 # --- MLflow: series of one chart share a prefix and their steps (step = epoch, counted from 1) ---

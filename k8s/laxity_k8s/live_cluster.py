@@ -41,6 +41,7 @@ from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import end_instant, is_finished
 from laxity_k8s.objects.scaling_pool import ScalingPool
+from laxity_k8s.objects.script_pods import find_script_pod
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import ClusterCache
@@ -48,6 +49,7 @@ from laxity_k8s.observe.entries import own_pods
 from laxity_k8s.observe.quota_watch import QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_k8s.steady_clock import is_clock_steady
+from laxity_profiler.history.script_posts import ScriptPod
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Manifest, Preview, Released, Reports, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
@@ -233,6 +235,12 @@ class LiveCluster:
         signal = self._signals.of(self.job(job_id))
         self._reminders.note_answer(job_id, signal)
         return signal
+
+    def script_pod(self, job_id: str, name: str = "") -> ScriptPod | None:
+        job = self.job(job_id)
+        with self._cache.lock:
+            own = own_pods(job, list(self._cache.pods_of.get(job_id, {}).values()))
+        return find_script_pod(job, own, name)
 
     def log_path(self, job_id: str, index: int) -> str | None:
         return self.api.log_path(job_id, index)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -26,7 +26,8 @@ class Workload:
     `model` is the key of the history (laxity_profiler.model_key); `epochs` counts equal units of work; `user_epoch_s` is the
     user's estimate of one epoch on one worker, or None; `gpus_per_worker` decides how many workers
     a node holds. `parameters` are those of the net, `inputs` those of the training function that are
-    plain values: names and JSON texts, by name.
+    plain values: names and JSON texts, by name. `whole`: nobody has said how it is counted; its one
+    epoch is the whole run, and so is the user's estimate.
     """
 
     model: str
@@ -39,6 +40,7 @@ class Workload:
     user_epoch_s: float | None = None
     gpus_per_worker: int = 1
     inputs: tuple[tuple[str, str], ...] = ()
+    whole: bool = False
 
     @classmethod
     def of(cls, spec: "TrainingSpec") -> Self:
@@ -53,7 +55,14 @@ class Workload:
             user_epoch_s=spec.qos.epoch_estimate_s,
             gpus_per_worker=spec.qos.gpus_per_worker,
             inputs=plain_inputs(spec.parameters),
+            whole=spec.script,
         )
+
+    def counted(self, epochs: int) -> "Workload":
+        """A whole run, as so many equal epochs."""
+        whole_s = self.user_epoch_s
+        each_s = None if whole_s is None else whole_s / epochs
+        return replace(self, epochs=epochs, user_epoch_s=each_s, whole=False)
 
 
 def plain_inputs(parameters: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -77,7 +86,8 @@ class Progress:
 
     `epoch_s` and `widths` hold the latest observed epochs, oldest first, at most 20 (same length);
     an epoch right after a start or a re-forming is left out: it holds a warm-up. `warms_up`: such a one
-    runs now. `numbers` are those of the epochs; empty: the last ones that are done.
+    runs now. `numbers` are those of the epochs; empty: the last ones that are done. `gpu_type` is the
+    product that they ran on, "" if nobody knows.
     """
 
     epochs_done: int = 0
@@ -85,6 +95,7 @@ class Progress:
     widths: tuple[int, ...] = ()
     warms_up: bool = False
     numbers: tuple[int, ...] = ()
+    gpu_type: str = ""
 
     @property
     def epoch_numbers(self) -> Sequence[int]:

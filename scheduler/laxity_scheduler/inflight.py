@@ -121,6 +121,7 @@ def _is_requested_stop(decision: Preempt | Resize) -> bool:
     return decision.reason.code in {
         "stopped_at_epoch",
         "stopped_at_step",
+        "stopped_after_epoch",
         "stopped_stateless",
         "stop_overdue",
     }
@@ -233,6 +234,8 @@ def _parking_reason(job: Job, pools: Mapping[str, Pool]) -> Reason:
     if job.saved_part:
         inside = (job.parked_epoch or 0) + 1
         return reason("stopped_at_step", epoch=inside, beneficiary=beneficiary)
+    if job.stops_anywhere:  # a script saves after it is told, not before
+        return reason("stopped_after_epoch", epoch=job.parked_epoch, beneficiary=beneficiary)
     code = "stopped_at_epoch" if job.holds_state else "stopped_stateless"
     return reason(code, epoch=job.parked_epoch, beneficiary=beneficiary)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from laxity.job.signal import Signal
 from laxity_profiler.history.report_fold import Report as Report  # noqa: PLC0414 - what a world asks for
+from laxity_profiler.history.script_posts import ScriptPod
 from laxity_scheduler.engine import World
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.loans.demand_history import DemandHistory
@@ -148,6 +149,9 @@ class LiveWorld(World, Protocol):
         """Delete the Job and its pods. A finished or unknown Job is no error."""
 
     def signal(self, job_id: str) -> Signal: ...
+
+    def script_pod(self, job_id: str, name: str = "") -> ScriptPod | None:
+        """The pod of a script that speaks for its Job, if it is the one of this name; UnknownJobError."""
 
     def log_path(self, job_id: str, index: int) -> str | None:
         """Where a worker's output is kept on this machine, if it is."""

@@ -106,3 +106,52 @@ def test_a_second_try_prefers_nodes_on_which_no_worker_failed_to_come_up() -> No
     assert {field["operator"] for field in others["preference"]["matchFields"]} == {"NotIn"}
     assert preferred_nodes(made["spec"]["template"]) == {"a"}
     assert weights(sent(made, "b")) == {"b": 100}
+
+
+T4 = ("nvidia.com/gpu.product", "Tesla-T4")
+A100 = ("nvidia.com/gpu.product", "A100")
+
+
+def started_on(made: Json, product: tuple[str, str] | None) -> Json:
+    patch = affinity_patch(made, ["a"], product=product)
+    assert patch is not None
+    return {**made, "spec": json_tree.merge_patch(made["spec"], {"template": patch})}
+
+
+def required(made: Json) -> list[Json]:
+    terms: list[Json] = affinity(made).get(REQUIRED, {}).get("nodeSelectorTerms", [])
+    return terms
+
+
+def test_workers_stay_on_the_product_that_they_start_on() -> None:
+    (term,) = required(started_on(job(), T4))
+    assert {"key": T4[0], "operator": "In", "values": [T4[1]]} in term["matchExpressions"]
+
+
+def test_the_next_start_may_be_on_another_product_or_on_any() -> None:
+    first = started_on(job(), T4)
+    (term,) = required(started_on(first, A100))
+    assert [item["values"] for item in term["matchExpressions"] if item["key"] == T4[0]] == [
+        ["A100"]
+    ]
+    patch = affinity_patch(first, ["b"])
+    assert patch is not None
+    assert patch["spec"]["affinity"]["nodeAffinity"][REQUIRED] is None
+
+
+def test_what_laxity_adds_of_products_is_not_taken_for_what_the_user_asks() -> None:
+    made = job()
+    assert asks_of(started_on(made, T4)["spec"]["template"]) == asks_of(made["spec"]["template"])
+
+
+def test_a_product_that_the_user_asks_for_stays_asked_for() -> None:
+    """By another label with the same value, and by the same one in a term of its own."""
+    kind: Json = {"key": "kind", "operator": "In", "values": [T4[1]]}
+    named: Json = {"key": T4[0], "operator": "In", "values": [T4[1]]}
+    for own in (kind, named):
+        made = job()
+        node_affinity = {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [own]}]}}
+        made["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": node_affinity}
+        product = A100 if own is named else T4
+        again = started_on(started_on(made, product), None)
+        assert required(again) == [{"matchExpressions": [own]}]

@@ -9,7 +9,8 @@ import pytest
 from laxity import names
 from laxity_k8s.act.adoption import write_refusal
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Watch
-from laxity_k8s.objects.quotas import limits_of, parse_quantity
+from laxity_k8s.objects.quantities import parse_quantity
+from laxity_k8s.objects.quotas import limits_of
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
 from laxity_k8s.observe.quota_watch import KINDS, QuotaWatch
 from laxity_scheduler.model.decision import Admit
@@ -98,10 +99,28 @@ def test_a_limit_range_bounds_one_container_or_pod(
     assert not words or words in place.words
 
 
+def test_a_default_request_counts_in_quotas_and_for_jobs_that_are_left_out() -> None:
+    place = Place(job(widths="1,2,4"))
+
+    def widths(default: str) -> tuple[int, ...]:
+        given = {"type": "Container", "defaultRequest": {"cpu": default}}
+        one = {**limit_range("Container"), "spec": {"limits": [given]}}
+        state = place.look(quota(cpu="8"), ranges=(one,))
+        return tuple(width for row in state.jobs for width in row.widths)
+
+    assert widths("2") == (1, 2, 4)
+    assert widths("3") == (1, 2), "counted anew as soon as it changes"
+    place.snapshot.reject("default/job", "the API server refused its patch")
+    assert widths("3") == ()
+    place.put(pod(None, of="theirs"))
+    assert widths("3") == (), "until somebody changes it"
+    assert widths("8") == (1,)
+
+
 def test_quotas_with_scopes_and_nonsense_bound_nobody() -> None:
     scoped = quota(gpus="0")
     scoped["spec"]["scopes"] = ["BestEffort"]
-    assert limits_of([scoped, quota(gpus="many")], [], {})["default"].left == {}
+    assert limits_of([scoped, quota(gpus="many")], {})["default"].left == {}
 
 
 @pytest.mark.parametrize(

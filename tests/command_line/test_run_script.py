@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.live_service import Live, live_service
+from tests.support.manifests import indexed_job, train_template
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -57,6 +58,28 @@ def test_script_that_resumes_makes_room_and_goes_on(live: Live, tmp_path: Path) 
     assert (patient.state, patient.preemptions, patient.epochs_done) == ("finished", 1, 100)
     starts = [workers for _, workers in patient.width_history]
     assert starts == [1, 0, 1, 0]
+    assert int((tmp_path / "state").read_text()) >= 8
+
+
+def test_job_whose_container_has_its_own_command_is_heard_makes_room_and_goes_on(
+    live: Live, tmp_path: Path
+) -> None:
+    """As on Kubernetes, with kubectl: nothing of laxity runs beside the command."""
+
+    def submit(name: str, model: str, command: str, **said: str) -> None:
+        template = train_template(command=["bash", "-c", f"cd {tmp_path} && exec bash {command}"])
+        live.client.submit(indexed_job(name, template, {"model": model, **said}))
+
+    submit("first", "own", f"{CURL} 8", **{"class": "soft", "deadline": "5m"})
+    assert live.ended("first").epochs_done == 100
+    submit("stays", "long", f"{CURL} 40 --resume", **{"class": "best_effort", "resumes": "true"})
+    live.until("stays", lambda job: job.epochs_done >= 20)
+
+    submit("hurries", "own", f"{CURL} 8", deadline="25s")
+
+    hurries, stays = live.ended("hurries"), live.ended("stays")
+    assert (hurries.verdict, hurries.epochs) == ("promised", 100)
+    assert (stays.state, stays.preemptions, stays.epochs_done) == ("finished", 1, 100)
     assert int((tmp_path / "state").read_text()) >= 8
 
 

@@ -38,6 +38,7 @@ FOLLOW_UPS = frozenset(
         "node_lost",
         "stopped_at_epoch",
         "stopped_at_step",
+        "stopped_after_epoch",
         "stop_overdue",
     }
 )

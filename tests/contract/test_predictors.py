@@ -36,7 +36,7 @@ def rich() -> HistoryPredictor:
         (
             ModelFit("cnn", (falling,), 0.01, 0.004),
             *learned,
-            ModelFit("rnn", settings, step=StepFit(0.01, 0.001, 0.002, 0.05, 1, 8)),
+            ModelFit("rnn", settings, steps=(StepFit(0.01, 0.001, 0.002, 0.05, 1, 8),)),
         ),
         StopCosts(
             (

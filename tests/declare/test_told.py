@@ -106,7 +106,6 @@ def test_a_flows_own_job_keeps_its_lines() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        pytest.param(("metadata", "annotations"), {}, id="no epochs"),
         pytest.param(("spec", "completionMode"), "NonIndexed", id="not Indexed"),
         pytest.param(("spec", "template", "spec", "containers"), [], id="no container"),
         pytest.param(("spec", "template", "spec", "containers"), "x", id="no list"),
@@ -165,3 +164,31 @@ def test_a_pod_that_fails_tells_its_last_lines_unless_its_writer_says_otherwise(
         for made in (mine, theirs)
     ]
     assert policies == ["FallbackToLogsOnError", "File"]
+
+
+def test_script_is_told_where_to_post_and_nothing_else_of_its_job() -> None:
+    job = by_hand(command=["bash", "train.sh"], env=[{"name": "MINE", "value": "1"}])
+    job["metadata"]["annotations"] = {names.DEADLINE: "2h"}
+
+    container = completed(job)
+
+    assert literals(container) == {
+        names.ENV_PROGRESS_URL: "$(LAXITY_URL)/v1/progress/$(LAXITY_POD)",
+        names.ENV_PROGRESS_TOKEN: "/run/laxity/token",
+        "MINE": "1",
+    }
+    assert container["env"][0]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert container["envFrom"] == [{"secretRef": {"name": WORKER_SECRET, "optional": True}}]
+    (volume,) = job["spec"]["template"]["spec"]["volumes"]
+    path = f"metadata.annotations['{names.WORKER_TOKEN}']"
+    assert volume["downwardAPI"]["items"] == [{"path": "token", "fieldRef": {"fieldPath": path}}]
+    assert container["volumeMounts"] == [
+        {"name": volume["name"], "mountPath": signal.FOLDER, "readOnly": True}
+    ]
+
+
+def test_job_that_runs_a_worker_of_laxity_is_no_script() -> None:
+    job = by_hand(command=["python", "-m", "laxity.worker", "train:main"])
+    job["metadata"]["annotations"] = {names.DEADLINE: "2h"}
+
+    assert "env" not in completed(job)

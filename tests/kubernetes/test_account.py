@@ -102,6 +102,7 @@ CHANGES: Final = {
         }
     },
     "another back-off limit": {"spec": {"backoffLimit": 0}},
+    "a selector of its own": {"spec": {"manualSelector": True}},
     "a time to live": {"spec": {"ttlSecondsAfterFinished": 1}},
     "a node selector": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
     "a toleration": {"spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}},

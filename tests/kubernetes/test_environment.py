@@ -139,16 +139,52 @@ def test_the_lines_written_by_hand_stay_as_they_are(cluster: Cluster, namespace:
     [
         pytest.param({"labels": {}}, id="one without the label"),
         pytest.param({"labels": {names.MANAGED: "true", names.KUEUE_QUEUE: "q"}}, id="Kueue's"),
-        pytest.param({"annotations": {}}, id="one that is no training"),
+        pytest.param({"annotations": {}}, id="one that runs a worker and says nothing"),
     ],
 )
 def test_other_jobs_are_left_alone(cluster: Cluster, namespace: str, change: Json) -> None:
     made = asked()
     made["metadata"] |= change
+    containers(made)[0]["args"] = ["-m", "laxity.worker", "train:main"]
     (found,) = containers(dry(cluster, namespace, made))
     assert "env" not in found
     assert "envFrom" not in found
     assert found["terminationMessagePolicy"] == "File"
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("policy")
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
+def test_a_script_is_told_what_a_submitted_one_is_told(
+    cluster: Cluster, namespace: str, mode: str
+) -> None:
+    made = job("script", annotations={names.DEADLINE: "1h"})
+    made["metadata"]["namespace"], made["spec"]["completionMode"] = namespace, mode
+    pod = made["spec"]["template"]["spec"]
+    pod["containers"] += [{"name": "side", "image": "none"}]
+    pod["containers"][0] |= {
+        "command": ["bash", "train.sh"],
+        "env": [{"name": "MINE", "value": "1"}],
+        "volumeMounts": [{"name": "mine", "mountPath": "/mine"}],
+    }
+    pod["volumes"] = [{"name": "mine", "emptyDir": {}}]
+    submitted = copy.deepcopy(made)
+    complete_manifest(submitted)
+    found = dry(cluster, namespace, made)
+
+    (wanted, _), (first, second) = containers(submitted), containers(found)
+    assert literals(first) == literals(wanted)
+    assert fields(first) == fields(wanted)
+    assert first["volumeMounts"] == wanted["volumeMounts"]
+    assert first["envFrom"] == wanted["envFrom"]
+    assert not {"env", "envFrom", "volumeMounts"} & second.keys()
+    for row in (submitted, found):
+        _, volume = row["spec"]["template"]["spec"]["volumes"]
+        (item,) = volume["downwardAPI"]["items"]
+        assert item["path"] == "token"
+        assert item["fieldRef"]["fieldPath"] == f"metadata.annotations['{names.WORKER_TOKEN}']"
+    again = dry(cluster, namespace, submitted)
+    assert containers(again)[0]["volumeMounts"] == wanted["volumeMounts"], "once"
 
 
 @pytest.mark.cluster

@@ -95,6 +95,7 @@ def test_applier_that_stops_each_start_has_to_be_silent_before_the_next(there: P
     there.until(lambda: len(words_of(there, "AppliedAgain")) == 2, "both are told")
     assert any("ignoreDifferences" in words for words in words_of(there, "AppliedAgain"))
     assert there.get("mine")["spec"]["suspend"] is True
+    assert not words_of(there, "PromiseInDanger"), "10 minutes are left"
 
 
 def test_start_that_a_policy_puts_back_is_told_as_that(there: Place) -> None:

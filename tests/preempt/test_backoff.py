@@ -24,7 +24,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.expected_times import last_reasons
 from laxity_scheduler.service.views import LastReason, view_of
-from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
+from tests.support.builders import MINUTE_EPOCHS, cluster, job, promise, promised
 from tests.support.plans import started_jobs
 
 
@@ -55,6 +55,29 @@ def test_of_a_job_stopped_for_its_failed_start_the_failure_is_the_last_word() ->
 
     assert "No module named 'x'" in last_reasons(plan)[stopped.id].reason
     assert told in plan.decisions, "its P90 finish is written all the same"
+
+
+@pytest.mark.parametrize(
+    ("fields", "codes"),
+    [
+        pytest.param({"failed_starts": 0}, ["promise_moved"], id="a start that is slow"),
+        pytest.param({"failed_starts": 2}, [], id="it has not started yet"),
+        pytest.param({"failed_starts": 2, "formed": 1}, ["promise_moved"], id="it trains"),
+        pytest.param({"failed_starts": 2, "now": 3800.0}, ["promise_in_danger"], id="a danger"),
+    ],
+)
+def test_while_starts_fail_a_finish_that_moves_is_no_news(
+    fields: dict[str, Any], codes: list[str]
+) -> None:
+    """600 s of work, promised for 900 s, due at 4,000 s; every try moves its finish."""
+    now = fields.pop("now", 1000.0)
+    told = promise(4000.0, p90_at=900.0)
+    since = {"resumed_at": now - 5.0, "epoch_started_at": now - 5.0}
+    tried = promised("tried", 4000.0, running=1, verdict=told, **{"formed": 0, **since, **fields})
+
+    plan = decide(cluster(gpus=1, jobs=[tried], now=now), MINUTE_EPOCHS)
+
+    assert [one.reason.code for one in plan.decisions if isinstance(one, Promised)] == codes
 
 
 def test_meanwhile_others_get_the_gpus() -> None:

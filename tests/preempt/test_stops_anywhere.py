@@ -86,15 +86,24 @@ def test_simulated_job_stops_inside_its_epoch_and_goes_on_there(anywhere: bool) 
     assert (stopped_at[0] % 1.0 > 0.0) == anywhere
 
 
-def test_a_stop_inside_an_epoch_says_so() -> None:
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        pytest.param(0.25, "saved inside epoch 3: it stops for hot", id="inside an epoch"),
+        pytest.param(
+            0.0, "it stops for hot after epoch 2, and goes on from there", id="between two"
+        ),
+    ],
+)
+def test_a_stop_says_where_it_is(part: float, words: str) -> None:
     waits = hourly(
-        stops_anywhere=True, saved_part=0.25, parked_epoch=2, stop_requested_at=NOW, stop_for="hot"
+        stops_anywhere=True, saved_part=part, parked_epoch=2, stop_requested_at=NOW, stop_for="hot"
     )
     state = cluster(gpus=1, now=NOW, jobs=[replace(waits, epoch_started_at=None)])
 
     (stop,) = follow_ups(state)
 
-    assert stop.reason.text == "saved inside epoch 3: it stops for hot"
+    assert stop.reason.text == words
 
 
 def test_reports_say_where_a_training_stopped_inside_its_epoch() -> None:

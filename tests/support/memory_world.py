@@ -13,6 +13,7 @@ from laxity import names
 from laxity.job.signal import Signal
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
+from laxity_profiler.history.script_posts import ScriptPod
 from laxity_scheduler.live import DuplicateJobError, Manifest, Preview, Released, UnknownJobError
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferenceWaits
@@ -33,7 +34,7 @@ class MemoryWorld:
     """Nodes of so many GPUs. `carried_out` keeps every plan;
     `rejected` every Job that was turned away, `warned` what was told of failing cycles, `told` of jobs, `broken`
     makes observing fail, `blind` what is observed doubtful; `known_cancelled` are the Jobs that the
-    last submission goes on from.
+    last submission goes on from; `script_pods` are those that speak for Jobs, by their ids.
     """
 
     def __init__(self, *gpus: int) -> None:
@@ -50,6 +51,7 @@ class MemoryWorld:
         self.broken: Exception | None = None
         self.observed = 0
         self.known_cancelled: list[Manifest] = []
+        self.script_pods: dict[str, ScriptPod] = {}
         self._gpus = gpus
         self._lock = RLock()
         self._rows: dict[str, Job] = {}
@@ -191,6 +193,10 @@ class MemoryWorld:
             if before != replace(told, generation=before.generation):
                 self._signals[job_id] = replace(told, generation=before.generation + 1)
             return self._signals.get(job_id, before)
+
+    def script_pod(self, job_id: str, name: str = "") -> ScriptPod | None:
+        pod = self.script_pods.get(job_id)
+        return pod if pod is not None and name in ("", pod.name) else None
 
     def log_path(self, job_id: str, index: int) -> str | None:
         return None

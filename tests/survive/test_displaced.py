@@ -105,14 +105,27 @@ def test_pods_that_should_have_ended_are_named_with_node_and_instant() -> None:
 
     seen.put("pods", pod(0, node="a"))
     before, after = seen.look(over_at - 1.0), seen.look(over_at)
-    later = seen.look(over_at + FIT_S)
 
     assert (before.cannot_end, before.fitting_workers) == ("", None)
-    assert (later.fitting_workers, later.pending) == (1, after.cannot_end)
+    assert (after.fitting_workers, after.pending) == (1, after.cannot_end), "no more is waited"
     assert after.cannot_end == (
         f"pod {leaving['metadata']['name']} on node b has been ending since 2026-11-21T08:00:30Z, "
         "kept by finalizer example.com/backup"
     )
+
+
+def test_a_new_pod_has_its_time_beside_an_old_one_that_cannot_end() -> None:
+    seen = Seen()
+    leaving = pod(1, node="b", leaving=True)
+    leaving["metadata"] |= {"deletionTimestamp": "2026-11-21T08:01:00Z"}
+    coming = pod(1, phase="Pending", node="a")
+    coming["metadata"] |= {"name": "job-1-new", "creationTimestamp": "2026-11-21T08:01:10Z"}
+    for each in (leaving, coming, pod(0, node="a")):
+        seen.put("pods", each)
+    begun_at = CREATED_AT + 60.0 + OVERDUE_S
+
+    assert seen.look(begun_at).fitting_workers is None
+    assert seen.look(begun_at + FIT_S).fitting_workers == 1
 
 
 def test_the_words_of_the_scheduler_are_told_whole() -> None:

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from laxity.lightning import _ProgressPoster
-from laxity.worker.progress_client import OFF, TOKEN, URL, takes_progress
+from laxity.names import ENV_PROGRESS_TOKEN as TOKEN
+from laxity.names import ENV_PROGRESS_URL as URL
+from laxity.worker.progress_client import OFF, takes_progress
 
 
 @pytest.mark.parametrize(

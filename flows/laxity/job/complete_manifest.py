@@ -3,13 +3,16 @@
 Kubernetes gives a pod its index and nothing else of its Job, and a Job's pods cannot be changed once
 it is there. So what goes through the service is completed before it is created; who uses kubectl
 alone writes these lines (docs/manifest.md). What laxity says of the Job wins over another name or number in
-the container, all else stays; a Job that is no training is left alone.
+the container, all else stays. A script, which knows nothing of laxity, is told where to post its
+progress, by the names that Kubeflow Trainer has for it.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from laxity import json_tree, names
 from laxity.job import signal
+from laxity.job.manifest_reader import is_script
 from laxity.job.pod_template import (
     LAST_WORDS,
     ORDERS,
@@ -20,6 +23,7 @@ from laxity.job.pod_template import (
 )
 
 Json = dict[str, Any]
+PROGRESS_PATH: Final = "/v1/progress"
 WORKER_SECRET: Final = "laxity-worker"  # noqa: S105 - its name; LAXITY_URL is in it
 # What the annotations of a Job say of its training, by the variable that its workers have it in.
 FROM_ANNOTATIONS: Final = (
@@ -29,17 +33,30 @@ FROM_ANNOTATIONS: Final = (
     (names.ENV_LAUNCHER, names.LAUNCHER),
     (names.ENV_RESUMES, names.RESUMES),
 )
+TOKEN: Final = "token"  # noqa: S105 - a file's name
+SCRIPT_ENV: Final = (
+    *own_fields([(names.ENV_POD, "metadata.name")]),
+    {
+        "name": names.ENV_PROGRESS_URL,
+        "value": f"$({names.ENV_URL}){PROGRESS_PATH}/$({names.ENV_POD})",
+    },
+    {"name": names.ENV_PROGRESS_TOKEN, "value": f"{signal.FOLDER}/{TOKEN}"},
+)
 
 
 def complete_manifest(job: Json) -> None:
     """Add to the pods of this Job what a worker needs and nobody has said. Any input is survived."""
     pod = json_tree.mapping_at(job, "spec", "template", "spec")
     container = json_tree.get_in(pod, "containers", 0)
-    if not isinstance(container, dict) or not _is_training(job):
+    if not (isinstance(container, dict) and json_tree.mapping_at(job, "metadata")):
         return
-    _add_env(container, job)
-    _add_orders(container, pod)
-    container.setdefault("terminationMessagePolicy", LAST_WORDS)
+    if is_script(json_tree.mapping_at(job, "spec"), json_tree.annotations_of(job)):
+        _add_env(container, SCRIPT_ENV)
+        _add_volume(container, pod, orders_volume(file=TOKEN, annotation=names.WORKER_TOKEN))
+    elif _is_training(job):
+        _add_env(container, [*own_fields(), *_literal_variables(job)])
+        _add_volume(container, pod, orders_volume())
+        container.setdefault("terminationMessagePolicy", LAST_WORDS)
 
 
 def _is_training(job: Json) -> bool:
@@ -50,12 +67,11 @@ def _is_training(job: Json) -> bool:
     return indexed and (names.ENTRY in annotations or names.EPOCHS in annotations)
 
 
-def _add_env(container: Json, job: Json) -> None:
+def _add_env(container: Json, added: Sequence[Json]) -> None:
     """In front: a later variable may refer to an earlier one, such as $(LAXITY_JOB_UID)."""
     env, sources = _object_list(container, "env"), _object_list(container, "envFrom")
     if env is None:
         return
-    added = [*own_fields(), *_literal_variables(job)]
     ours = [row["name"] for row in added]
     container["env"] = [*added, *(row for row in env if row.get("name") not in ours)]
     has_url = any(row.get("name") == names.ENV_URL for row in env)
@@ -80,8 +96,8 @@ def _is_ours(source: Json) -> bool:
     return bool(json_tree.mapping_at(source, "secretRef").get("name") == WORKER_SECRET)
 
 
-def _add_orders(container: Json, pod: Json) -> None:
-    """The signal annotation as a file, for when the service is out of the pod's reach."""
+def _add_volume(container: Json, pod: Json, volume: Json) -> None:
+    """What laxity tells the pod, as files."""
     mounts, volumes = _object_list(container, "volumeMounts"), _object_list(pod, "volumes")
     if mounts is None or volumes is None:
         return
@@ -89,7 +105,7 @@ def _add_orders(container: Json, pod: Json) -> None:
     if is_mounted or any(row.get("name") == ORDERS for row in volumes):
         return
     container["volumeMounts"] = [*mounts, orders_mount()]
-    pod["volumes"] = [*volumes, orders_volume()]
+    pod["volumes"] = [*volumes, volume]
 
 
 def _object_list(parent: Json, key: str) -> list[Json] | None:

@@ -2,7 +2,8 @@
 
 Input is hostile until read: any value may have any type. No Job's meaning is changed: only an elastic
 Job is resized, and only to widths that it names; every other Job runs at the shape that it states. A
-Job that is not elastic or names no epochs is plain: it is not preempted unless it says so.
+Job that is not elastic or names no epochs is plain: it is not preempted unless it says so, or is a
+script that resumes.
 """
 
 import json
@@ -25,6 +26,7 @@ _MOST_DIGITS: Final = 18
 # Rules over indexes: with another number of workers they would mean something else.
 _COUNT_INDEXES: Final = ("successPolicy", "maxFailedIndexes", "backoffLimitPerIndex")
 SHAPE: Final = ("completionMode", "parallelism", "completions", "managedBy", *_COUNT_INDEXES)
+WORKER: Final = "laxity.worker"  # the module that a container runs which trains for laxity
 _JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
 
 
@@ -45,7 +47,8 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     _check_controller(metadata, problems)
     _check_shape(spec, annotations, problems)
     fields["plain"] = _is_plain(spec, annotations)
-    fields["qos"] = _read_qos(spec, annotations, problems, plain=fields["plain"])
+    fields["script"] = is_script(spec, annotations)
+    fields["qos"] = _read_qos(spec, annotations, problems, fields)
     return fields
 
 
@@ -90,8 +93,24 @@ def _read_number(value: object) -> int:
 
 
 def _is_plain(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
-    trains = names.ENTRY in annotations or names.EPOCHS in annotations
-    return not (is_elastic(spec) and trains)
+    return not (is_elastic(spec) and _is_counted(annotations))
+
+
+def _is_counted(annotations: Mapping[str, Any]) -> bool:
+    """Whether its user says what it trains, or how many epochs."""
+    return names.ENTRY in annotations or names.EPOCHS in annotations
+
+
+def is_script(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
+    """Whether its container runs a command that knows nothing of laxity."""
+    return not (_is_counted(annotations) or runs_worker(spec))
+
+
+def runs_worker(spec: Mapping[str, Any]) -> bool:
+    """Whether the command of a Job's first container is laxity's worker."""
+    container = json_tree.get_in(spec, "template", "spec", "containers", 0)
+    words = [*json_tree.list_at(container, "command"), *json_tree.list_at(container, "args")]
+    return any(WORKER in str(word) for word in words)
 
 
 def _check_manager(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
@@ -144,8 +163,7 @@ def _read_qos(
     spec: Mapping[str, Any],
     annotations: Mapping[str, Any],
     problems: list[QoSError],
-    *,
-    plain: bool,
+    fields: Json,
 ) -> QoS:
     readable = dict(annotations)
     workers = _collect_problem(problems, lambda: _read_parallelism(spec), 1)
@@ -153,8 +171,9 @@ def _read_qos(
     workers = min(workers, worker_count(spec))
     stated = str(workers or 1)
     readable.setdefault(names.WIDTHS, stated)
-    if plain:
-        readable.setdefault(names.PREEMPTIBLE, "false")
+    if fields["plain"]:
+        goes_on = fields["script"] and fields.get("resumes", False)
+        readable.setdefault(names.PREEMPTIBLE, "true" if goes_on else "false")
     qos = _collect_problem(
         problems, lambda: read_qos(readable, gpus_per_worker=gpus_per_worker), QoS()
     )

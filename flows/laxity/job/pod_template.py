@@ -113,10 +113,9 @@ def pod_template(
     }
 
 
-def orders_volume() -> Json:
-    """The pod's signal annotation as a file, for when the service is out of its reach."""
-    annotation = {"fieldPath": f"metadata.annotations['{names.SIGNAL}']"}
-    item = {"path": signal.FILE, "fieldRef": annotation}
+def orders_volume(*, file: str = signal.FILE, annotation: str = names.SIGNAL) -> Json:
+    """The pod's signal annotation as a file, for when the service is out of its reach; or another."""
+    item = {"path": file, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
     return {"name": ORDERS, "downwardAPI": {"items": [item]}}
 
 

@@ -42,7 +42,8 @@ class TrainingSpec:
     """One training job.
 
     `entry` is module:function or /path/file.py:function; a Job that runs something else has None,
-    and is `plain` if it also names no epochs: it keeps its width.
+    and is `plain` if it also names no epochs: it keeps its width. A plain one whose container does
+    not run laxity's worker is a `script`: what it posts of its progress is heard.
 
     `parameters` is a JSON object for the function, `size` the number of parameters of the net. `image`, `env` and `template` say what the pods
     look like beyond that (see laxity.job.pod_template). `submitted_at` stays the first one in later attempts,
@@ -80,6 +81,7 @@ class TrainingSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
     plain: bool = False
+    script: bool = False
 
     def __post_init__(self) -> None:
         if not self.model:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 from urllib.request import Request, urlopen
 
-URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"
-TOKEN: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a file's name
+from laxity.names import ENV_PROGRESS_TOKEN as TOKEN
+from laxity.names import ENV_PROGRESS_URL as URL
+
 OFF: Final = "DISABLE_KUBEFLOW_INTEGRATION"
 PAUSE_S: Final = 1.0
 _last_at = [-PAUSE_S]

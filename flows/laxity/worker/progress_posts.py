@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from laxity.parsing import finite_number
 
+PROGRESS: Final = "progress_percent"  # of a script's result; None where none was posted
+UNITS: Final = 100  # of all the work, one per cent each
 MOST_METRICS: Final = 200
 LONGEST_NAME: Final = 250
 STEP: Final = "current_step"
@@ -100,7 +102,7 @@ class UnitTimes:
     at: float
     share: float = 0.0
     by_steps_only: bool = False
-    _largest_gap: float = 0.0  # between two posts of steps
+    largest_gap: float = 0.0  # between two posts of steps
 
     def take(self, post: Post) -> list[float]:
         """The monotonic times at which units have ended since the post before, ascending."""
@@ -113,7 +115,7 @@ class UnitTimes:
             for number in range(first + 1, last + 1)
         ]
         if post.by_steps:
-            self._largest_gap = max(self._largest_gap, gap)
+            self.largest_gap = max(self.largest_gap, gap)
         self.at, self.share = post.at, post.share
         return ends
 
@@ -125,8 +127,8 @@ class UnitTimes:
         """Not 100 % of a script that stops, or whose steps were far from it: it has ended early."""
         if post.by_steps:
             return True
-        jumps = self._largest_gap > 0 and post.share == 1.0
-        ends_early = jumps and 1.0 - self.share > EARLY_GAPS * self._largest_gap
+        jumps = self.largest_gap > 0 and post.share == 1.0
+        ends_early = jumps and 1.0 - self.share > EARLY_GAPS * self.largest_gap
         return not self.by_steps_only and not ends_early
 
 

@@ -15,11 +15,10 @@ from socketserver import TCPServer
 from threading import Thread
 from typing import Any, Final, Self
 
+from laxity import names
 from laxity.private_files import private_file
 from laxity.worker.progress_posts import Post, PostError, read_post
 
-ENV_URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"
-ENV_TOKEN_FILE: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - the name of a variable
 HOST: Final = "127.0.0.1"
 LONGEST_BODY: Final = 65_536
 SILENT_S: Final = 5.0  # a connection that sends nothing for so long is closed
@@ -47,8 +46,8 @@ class ProgressServer(ThreadingHTTPServer):
     def variables(self) -> dict[str, str]:
         """What the script finds in its environment."""
         return {
-            ENV_URL: f"http://{HOST}:{self.server_port}/",
-            ENV_TOKEN_FILE: str(self._token_file),
+            names.ENV_PROGRESS_URL: f"http://{HOST}:{self.server_port}/",
+            names.ENV_PROGRESS_TOKEN: str(self._token_file),
         }
 
     def __enter__(self) -> Self:
@@ -70,7 +69,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         given = self.headers.get("Authorization", "").encode()
         if not hmac.compare_digest(given, f"Bearer {self.server.token}".encode()):
-            self._answer(HTTPStatus.UNAUTHORIZED, f"the token is in the file of {ENV_TOKEN_FILE}")
+            self._answer(
+                HTTPStatus.UNAUTHORIZED, f"the token is in the file of {names.ENV_PROGRESS_TOKEN}"
+            )
             return
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():

@@ -22,14 +22,12 @@ from laxity import names
 from laxity.durable_files import replace_file
 from laxity.job.pod_template import RESERVED_ENV
 from laxity.stderr import say
-from laxity.worker.progress_posts import Post, UnitTimes, begins_at_zero
+from laxity.worker.progress_posts import PROGRESS, UNITS, Post, UnitTimes, begins_at_zero
 from laxity.worker.progress_server import HOST, ProgressServer
 from laxity.worker.sigterm import BeginAnew, TrainingStopped
 from laxity.worker.training import Training
 from laxity.worker.training_state import ScriptError, TrainingError
 
-UNITS: Final = 100  # of one per cent
-PROGRESS: Final = "progress_percent"  # of the result; None where none was posted
 LOOK_S: Final = 0.25
 LONGEST_COMMAND: Final = 80
 NO_PROGRESS: Final = "no progress was reported: predicted by its run time"

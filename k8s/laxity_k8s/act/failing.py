@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from laxity import json_tree, names
+from laxity.job.manifest_reader import runs_worker
 from laxity.job.qos import QoSError
 from laxity.job.spec import MOST_RESTARTS
 from laxity.job.widths import MOST_WORKERS
@@ -38,7 +39,6 @@ NOT_STARTABLE: Final = frozenset(
         "ImageInspectError", "ImagePullBackOff", "InvalidImageName", "RunContainerError",
     }
 )  # fmt: skip
-WORKER: Final = "laxity.worker"  # the module that a container runs which trains for laxity
 
 
 def find_failure(job: Json, own: Sequence[Json], reports: Reports, *, now: float) -> Tending | None:
@@ -77,9 +77,7 @@ def _is_training(job: Json) -> bool:
         return False
     if json_tree.get_in(job, "spec", "backoffLimitPerIndex") is not None:
         return False
-    container = json_tree.get_in(job, "spec", "template", "spec", "containers", 0)
-    arguments = [*json_tree.list_at(container, "command"), *json_tree.list_at(container, "args")]
-    return any(WORKER in str(word) for word in arguments)
+    return runs_worker(json_tree.mapping_at(job, "spec"))
 
 
 def _is_to_be_told(job: Json, why: Reason) -> bool:

@@ -103,6 +103,7 @@ def job_patch(
     cycle: int = 0,
     kept_off: Collection[str] = (),
     has_fleet: bool = False,
+    product: tuple[str, str] | None = None,
     token: str = "",
     repeats_wait: bool = False,
     taken: Reason | None = None,
@@ -111,11 +112,12 @@ def job_patch(
     """All decisions about one Job as one patch; None if the Job says all of it already.
 
     `kept_off` are nodes with GPUs that are held for others; `has_fleet`: inference keeps some to itself.
+    `product` is the label and value of the nodes that its workers stay on.
     `token` is what its workers show to the service. A wait that repeats the one before is the Job's
     reason again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
     `held_back` is the promise that was to be written before: no news any more, and no Event.
     """
-    lean: Lean = partial(affinity_patch, kept_off=kept_off, has_fleet=has_fleet)
+    lean: Lean = partial(affinity_patch, kept_off=kept_off, has_fleet=has_fleet, product=product)
     draft = _Draft(job, row, now, json_tree.annotations_of(job), read_status(job))
     if held_back is not None:
         _write_decision(draft, held_back, lean, token)

@@ -114,6 +114,7 @@ class PatchFactory:
             cycle=self._cycle,
             kept_off=self._find_kept_off(row, mine),
             has_fleet=self._has_fleet,
+            product=self._find_product(row, mine),
             token=self._worker_token(str(job["metadata"].get("uid", ""))),
             repeats_wait=update.repeats_wait,
             taken=blame_neighbours(state, row, mine, self._snapshot.foreign_gpus),
@@ -125,6 +126,11 @@ class PatchFactory:
         if words := describe_backoff_limit(job, row, mine):
             told.append((BACKOFF_CODE, lambda: words))
         return replace(made, reasons=tuple(told))
+
+    def _find_product(self, row: Job, mine: Sequence[Decision]) -> tuple[str, str] | None:
+        """The label of the product on which a start keeps its workers."""
+        starts = [decision for decision in mine if isinstance(decision, Admit)]
+        return self._snapshot.product_label(row.id, starts[-1].nodes) if starts else None
 
     def _find_kept_off(self, row: Job, mine: Sequence[Decision]) -> set[str]:
         """Nodes with GPUs that are held for others, but for those that the plan names for this Job."""

@@ -26,6 +26,12 @@ def at_revision(patch: Patch, job: Json) -> Patch:
     return Patch(patch.kind, patch.id, {**patch.body, "metadata": meta}, patch.subresource)
 
 
+def is_of_revision(patch: Patch, job: Json | None) -> bool:
+    """Whether the patch was made of the Job as it is here."""
+    wanted = json_tree.get_in(patch.body, "metadata", "resourceVersion")
+    return job is not None and wanted == json_tree.get_in(job, "metadata", "resourceVersion")
+
+
 def is_alike(latest: Json, shown: Json | None) -> bool:
     """Nothing that was decided on has changed: only the status, or notes of somebody else."""
     return shown is not None and inputs_of_decision(latest) == inputs_of_decision(shown)

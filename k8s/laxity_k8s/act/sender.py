@@ -11,7 +11,7 @@ from laxity_k8s.act.adoption import Tending
 from laxity_k8s.act.event_writer import EventWriter
 from laxity_k8s.act.patches import JobPatch
 from laxity_k8s.act.put_back import accept_width, describe_put_back
-from laxity_k8s.act.resend import at_revision, is_alike, onto_revision, reset_patch
+from laxity_k8s.act.resend import at_revision, is_alike, is_of_revision, onto_revision, reset_patch
 from laxity_k8s.act.rights import TRY_AGAIN_S, Rights, refusal_text
 from laxity_k8s.cluster_api import (
     CONFLICT,
@@ -81,7 +81,14 @@ class Sender:
         """What Jobs need before they are decided on, and the news about it."""
         news = {correction.patch.id: correction for correction in found}
         refused: list[PatchResult] = []
-        for done in [*self.send_all([correction.patch for correction in found], refused), *refused]:
+        patches = [correction.patch for correction in found]
+        with self._cache.lock:
+            seen = {
+                patch.id: self._cache.jobs[patch.id]
+                for patch in patches
+                if is_of_revision(patch, self._cache.jobs.get(patch.id))
+            }
+        for done in [*self.send_all(patches, refused, decided_on=seen.get), *refused]:
             correction = news[done.patch.id]
             with self._cache.lock:
                 job = done.object or self._cache.jobs.get(done.patch.id)
@@ -93,11 +100,16 @@ class Sender:
             self._events.add_event(job, code, text)
 
     def send_all(
-        self, patches: Iterable[Patch], refused: list[PatchResult] | None = None
+        self,
+        patches: Iterable[Patch],
+        refused: list[PatchResult] | None = None,
+        *,
+        decided_on: Callable[[str], Json | None] | None = None,
     ) -> list[PatchResult]:
         """Outcomes that went well; most others lost a race, and the next cycle sees who won.
 
-        Those of Jobs that the API server refuses are put into `refused`.
+        Those of Jobs that the API server refuses are put into `refused`. `decided_on` gives each Job as
+        it was decided on; without it that is what is shown.
         """
         done = []
         try:
@@ -106,7 +118,9 @@ class Sender:
             self.unsure = True
             raise
         for first in answers:
-            outcome = self._guard(first.patch.id, self._send_again, first)
+            outcome = self._guard(
+                first.patch.id, self._send_again, first, decided_on or self._shown
+            )
             if outcome is not None and outcome.ok and outcome.object is not None:
                 done.append(outcome)
             elif outcome is not None and _is_refused(outcome):
@@ -131,9 +145,12 @@ class Sender:
         with self._cache.lock:
             return self._seal.seal_patch(patch, self._cache.jobs.get(patch.id))
 
-    def _send_again(self, first: PatchResult) -> PatchResult | None:
+    def _send_again(
+        self, first: PatchResult, decided_on: Callable[[str], Json | None]
+    ) -> PatchResult | None:
         """What became of a patch in the end; the cache knows it. None if it has to be seen again."""
-        outcome = self._once_more(first) if first.status == CONFLICT else first
+        before = decided_on(first.patch.id)
+        outcome = self._once_more(first, before) if first.status == CONFLICT else first
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
         if _is_refused(outcome):
             now = CLOCK.now()
@@ -163,14 +180,10 @@ class Sender:
                 self._cache.put_object("jobs", answer.object)
         self._put_off(job_id, why, CLOCK.now())
 
-    def _once_more(self, lost: PatchResult) -> PatchResult:
+    def _once_more(self, lost: PatchResult, before: Json | None) -> PatchResult:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""
         latest = self._read_latest(lost.patch)
-        if (
-            latest is None
-            or not is_alike(latest, self._shown(lost.patch.id))
-            or is_finished(latest)
-        ):
+        if latest is None or not is_alike(latest, before) or is_finished(latest):
             return lost
         again = next(iter(self._api.patch_many([at_revision(lost.patch, latest)])))
         if again.status == CONFLICT:

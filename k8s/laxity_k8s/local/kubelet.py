@@ -15,7 +15,7 @@ from laxity import json_tree, names
 from laxity.backoff import Backoff
 from laxity.instants import format_rfc3339
 from laxity.job.complete_manifest import FROM_ANNOTATIONS
-from laxity.private_files import private_folder
+from laxity.private_files import private_file, private_folder
 from laxity_k8s.act.event_writer import build_event
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.frozen_code import is_frozen
@@ -106,6 +106,8 @@ class Kubelet:
             }
         what = build_launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
         what.env.update(self._own_gpus(pod))
+        if job is not None and names.ENV_PROGRESS_TOKEN in what.env:
+            what.env[names.ENV_PROGRESS_TOKEN] = str(_write_token(folder, extra[names.ENV_TOKEN]))
         if not what.argv:
             problem = "its container has no command, and this machine runs no images"
             self.write_event("no_command", f"command:{job_uid}", problem, pod)
@@ -192,6 +194,13 @@ class Kubelet:
         event = build_event({"metadata": about}, code, words, warning=True)
         event["metadata"]["creationTimestamp"] = event["firstTimestamp"]
         self.rows.put("events", event)
+
+
+def _write_token(folder: Path, token: str) -> Path:
+    """The file with the token of a script, which has a volume for it on Kubernetes."""
+    file = private_file(folder / "token")
+    file.write_text(token)
+    return file
 
 
 def _running_status(pod: Json) -> Json:

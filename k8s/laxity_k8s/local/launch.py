@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from laxity import json_tree, names
 from laxity.job.pod_template import DEFAULT_IMAGE, ORDERS
@@ -41,7 +42,7 @@ def build_launch(
     A container that says no PATH finds this interpreter's programs first.
     """
     container = json_tree.get_in(pod, "spec", "containers", 0) or {}
-    own, missing = container_env(container, pod)
+    own, missing = container_env(container, pod, extra)
     env = dict(ambient) | own_env(pod) | dict(extra) | own
     if "PATH" not in own:
         env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
@@ -69,7 +70,10 @@ def own_env(pod: Json) -> dict[str, str]:
     return env
 
 
-def container_env(container: Json, pod: Json) -> tuple[dict[str, str], list[str]]:
+def container_env(
+    container: Json, pod: Json, extra: Mapping[str, str] = MappingProxyType({})
+) -> tuple[dict[str, str], list[str]]:
+    """Its own variables, which may be made of `extra` ones, and what is not to be had here."""
     env: dict[str, str] = {}
     missing = []
     for entry in json_tree.list_at(container, "env"):
@@ -80,7 +84,7 @@ def container_env(container: Json, pod: Json) -> tuple[dict[str, str], list[str]
         elif "valueFrom" in entry:
             missing.append(f"env {name}")
         else:
-            env[name] = expand_variables(str(entry.get("value", "")), env)
+            env[name] = expand_variables(str(entry.get("value", "")), {**extra, **env})
     return env, missing
 
 

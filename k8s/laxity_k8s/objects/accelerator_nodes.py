@@ -4,15 +4,18 @@ Accelerators of different names do not stand in for one another. So a machine wi
 node by its own name, and what it has of other kinds is a node `MACHINE/RESOURCE`.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from laxity import json_tree
+from laxity import json_tree, names
 from laxity.job.accelerators import GPU, is_accelerator
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 
 COMING: Final = "+"  # in the name of a node that may come (`scaling_pool`), and in no other
+NAMED: Final = tuple(os.environ.get(names.ENV_PRODUCT_LABELS, "").split())
+GKE: Final = "cloud.google.com/gke-accelerator"
 
 
 def is_coming(name: str) -> bool:
@@ -41,6 +44,27 @@ def resource_of(name: str) -> str:
 
 def machine_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(machine_name, names))
+
+
+def find_product(labels: Mapping[str, str], resource: str) -> tuple[str, str]:
+    """The label of a machine that says which product its accelerators are, and that product.
+
+    Without such a label NVIDIA GPUs are of one kind, "", and others are by their resource.
+    """
+    for label in _product_labels(resource):
+        if product := labels.get(label):
+            return label, product
+    return "", "" if resource == GPU else resource
+
+
+def _product_labels(resource: str) -> Iterator[str]:
+    """The labels of NVIDIA's, AMD's and GKE's discovery; those of the setting come first."""
+    yield from NAMED
+    yield f"{resource}.product"
+    yield f"{resource}.product-name"
+    if resource.startswith(GPU):  # shared ones as well
+        yield f"{GPU}.product"
+        yield GKE
 
 
 def count_offered(node: Json) -> dict[str, int]:

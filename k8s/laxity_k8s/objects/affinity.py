@@ -3,7 +3,7 @@
 Left alone it spreads pods over all nodes, and jobs whose workers need whole nodes then wait with half
 of the GPUs free. So a start makes its nodes the preferred ones, the more workers are meant for one the
 heavier. Required stays what the Job itself says, and that its pods keep off nodes whose GPUs are held
-for somebody else, and off those that inference keeps to itself. So a volume's zone, spread
+for somebody else, off those that inference keeps to itself, and on GPUs of one product. So a volume's zone, spread
 constraints and whatever else laxity does not count is the scheduler's to obey.
 """
 
@@ -24,6 +24,8 @@ HEAVIEST: Final = 100  # weight of a preference, by the API
 HELD: Final = (
     f"{names.DOMAIN}/held-for-others"  # no node has this label: it tells our names from others
 )
+# Beside the product that we ask for, with its label: it tells ours from what the user asks.
+ON_PRODUCT: Final = f"{names.DOMAIN}/on-product"
 NOT_OF_INFERENCE: Final[Json] = {"key": POOL, "operator": "NotIn", "values": ["inference"]}
 
 
@@ -41,17 +43,21 @@ def affinity_patch(
     kept_off: Collection[str] = (),
     *,
     has_fleet: bool = False,
+    product: tuple[str, str] | None = None,
     avoided: Sequence[str] = (),
 ) -> Json | None:
     """The patch of spec.template that leans its pods to these nodes; None if it does so already.
 
     `nodes` has one entry per worker. Pods stay off the nodes `kept_off`, and off those that inference
     keeps to itself if the cluster `has_fleet`. They go to nodes that are `avoided` only if no other will do.
+    `product` is the label, and its value, of the nodes that they stay on.
     """
     spec = json_tree.mapping_at(job, "spec", "template", "spec")
     old = json_tree.list_at(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     kept_off = sorted(names_there(kept_off))
-    terms = [_keep_off(term, kept_off, has_fleet=has_fleet) for term in own_terms(old)]
+    ours: list[Json] = [NOT_OF_INFERENCE] if has_fleet else []
+    ours += _stay_on(*product) if product else []
+    terms = [_keep_off(term, kept_off, ours) for term in own_terms(old)]
     terms = [] if terms == [{}] else terms
     preferred = json_tree.list_at(spec, "affinity", "nodeAffinity", PREFERRED)
     wished = [*_own_preferences(preferred), *_prefer(names_there(nodes), names_there(avoided))]
@@ -63,9 +69,20 @@ def affinity_patch(
     return {"spec": {"affinity": {"nodeAffinity": affinity}}} if affinity else None
 
 
-def _keep_off(term: Json, nodes: Sequence[str], *, has_fleet: bool) -> Json:
-    """The user's term, for pods that keep off these nodes besides."""
-    labels: list[Json] = [NOT_OF_INFERENCE] if has_fleet else []
+def _stay_on(label: str, product: str) -> list[Json]:
+    return [
+        {"key": ON_PRODUCT, "operator": "NotIn", "values": [_as_value(label), product]},
+        {"key": label, "operator": "In", "values": [product]},
+    ]
+
+
+def _as_value(label: str) -> str:
+    return label.replace("/", "_")
+
+
+def _keep_off(term: Json, nodes: Sequence[str], ours: Sequence[Json]) -> Json:
+    """The user's term, for pods that keep off these nodes besides, and do what is `ours`."""
+    labels = [*ours]
     if nodes:
         labels.append({"key": HELD, "operator": "NotIn", "values": [*nodes]})
     fields = [item for item in map(_avoid, nodes) if item not in term.get("matchFields", [])]
@@ -118,13 +135,25 @@ def own_terms(terms: Iterable[Json]) -> list[Json]:
     for term in terms:
         ours = [_avoid(node) for node in _held_nodes(term)]
         fields = [item for item in term.get("matchFields", []) if item not in ours]
-        said = term.get("matchExpressions", [])
-        labels = [item for item in said if item != NOT_OF_INFERENCE and item.get("key") != HELD]
+        labels = [item for item in term.get("matchExpressions", []) if not _is_ours(item, term)]
         own: dict[str, Any] = {key: term[key] for key in term if key not in OURS}
         own |= {key: items for key, items in zip(OURS, (labels, fields), strict=True) if items}
         if own not in kept_terms:
             kept_terms.append(own)
     return kept_terms or [{}]
+
+
+def _is_ours(item: Json, term: Json) -> bool:
+    """Whether laxity has added this about labels to the term."""
+    if item == NOT_OF_INFERENCE or item.get("key") in (HELD, ON_PRODUCT):
+        return True
+    product = [_as_value(str(item.get("key"))), *json_tree.list_at(item, "values")]
+    marks = [
+        json_tree.list_at(mark, "values")
+        for mark in json_tree.list_at(term, "matchExpressions")
+        if mark.get("key") == ON_PRODUCT
+    ]
+    return item.get("operator") == "In" and product in marks
 
 
 def _held_nodes(term: Json) -> list[str]:

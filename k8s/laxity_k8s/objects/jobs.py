@@ -27,7 +27,7 @@ from laxity_k8s.objects.accelerator_nodes import site_name
 from laxity_k8s.objects.attempts import epochs_done
 from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.controller_seen import is_observed, may_come
-from laxity_k8s.objects.kept_state import holds_state, read_kept_state
+from laxity_k8s.objects.kept_state import holds_state, parked_epoch, read_kept_state
 from laxity_k8s.objects.nodes import read_assigned_nodes
 from laxity_k8s.objects.spec_cache import read_spec
 from laxity_k8s.objects.start_limit import start_limit_s
@@ -198,7 +198,7 @@ def build_row(
         stop_for=str(stop.get("for") or "") if workers else "",
         formed=report.formed if heard else 0,
         resize_to=(whole_number(annotations.get(names.RESIZE_TO)) or 0) if workers else 0,
-        parked_epoch=report.parked_epoch if heard and stop else None,
+        parked_epoch=parked_epoch(spec, report, is_heard=heard) if workers and stop else None,
         pinned=names.PIN in annotations or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
         wall_limit_s=FOREVER if spec.plain else limit_s,
@@ -208,7 +208,7 @@ def build_row(
         not_before=state.not_before,
         start_seen=is_observed(job) if workers else True,
         eligible=eligible,
-        **read_kept_state(job, report),
+        **read_kept_state(job, spec, report),
         **_read_group(spec),
         restarted_at=_restart_instant(report, state.resumed_at or 0.0) if heard else None,
         reports=report.since > 0.0 or not (workers and pods.leader_runs(own)),

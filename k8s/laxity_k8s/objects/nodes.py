@@ -7,16 +7,14 @@ from typing import Final
 
 from laxity import json_tree, names
 from laxity.instants import instant_at
-from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
+from laxity_k8s.objects.accelerator_nodes import count_offered, find_product, site_name
 from laxity_k8s.objects.conditions import find_condition
 from laxity_k8s.objects.node_constraints import KEEPS_OFF, PASSING
 from laxity_k8s.objects.pool_label import POOL
 from laxity_scheduler.model.cluster import Node, Pool
 from laxity_scheduler.model.job import FOREVER
 
-PRODUCT = "nvidia.com/gpu.product"
 UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 # Taints of a node that is not ready: they go a moment after it is ready again.
@@ -99,7 +97,7 @@ def node_rows(
             id=site,
             gpus=gpus,
             free_gpus=idle if has_room and not is_away else min(0, idle),
-            gpu_type=labels.get(PRODUCT, "") if resource == GPU else resource,
+            gpu_type=find_product(labels, resource)[1],
             pool=pool,
             away_gpus=max(0, idle) if is_away and troubles <= AWAY else 0,
         )

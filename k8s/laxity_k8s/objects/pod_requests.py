@@ -17,7 +17,7 @@ from laxity import json_tree
 from laxity.job.accelerators import is_accelerator
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.quotas import parse_quantity
+from laxity_k8s.objects.quantities import parse_quantity
 from laxity_scheduler.model.worker_shape import PORT, Needs
 
 PODS: Final = "pods"

@@ -1,30 +1,21 @@
-"""How wide a namespace lets a Job be: its ResourceQuotas, and its LimitRanges.
+"""How wide the ResourceQuotas of a namespace let a Job be.
 
-Pods that a quota or a limit does not allow are never made, so nothing wider is planned or promised. A
-quota bounds all pods of a namespace at once: its accelerators are counted over time where promises are
+Pods that a quota does not allow are never made, so nothing wider is planned or promised. A quota bounds all pods of a namespace at once: its accelerators are counted over time where promises are
 planned (`quota_of`). What pods of others than laxity use of it now cannot be used by its Jobs. Quotas
 with scopes are passed over: which pods they count is not known before.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from laxity import json_tree
-from laxity.job.accelerators import count_accelerators, is_accelerator
+from laxity.job.accelerators import is_accelerator
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
+from laxity_k8s.objects.quantities import parse_quantity
 
-QUANTITY: Final = re.compile(
-    r"(\d{1,18}(?:\.\d{0,9})?|\.\d{1,9})([numkKMGTPE]?i?|[eE][+-]?\d{1,2})"
-)
-SUFFIXES: Final = {
-    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0,
-    **{letter: 1e3 ** (power + 1) for power, letter in enumerate("kMGTPE")},
-    **{f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")},
-}  # fmt: skip
 SAME: Final = {"cpu": "requests.cpu", "memory": "requests.memory", "count/pods": "pods"}
 COUNTED: Final = ("cpu", "memory")
 Used = dict[str, float]  # by resource
@@ -32,15 +23,12 @@ Used = dict[str, float]  # by resource
 
 @dataclass(frozen=True)
 class NamespaceLimits:
-    """`left` by resource: what laxity's Jobs may use, of how much, by which quota. `most` by scope."""
+    """`left` by resource: what laxity's Jobs may use, of how much, by which quota."""
 
     left: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
-    most: tuple[tuple[str, str, float, str], ...] = ()  # (Container or Pod, resource, max, name)
 
     def find_widest(self, template: Json) -> tuple[int, str]:
-        """How many such pods there may be at once, and what bounds them, in words."""
-        if problem := self._too_large(template):
-            return 0, problem
+        """How many pods of a completed template there may be at once, and what bounds them, in words."""
         demand_of_pod = demand_of(template)
         widest, resource = self.find_room(demand_of_pod, {})
         if not resource:
@@ -79,28 +67,10 @@ class NamespaceLimits:
         """What bounds this resource there, as reasons name it."""
         return f"{resource} in quota {namespace}/{self.left[resource][2]}"
 
-    def _too_large(self, template: Json) -> str:
-        containers = [
-            item
-            for kind in ("containers", "initContainers")
-            for item in json_tree.list_at(template, "spec", kind)
-        ]
-        for scope, resource, most, name in self.most:
-            requests = [_of_container(item, resource) for item in containers]
-            if scope == "Pod":
-                requests = [_of_pod(template, resource)]
-            if max(requests, default=0.0) > most:
-                prefix = f"limit range {name} of its namespace allows {resource} {most:g} per"
-                return f"{prefix} {scope.lower()}; {max(requests):g} is asked for"
-        return ""
 
-
-def limits_of(
-    quotas: Iterable[Json], ranges: Iterable[Json], foreign: Mapping[str, Used]
-) -> dict[str, NamespaceLimits]:
+def limits_of(quotas: Iterable[Json], foreign: Mapping[str, Used]) -> dict[str, NamespaceLimits]:
     """By namespace; `foreign` is what pods of others use there, by resource."""
     left: dict[str, dict[str, tuple[float, float, str]]] = {}
-    most: dict[str, list[tuple[str, str, float, str]]] = {}
     for quota in quotas:
         namespace, name = namespace_and_name(quota)
         if json_tree.get_in(quota, "spec", "scopes") or json_tree.get_in(
@@ -114,13 +84,7 @@ def limits_of(
                 continue
             free = max(0.0, hard - foreign.get(namespace, {}).get(resource, 0.0))
             mine[resource] = min(mine.get(resource, (free, hard, name)), (free, hard, name))
-    for item in ranges:
-        namespace, name = namespace_and_name(item)
-        most.setdefault(namespace, []).extend(_find_limits(item, name))
-    return {
-        namespace: NamespaceLimits(left.get(namespace, {}), tuple(most.get(namespace, ())))
-        for namespace in left.keys() | most.keys()
-    }
+    return {namespace: NamespaceLimits(left[namespace]) for namespace in left}
 
 
 def add_to(used: Used, asked: Mapping[str, float], many: int) -> None:
@@ -141,42 +105,10 @@ def demand_of(template: Json) -> dict[str, float]:
     return demand_by_name
 
 
-def parse_quantity(text: object) -> float | None:
-    """A Kubernetes quantity as a number: 500m, 4Gi, 2."""
-    match = QUANTITY.fullmatch(str(text)) if isinstance(text, str | int | float) else None
-    if match is None:
-        return None
-    number, suffix = match.groups()
-    if suffix in SUFFIXES:
-        return float(number) * SUFFIXES[suffix]
-    return float(f"{number}{suffix}") if suffix[:1] in ("e", "E") else None
-
-
-def _find_limits(limit_range: Json, name: str) -> Iterator[tuple[str, str, float, str]]:
-    for limit in json_tree.list_at(limit_range, "spec", "limits"):
-        scope = json_tree.get_in(limit, "type")
-        for resource, text in json_tree.mapping_at(limit, "max").items():
-            most = parse_quantity(text)
-            if scope in ("Container", "Pod") and most is not None:
-                yield scope, resource, most, name
-
-
 def namespace_and_name(thing: Json) -> tuple[str, str]:
     return str(json_tree.get_in(thing, "metadata", "namespace")), str(
         json_tree.get_in(thing, "metadata", "name")
     )
-
-
-def _of_container(container: Json, resource: str) -> float:
-    if is_accelerator(resource):
-        return float(count_accelerators({"containers": [container]}).get(resource, 0))
-    return read_request(container, resource, "limits")
-
-
-def _of_pod(template: Json, resource: str) -> float:
-    if is_accelerator(resource):
-        return float(pods.accelerators_of(template).get(resource, 0))
-    return _sum_requests(template, resource, "limits")
 
 
 def _sum_requests(template: Json, resource: str, kind: str) -> float:

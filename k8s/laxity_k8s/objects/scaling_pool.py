@@ -22,7 +22,7 @@ from laxity.durations import parse_duration, positive_duration
 from laxity.job.manifest_yaml import load_documents
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.accelerator_nodes import COMING, count_offered
-from laxity_k8s.objects.quotas import parse_quantity
+from laxity_k8s.objects.quantities import parse_quantity
 from laxity_scheduler.service.settings import SettingsError
 
 MOST_NODES: Final = 1000

@@ -75,7 +75,7 @@ def _digest_of(job: Json) -> bytes:
         controller_of(json_tree.mapping_at(metadata)),
         [pair for pair in json_tree.annotations_of(job).items() if pair[0] not in names.OUTPUTS],
         [json_tree.get_in(spec, field) for field in SHAPE],
-        [json_tree.get_in(container, field) for field in ("image", "env")],
+        [json_tree.get_in(container, field) for field in ("image", "env", "command", "args")],
         [json_tree.get_in(item, "resources") for item in json_tree.list_at(pod, "containers")],
         [
             (json_tree.get_in(item, "resources"), json_tree.get_in(item, "restartPolicy"))

@@ -60,6 +60,12 @@ def find_placeless(job: Json, own: Iterable[Json], now: float) -> set[int]:
     }
 
 
+def lacks_overdue(job: Json, own: Iterable[Json], now: float) -> bool:
+    """Whether a worker is missing whose pod cannot end: no other pod takes its place."""
+    width, newest = jobs.current_width(job), _find_newest(job, own)
+    return any(number < width and pods.is_overdue(pod, now) for number, pod in newest.items())
+
+
 def _find_newest(job: Json, own: Iterable[Json]) -> dict[int, Json]:
     """The pod of each worker that was made last."""
     numbered = jobs.pods_by_number(job, own)

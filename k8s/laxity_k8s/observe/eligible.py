@@ -11,7 +11,7 @@ from laxity import json_tree
 from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.accelerator_nodes import site_name
+from laxity_k8s.objects.accelerator_nodes import find_product, site_name
 from laxity_k8s.objects.node_constraints import NOTHING, Asks, adds_tolerations, shut_out
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.scaling_pools import ScalingPools
@@ -35,6 +35,8 @@ class Eligible:
         self._nodes: dict[str, Json] = {}  # all that were looked at
         self._seen: dict[str, Seen] = {}
         self._sets: dict[Asks, tuple[str, NodeSet]] = {}
+        self._labels: dict[str, tuple[str, str]] = {}  # that say the product, by site
+        self._products_of: dict[frozenset[str], str] = {}
         self._gpu_taints = True
         self._plain = True  # no node has a taint or an accelerator that is no nvidia.com/gpu
         self._guard = Guard("taints of a node")
@@ -85,8 +87,34 @@ class Eligible:
             node_set = self._sets[asks] = self._compute_set(asks)
         return node_set
 
+    def product_on(self, sites: frozenset[str]) -> str:
+        """The product of the accelerators of all these nodes; "" if there are several."""
+        product = self._products_of.get(sites)
+        if product is None:
+            products = {product for _, product in map(self._label_of, sites)} - {""}
+            product = products.pop() if len(products) == 1 else ""
+            self._products_of[sites] = product
+        return product
+
+    def product_label(self, asks: Asks, sites: frozenset[str]) -> tuple[str, str] | None:
+        """The label that these nodes share, and no other product has that such pods may go to."""
+        labels = set(map(self._label_of, sites))
+        if len(labels) != 1 or self.product_on(self.set_of(asks)[1].nodes):
+            return None
+        label, product = labels.pop()
+        return (label, product) if label else None
+
+    def _label_of(self, site: str) -> tuple[str, str]:
+        return self._labels.get(site, ("", ""))
+
     def _rebuild_sets(self) -> None:
         self._sets.clear()
+        self._products_of.clear()
+        self._labels = {
+            site_name(name, resource): find_product(labels, resource)
+            for name, (labels, _, offered) in self._seen.items()
+            for resource in offered
+        }
         self._plain = not any(
             taints or offered != (GPU,) for _, taints, offered in self._seen.values()
         )

@@ -22,6 +22,7 @@ from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.displaced import (
     UNSCHEDULABLE_S,
     find_placeless,
+    lacks_overdue,
     unschedulable_since,
     without_place,
 )
@@ -45,6 +46,7 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Report, Reports
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import format_duration
+from laxity_scheduler.model.verdict import Promise
 
 READ_AGAIN_S: Final = 30.0  # a group that could not be read
 
@@ -78,7 +80,8 @@ class GroupReader:
 
     def read(self, group: str, now: float) -> GroupEntry | None:
         """What is known of the group now; None if it is no more."""
-        job = self._cache.jobs.get(group)
+        found = self._cache.jobs.get(group)
+        job = None if found is None else self._bounds.complete(found)
         own = list(self._cache.pods_of.get(group, {}).values())
         speaks = job is not None and self._guard(group, _may_have_reports, job)
         # Not guarded: when the store is away that is nobody's problem.
@@ -95,6 +98,7 @@ class GroupReader:
 
     def preview(self, job: Json, now: float) -> Preview:
         """A Job that does not exist yet, as it will be read once it does. QoSError names what is wrong."""
+        job = self._bounds.complete(job)
         asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
         eligible, nodes = self._eligible.look_up(asks)
         row = jobs.build_row(
@@ -104,12 +108,22 @@ class GroupReader:
             now=now,
             eligible=eligible,
         )
+        row = _on_product(row, self._eligible.product_on(nodes.nodes))
         if self._nodes.rooms.matters:
             row = replace(row, needs=requests_of(json_tree.mapping_at(job, "spec", "template")))
         bounded = self._bounds.limit_row(row, job)
         if isinstance(bounded, BadJob):
             return Preview(row, nodes, bounded.refusal)
         return Preview(bounded, nodes)
+
+    def product_of(self, row: Job, asks: Asks) -> str:
+        """The product of the accelerators that it runs on, else of all that it may use; "": several.
+
+        Where neither is known, that of its promise or of its last epochs.
+        """
+        sites = frozenset(row.nodes) or self._eligible.set_of(asks)[1].nodes
+        promised = row.verdict.gpu_type if isinstance(row.verdict, Promise) else ""
+        return self._eligible.product_on(sites) or promised or row.progress.gpu_type
 
     def _largest_width(self, job: Json, asks: Asks) -> int:
         """The cluster in workers of this Job."""
@@ -204,6 +218,7 @@ class GroupReader:
         if isinstance(row, BadJob):
             entry.bad = row
             return
+        row = _on_product(row, self.product_of(row, entry.asks))
         row = self._with_coming_nodes(row, job, own)
         if entry.bad is not None:  # what it asks now makes no sense
             row = replace(row, asked=False)
@@ -250,6 +265,8 @@ class GroupReader:
         if missing_since:
             placeless_at = max(missing_since, unschedulable_since(job, own)) + UNSCHEDULABLE_S
             due_at = min(due_at, placeless_at)
+            if lacks_overdue(job, own, now):
+                due_at = min(due_at, missing_since)
         return max(due_at, self._nodes_due_at(job, own))
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
@@ -263,6 +280,13 @@ class GroupReader:
             self._missing.pop(group, None)
             return now
         return self._missing.setdefault(group, now)
+
+
+def _on_product(row: Job, product: str) -> Job:
+    """The row of a Job whose workers use this product of accelerator."""
+    if row.workload.gpu_type == product:
+        return row
+    return replace(row, workload=jobs.intern_workload(replace(row.workload, gpu_type=product)))
 
 
 def _may_have_reports(job: Json) -> bool:

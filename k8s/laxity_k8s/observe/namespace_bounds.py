@@ -6,7 +6,7 @@ within what a quota allows over time, as far as accelerators go (`quotas`).
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from laxity import json_tree
@@ -15,7 +15,14 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.jobs import BadJob
-from laxity_k8s.objects.quotas import NamespaceLimits, Used, add_to, demand_of, limits_of
+from laxity_k8s.objects.limit_ranges import complete_job, find_breach
+from laxity_k8s.objects.quotas import (
+    NamespaceLimits,
+    Used,
+    add_to,
+    demand_of,
+    limits_of,
+)
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.quota_watch import QuotaWatch, Specs
 from laxity_scheduler.model.decision import Admit, Decision, Resize
@@ -31,6 +38,7 @@ class Bounds:
         self._cache, self._quotas = cache, quotas
         self._seen: Specs = ((), ())
         self._limits: Mapping[str, NamespaceLimits] = {}  # by namespace
+        self._ranges: Mapping[str, Sequence[Json]] = {}  # LimitRanges, by namespace
         self._used: Mapping[str, Used] = {}  # by laxity's own Jobs, by namespace
 
     def update_limits(self, touched: Collection[str]) -> tuple[set[str], set[str]]:
@@ -44,17 +52,36 @@ class Bounds:
         bounded = {str(quota["metadata"]["namespace"]) for quota in answer[0]}
         if answer == self._seen and bounded.isdisjoint(map(namespace_of, touched)):
             return set(), set()
-        limits, used, self._seen = self._limits, self._used, answer
+        limits, ranges, used, self._seen = self._limits, self._ranges, self._used, answer
+        self._ranges = _group_by_namespace(answer[1])  # what is counted depends on them
         self._used, foreign = self._count_used(bounded)
-        self._limits = limits_of(*answer, foreign)
-        return _find_differing(limits, self._limits), _find_differing(used, self._used)
+        self._limits = limits_of(answer[0], foreign)
+        allowed = _find_differing(limits, self._limits) | _find_differing(ranges, self._ranges)
+        return allowed, _find_differing(used, self._used)
+
+    def complete(self, job: Json) -> Json:
+        """The Job with the template that its pods get: LimitRanges of its namespace give defaults."""
+        ranges = self._ranges.get(namespace_of(json_tree.object_id(job)))
+        return complete_job(job, ranges) if ranges else job
 
     def limit_row(self, row: Job | BadJob, job: Json) -> Job | BadJob:
-        """The row with the widths that its namespace allows; it keeps the one that it has."""
-        if isinstance(row, BadJob) or row.namespace not in self._limits:
+        """The row of a completed Job with the widths that its namespace allows.
+
+        It keeps the width that it has.
+        """
+        if isinstance(row, BadJob):
             return row
-        limits = self._limits[row.namespace]
         template = json_tree.mapping_at(job, "spec", "template")
+        breach = find_breach(template, self._ranges.get(row.namespace, ()))
+        if breach:
+            widths = tuple(width for width in row.widths if width <= row.workers)
+            if not widths:
+                return _put_off(row, reason("namespace_limits", problem=breach))
+            row = replace(row, widths=widths)
+        limits = self._limits.get(row.namespace)
+        return row if limits is None else self._limit_width(row, template, limits)
+
+    def _limit_width(self, row: Job, template: Json, limits: NamespaceLimits) -> Job | BadJob:
         row = replace(row, quota=limits.quota_of(row.namespace, template))
         widest, limit_text = limits.find_widest(template)
         widths = tuple(width for width in row.widths if width <= max(widest, row.workers))
@@ -114,7 +141,8 @@ class Bounds:
             more, limits = decision.workers - row.workers, self._limits.get(row.namespace)
             if more <= 0 or limits is None or row.id not in jobs:
                 continue
-            demand_of_pod = demand_of(json_tree.mapping_at(jobs[row.id], "spec", "template"))
+            job = self.complete(jobs[row.id])
+            demand_of_pod = demand_of(json_tree.mapping_at(job, "spec", "template"))
             mine = spent.setdefault(row.namespace, {})
             if limits.find_room(demand_of_pod, mine)[0] < more:
                 blocked.add(row.id)
@@ -139,8 +167,16 @@ class Bounds:
                 add_to(used, demand_of(pod), 1)
             awaited = objects.due_workers(job) - len(alive) if job and objects.is_live(job) else 0
             if job and is_ours and awaited > 0:
-                add_to(used, demand_of(json_tree.mapping_at(job, "spec", "template")), awaited)
+                template = json_tree.mapping_at(self.complete(job), "spec", "template")
+                add_to(used, demand_of(template), awaited)
         return own, foreign
+
+
+def _group_by_namespace(things: Iterable[Json]) -> dict[str, list[Json]]:
+    groups: dict[str, list[Json]] = {}
+    for thing in things:
+        groups.setdefault(str(json_tree.get_in(thing, "metadata", "namespace")), []).append(thing)
+    return groups
 
 
 def _put_off(row: Job, why: Reason) -> BadJob:

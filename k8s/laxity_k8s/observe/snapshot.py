@@ -150,6 +150,7 @@ class Snapshot:
             job = self._cache.jobs.get(job_id)
             if job is None:
                 return
+            job = self.bounds.complete(job)  # as it is read, too
             if self._reader.rejections.add(job, problem, now=now, tries_again=tries_again):
                 self._cache.put_back(job_id)
 
@@ -162,6 +163,11 @@ class Snapshot:
         with self._cache.lock:
             busy = foreign_busy(self._entries, self._cache.jobs)
         return sum(busy[node] for node in nodes)
+
+    def product_label(self, job_id: str, nodes: Sequence[str]) -> tuple[str, str] | None:
+        """The label of the product that these nodes share, where the Job may use others besides."""
+        entry = self._entries.get(job_id)
+        return None if entry is None else self._eligible.product_label(entry.asks, frozenset(nodes))
 
     def preview(self, job: Json, now: float) -> Preview:
         """A Job that does not exist yet, as the next snapshot would show it. QoSError."""
@@ -189,6 +195,8 @@ class Snapshot:
             group
             for group, row in self._rows.items()
             if self._guard(group, self._eligible.name_of, self._entries[group].asks) != row.eligible
+            or self._guard(group, self._reader.product_of, row, self._entries[group].asks)
+            != row.workload.gpu_type
         }
 
     def _sets_in_use(self) -> Mapping[str, NodeSet] | None:

@@ -47,6 +47,10 @@ def predict(
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Samples per epoch.", min=1)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Global batch size.", min=1)] = None,
+    gpu_type: Annotated[
+        str | None,
+        typer.Option("--gpu", help="The product, as nodes are labelled: NVIDIA-L4; else any."),
+    ] = None,
     estimate: Annotated[
         str | None, typer.Option(help="One epoch on one worker takes so long: 90s.")
     ] = None,
@@ -59,7 +63,12 @@ def predict(
     from laxity_profiler.cli.format import format_duration
     from laxity_profiler.cli.predict_source import unknown_model_text, workload_and_widths
 
-    options = {"epochs": epochs, "samples": samples, "batch_size": batch_size}
+    options = {
+        "epochs": epochs,
+        "samples": samples,
+        "batch_size": batch_size,
+        "gpu_type": gpu_type,
+    }
     workload, widths = workload_and_widths(
         model, options, workers=workers, estimate=estimate, params=param or ()
     )

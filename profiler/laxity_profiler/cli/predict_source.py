@@ -13,7 +13,7 @@ MOST_NAMED: Final = 8
 
 def workload_and_widths(
     source: str,
-    options: Mapping[str, int | None],
+    options: Mapping[str, int | str | None],
     *,
     workers: str,
     estimate: str | None,

@@ -7,7 +7,7 @@ memory, and in one row beside its epochs so that a restart (or another replica) 
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +39,7 @@ STOPS_READ: Final = 20_000
 ASIDES_KEPT: Final = 1_000  # per job and service life
 RUNS_KEPT: Final = 20_000  # in memory
 CLOCKS_APART_S: Final = 60.0  # of two replicas
+LineMaker = Callable[[ReportState], Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class History:
         uid: str,
         job: str,
         workload: Workload,
-        lines: Sequence[object],
+        lines: Sequence[object] | LineMaker,
         *,
         received_at: float | None = None,
         behind_s: float | None = None,
@@ -98,7 +99,8 @@ class History:
         No line raises: what cannot be believed is set aside with a reason. HistoryError if the
         database does not answer; then nothing was taken and the lines will come again. `behind_s` is
         how far the worker's clock is behind this one; None: as last heard. `nodes` are those of
-        the worker indexes now, which they have been on `since` then.
+        the worker indexes now, which they have been on `since` then. A `LineMaker` makes the lines of what the
+        run has come to, and nobody else adds any meanwhile.
         """
         now = time.time() if received_at is None else received_at
         with self._lock:
@@ -111,10 +113,16 @@ class History:
                 state = self._restore_state(
                     uid, cached.state.to_json() if cached and fresh else row.said
                 )
+                state.note_product(workload.gpu_type)
+                if callable(lines):
+                    lines = lines(state)
                 folded = state.fold(
                     lines, epochs=workload.epochs, received_at=now, behind_s=behind_s
                 )
-                folded.epochs = [_with_nodes(epoch, nodes, since) for epoch in folded.epochs]
+                product = workload.gpu_type
+                folded.epochs = [
+                    _with_nodes(epoch, nodes, since, product) for epoch in folded.epochs
+                ]
                 workload = state.report().refine(workload)
                 self._write_fold(connection, uid, workload.model, folded, now)
                 history_database.write_run(
@@ -355,24 +363,17 @@ def _run_row(job: str, workload: Workload, state: ReportState, folds: int) -> di
 
 
 def _epoch_row(uid: str, model: str, epoch: Epoch) -> dict[str, Any]:
-    return {
-        "uid": uid,
-        "model": model,
-        "epoch": epoch.epoch,
-        "width": epoch.width,
-        "epoch_s": epoch.epoch_s,
-        "bytes": epoch.bytes,
-        "warmup": epoch.warmup,
-        "at": epoch.at,
-        "nodes": epoch.nodes,
-    }
+    return {"uid": uid, "model": model, **asdict(epoch)}
 
 
-def _with_nodes(epoch: Epoch, nodes: Sequence[str], since: float) -> Epoch:
-    """With the number of nodes that it ran on, if all its workers have been where they are now."""
+def _with_nodes(epoch: Epoch, nodes: Sequence[str], since: float, product: str) -> Epoch:
+    """With the number of nodes that it ran on and the product of their GPUs.
+
+    If all its workers have been where they are now.
+    """
     if len(nodes) < epoch.width or epoch.at < since:
         return epoch
-    return replace(epoch, nodes=len(set(nodes[: epoch.width])))
+    return replace(epoch, nodes=len(set(nodes[: epoch.width])), gpu_type=product)
 
 
 def _workload_json(workload: Workload) -> str:

@@ -7,6 +7,7 @@ module is the only one on this floor that knows SQLModel and SQLAlchemy.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from sqlalchemy import (
     delete,
     event,
     func,
+    inspect,
     make_url,
     or_,
     select,
@@ -32,10 +34,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import registry
+from sqlalchemy.schema import CreateColumn
 from sqlmodel import Field, SQLModel, create_engine
 
 from laxity.private_files import private_file
 from laxity.safe_text import without_secrets
+from laxity_profiler.history.observations import Epoch
 
 # What MLflow on a database raises, too. SQLite's driver cannot decode its own words about a damaged
 # file where they quote it.
@@ -90,6 +94,7 @@ class EpochRecord(HistoryTable, table=True):
     warmup: bool
     at: float
     nodes: int | None = None  # that the workers lay on; null: nobody knows
+    gpu_type: str = Field(default="", sa_column_kwargs={"server_default": ""})  # "": nobody knows
 
 
 class StopRecord(HistoryTable, table=True):
@@ -211,7 +216,7 @@ def cause_of(error: Exception, url: URL) -> str:
 
 
 def create_tables(engine: Engine) -> None:
-    """Make the tables that are missing; what is there stays.
+    """Make the tables and columns that are missing; what is there stays.
 
     One replica at a time: PostgreSQL fails the second of two that make the same table.
     """
@@ -219,6 +224,18 @@ def create_tables(engine: Engine) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"select pg_advisory_xact_lock({TABLES_LOCK})"))
         HistoryTable.metadata.create_all(connection)
+        _add_columns(connection)
+
+
+def _add_columns(connection: Connection) -> None:
+    """Those that tables of an earlier laxity lack; all have a default that the database knows."""
+    there = inspect(connection)
+    for table in HistoryTable.metadata.sorted_tables:
+        names = {column["name"] for column in there.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in names:
+                column_text = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column_text}"))
 
 
 @contextmanager
@@ -275,12 +292,10 @@ def runs_of(connection: Connection, model: str) -> Sequence[Any]:
 
 
 def epochs_of(connection: Connection, model: str, most: int) -> Sequence[Any]:
-    """(uid, epoch, width, epoch_s, bytes, warmup, at, nodes), the latest `most`, newest first."""
+    """(uid, and the fields of an Epoch in order), the latest `most`, newest first."""
     row = EPOCHS
-    statement = select(
-        row.uid, row.epoch, row.width, row.epoch_s, row.bytes, row.warmup, row.at, row.nodes
-    )
-    newest = statement.where(row.model == model).order_by(row.id.desc()).limit(most)
+    columns = [row[field.name] for field in fields(Epoch)]
+    newest = select(row.uid, *columns).where(row.model == model).order_by(row.id.desc()).limit(most)
     return connection.execute(newest).all()
 
 

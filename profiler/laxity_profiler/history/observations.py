@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch as it was trained. `nodes`: on so many its workers lay, None if nobody knows."""
+    """One epoch as it was trained.
+
+    `nodes`: on so many its workers lay, None if nobody knows. `gpu_type` is the product of their GPUs,
+    "" if nobody knows.
+    """
 
     epoch: int
     width: int
@@ -14,6 +18,7 @@ class Epoch:
     warmup: bool = False
     at: float = 0.0
     nodes: int | None = None
+    gpu_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,10 @@ class Report:
 
     def refine(self, workload: Workload) -> Workload:
         """The workload with what its code said of it."""
-        return replace(workload, **dict[str, Any](self.declared)) if self.declared else workload
+        declared = dict[str, Any](self.declared)
+        if workload.whole and "epochs" in declared:
+            workload = workload.counted(declared["epochs"])
+        return replace(workload, **declared) if declared else workload
 
 
 NO_REPORT: Final = Report()
@@ -127,16 +130,14 @@ class ReportState:
     declared: dict[str, int] = field(default_factory=dict)
     saved_part: float = 0.0
     stops_anywhere: bool = False
+    script: dict[str, Any] = field(default_factory=dict)  # laxity_profiler.history.script_posts
+    gpu_type: str = ""  # of the GPUs that `epoch_s` was measured on
 
     def report(self) -> Report:
+        epoch_s, widths = tuple(self.epoch_s), tuple(self.widths)
+        done, numbers = self.epochs_done, tuple(self.numbers)
         return Report(
-            Progress(
-                self.epochs_done,
-                tuple(self.epoch_s),
-                tuple(self.widths),
-                self.warms_up,
-                tuple(self.numbers),
-            ),
+            Progress(done, epoch_s, widths, self.warms_up, numbers, self.gpu_type),
             self.at,
             self.epoch_started_at,
             self.formed,
@@ -158,6 +159,12 @@ class ReportState:
             self.saved_part,
             self.stops_anywhere,
         )
+
+    def note_product(self, gpu_type: str) -> None:
+        """It trains on this product from now on: its latest epochs are those on this one."""
+        if gpu_type and self.gpu_type and gpu_type != self.gpu_type:
+            self.epoch_s, self.widths, self.numbers = [], [], []
+        self.gpu_type = gpu_type or self.gpu_type
 
     def first_reading(self) -> Reading | None:
         """What the first epoch has read so far, while it lasts."""

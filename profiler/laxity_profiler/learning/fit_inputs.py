@@ -7,6 +7,7 @@ the rest and leaves the most runs to compare is chosen too.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -59,11 +60,12 @@ def _comparable_rows(runs: "Sequence[TrainingRun]") -> list[_Row]:
     """A row per run: how its mean epoch differs from that of the runs of its setting and width."""
     groups: dict[tuple[WorkloadSetting, int], list[_Row]] = {}
     for run in runs:
-        width = run.epochs[-1].width
-        timed = [epoch for epoch in run.epochs if epoch.width == width]
+        width, product = run.epochs[-1].width, run.epochs[-1].gpu_type
+        timed = [epoch for epoch in run.epochs if (epoch.width, epoch.gpu_type) == (width, product)]
         warm = [epoch.epoch_s for epoch in timed if not epoch.warmup]
         mean_s = fmean(warm or [epoch.epoch_s for epoch in timed])
-        key = (WorkloadSetting.of(run.workload), width)
+        setting = WorkloadSetting.of(run.workload)
+        key = (replace(setting, gpu_type=product or setting.gpu_type), width)
         groups.setdefault(key, []).append(_Row(dict(run.workload.inputs), math.log(mean_s)))
     return [
         row._replace(log_s=row.log_s - middle)

@@ -288,7 +288,18 @@ def _fit_level_curve(levels: Sequence[Level]) -> WidthCurve:
     return fit_curve([level.width for level in levels], [level.epoch_s for level in levels], beyond)
 
 
-def _fit_step_times(settings: Sequence[SettingFit]) -> StepFit | None:
+def _fit_step_times(settings: Sequence[SettingFit]) -> tuple[StepFit, ...]:
+    """The step times on each product that has points enough."""
+    products = sorted({fit.setting.gpu_type for fit in settings})
+    fits = (
+        _fit_steps_on([fit for fit in settings if fit.setting.gpu_type == product])
+        for product in products
+    )
+    pairs = zip(fits, products, strict=True)
+    return tuple(replace(fit, gpu_type=product) for fit, product in pairs if fit)
+
+
+def _fit_steps_on(settings: Sequence[SettingFit]) -> StepFit | None:
     """Step times over batch sizes and widths, if there are four points of two of each at least."""
     points = [
         (fit.setting.samples, fit.setting.batch_size, level)

@@ -24,7 +24,7 @@ from laxity_profiler.learning.backtest import PredictionOutcome, live_outcome, l
 from laxity_profiler.learning.fit_inputs import fit_inputs, run_lengths
 from laxity_profiler.learning.fit_model import fit_model
 from laxity_profiler.learning.run_shapes import collect_shapes
-from laxity_profiler.learning.stretches import Stretch, node_workers, split_runs
+from laxity_profiler.learning.stretches import Stretch, find_products, node_workers, split_runs
 from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
 from laxity_profiler.model.early_ends import ended_shares
 from laxity_profiler.model.model_fit import ModelFit, SettingFit
@@ -337,14 +337,16 @@ def _warm_up_times(
     runs: Sequence[TrainingRun], stretches: Sequence[Stretch], fit: ModelFit
 ) -> tuple[float, ...]:
     """How much longer first epochs took than those of their place in other runs, latest last."""
-    means: dict[int, list[float]] = {}
+    means: dict[tuple[int, str], list[float]] = {}
     for stretch in stretches:
         if not stretch.only_warm_up:
-            means.setdefault(stretch.width, []).append(stretch.mean_s)
-    usual = {width: sum(values) / len(values) for width, values in means.items()}
+            means.setdefault((stretch.width, stretch.setting.gpu_type), []).append(stretch.mean_s)
+    usual = {place: sum(values) / len(values) for place, values in means.items()}
+    product_of = find_products(runs)
     return tuple(
-        epoch.epoch_s - usual[epoch.width] * fit.ratio_of(run.workload.epochs, epoch.epoch)
+        epoch.epoch_s - usual[place] * fit.ratio_of(run.workload.epochs, epoch.epoch)
         for run in runs
         for epoch in run.epochs
-        if epoch.warmup and epoch.width in usual
+        for place in ((epoch.width, product_of(epoch) or run.workload.gpu_type),)
+        if epoch.warmup and place in usual
     )[-100:]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def collect_shapes(runs: "Sequence[TrainingRun]") -> Mapping[int, ShapeRuns]:
-    """By number of epochs, what runs showed that trained all of theirs on one width."""
+    """By number of epochs, what runs showed that trained all of theirs in one place."""
     whole: dict[int, list[tuple[str, list[float]]]] = {}
     for run in runs:
         if _is_whole(run):
@@ -32,7 +32,7 @@ def collect_shapes(runs: "Sequence[TrainingRun]") -> Mapping[int, ShapeRuns]:
 def _is_whole(run: "TrainingRun") -> bool:
     numbers = [epoch.epoch for epoch in run.epochs]
     epochs = run.workload.epochs
-    places = {(epoch.width, epoch.nodes) for epoch in run.epochs}
+    places = {(epoch.width, epoch.nodes, epoch.gpu_type) for epoch in run.epochs}
     warm = sum(not epoch.warmup for epoch in run.epochs[1:])
     return (
         epochs >= LEAST_EPOCHS

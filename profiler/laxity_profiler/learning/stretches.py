@@ -1,12 +1,13 @@
 """From observed runs to stretches: epochs of one run, setting and width that can be compared."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress, groupby
 from operator import mul, truediv
 from typing import TYPE_CHECKING, Self
 
+from laxity_profiler.history.observations import Epoch
 from laxity_profiler.learning.fit_inputs import fit_inputs
 from laxity_profiler.learning.run_shapes import collect_shapes
 from laxity_profiler.model.model_fit import WorkloadSetting, fewest_nodes
@@ -59,6 +60,7 @@ def split_runs(
     densest = node_workers(runs)
     shapes = collect_shapes(runs) if shapes is None else shapes
     effective = {fit.name for fit in fit_inputs(runs) if fit.has_effect}
+    product_of = find_products(runs)
     for run in runs:
         setting = WorkloadSetting.of(run.workload, effective)
         lay_on = partial(fewest_nodes, run.workload, gpus_per_node, densest)
@@ -66,17 +68,26 @@ def split_runs(
         others = alike.shape(without=run.uid) if alike else None
         noise2 = alike.alone_noise2 if alike and others else 0.0
         places = groupby(
-            run.epochs, key=lambda stretch: (stretch.width, stretch.nodes or lay_on(stretch.width))
+            run.epochs,
+            key=lambda epoch: (epoch.width, epoch.nodes or lay_on(epoch.width), product_of(epoch)),
         )
-        for (width, nodes), epochs in places:
+        for (width, nodes, product), epochs in places:
             every = tuple(epochs)
             warm = tuple(epoch for epoch in every if not epoch.warmup)
             place = tuple(others.ratio(epoch.epoch) for epoch in warm or every) if others else ()
             seconds = tuple(epoch.epoch_s for epoch in warm or every)
             if place:
                 seconds = tuple(map(truediv, seconds, place))
-            stretches.append(Stretch(setting, width, seconds, not warm, nodes, place, noise2))
+            here = replace(setting, gpu_type=product or setting.gpu_type)
+            stretches.append(Stretch(here, width, seconds, not warm, nodes, place, noise2))
     return stretches
+
+
+def find_products(runs: "Iterable[TrainingRun]") -> Callable[[Epoch], str]:
+    """The product that an epoch ran on. Where nobody knows, the only one that other epochs ran on."""
+    products = {epoch.gpu_type for run in runs for epoch in run.epochs} - {""}
+    only = products.pop() if len(products) == 1 else ""
+    return lambda epoch: epoch.gpu_type or only
 
 
 def node_workers(runs: "Iterable[TrainingRun]") -> int | None:

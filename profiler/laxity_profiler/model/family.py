@@ -15,9 +15,11 @@ from typing import Final
 from laxity_profiler.model.epoch_curve import interpolate_curve
 from laxity_profiler.model.inputs import ONE_RELATIVE
 from laxity_profiler.model.model_fit import ModelFit, SettingFit, WorkloadSetting
+from laxity_profiler.model.products import ProductFactors
 from laxity_profiler.model_key import SHARED, model_of, pool_of
 
 LEAST_ERROR: Final = 0.4
+MOST_ERROR: Final = 2.0
 NOT_COMPARABLE: Final = 0.3  # more if the work of an epoch is not known of both
 MOST: Final = 7
 _WORD: Final = re.compile(r"[A-Za-z]+")
@@ -48,13 +50,17 @@ def find_relatives(model: str, fits: Sequence[ModelFit]) -> list[ModelFit]:
 
 
 def borrow_epoch_time(
-    wanted: WorkloadSetting, width: int, family: Sequence[ModelFit]
+    wanted: WorkloadSetting, width: int, family: Sequence[ModelFit], products: ProductFactors
 ) -> Borrowed | None:
     """What the relatives say, or None if there are none. The middle one of the nearest counts."""
     if not family:
         return None
     rows = sorted(
-        (_relative_row(fit, setting, wanted, width) for fit in family for setting in fit.settings),
+        (
+            _relative_row(fit, setting, wanted, width, products)
+            for fit in family
+            for setting in fit.settings
+        ),
         key=lambda row: (row[1], row[2]),
     )[:MOST]
     times = sorted(row[0] for row in rows)
@@ -65,15 +71,20 @@ def borrow_epoch_time(
         squares = sum(((time - middle) / middle) ** 2 for time in times)
         error = math.sqrt(squares / (len(times) - 1) + 0.5 / len(times))
     error = max(LEAST_ERROR, error) + min(row[1] for row in rows)
-    return Borrowed(middle, min(2.0, error), sum(fit.n for fit in family))
+    return Borrowed(middle, min(MOST_ERROR, error), sum(fit.n for fit in family))
 
 
 def _relative_row(
-    fit: ModelFit, fit_setting: SettingFit, wanted: WorkloadSetting, width: int
+    fit: ModelFit,
+    fit_setting: SettingFit,
+    wanted: WorkloadSetting,
+    width: int,
+    products: ProductFactors,
 ) -> tuple[float, float, str]:
     """(seconds, what the missing comparison adds to the error, name for a stable order)."""
     epoch_s, _ = interpolate_curve(fit_setting.levels, fit_setting.curve, width)
-    factor, compared = 1.0, 0
+    product = products.between(fit_setting.setting.gpu_type, wanted.gpu_type)
+    factor, compared = product.factor, 0
     pairs = (
         (fit_setting.setting.samples, wanted.samples),
         (fit_setting.setting.parameters, wanted.parameters),
@@ -82,5 +93,5 @@ def _relative_row(
         if old and new:
             factor *= new / old
             compared += 1
-    unknown = NOT_COMPARABLE * (1.0 - compared / len(pairs))
+    unknown = NOT_COMPARABLE * (1.0 - compared / len(pairs)) + product.error
     return epoch_s * factor, unknown, fit.model

@@ -5,7 +5,7 @@ be compared, those of another only after scaling. Floats survive JSON exactly.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
@@ -14,6 +14,7 @@ from laxity_profiler.model.calibration import NORMAL, Factors
 from laxity_profiler.model.epoch_curve import ERROR_UNSEEN, Level, WidthCurve, count_doublings
 from laxity_profiler.model.inputs import SIZES, InputFit, number_of
 from laxity_profiler.model.odd_epochs import UNKNOWN_RARE, RareEpochs
+from laxity_profiler.model.products import EpochTimes, ProductFactors
 from laxity_profiler.model.run_shape import RunShape
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
@@ -74,6 +75,7 @@ class StepFit:
     d: float = 0.0
     e: float = 0.0
     most_nodes: int | None = None  # None: nobody knows
+    gpu_type: str = ""
 
     def epoch_s(self, samples: int, batch_size: int, width: int, nodes: int | None = None) -> float:
         steps, lay_on = math.ceil(samples / batch_size), nodes or 1
@@ -104,7 +106,7 @@ class ModelFit:
     noise2: float = NOISE * NOISE
     start: Factors = NORMAL
     later: Factors = NORMAL
-    step: StepFit | None = None
+    steps: tuple[StepFit, ...] = ()  # one for each product with enough points
     node_workers: int | None = None
     ended: tuple[float, ...] = ()  # shares of their epochs that runs trained, where any ended early
     inputs: tuple[InputFit, ...] = ()
@@ -117,6 +119,21 @@ class ModelFit:
     @property
     def n(self) -> int:
         return sum(fit.n for fit in self.settings)
+
+    def times_by_product(self) -> Mapping[str, EpochTimes]:
+        """Its measured levels on each product."""
+        times: dict[str, dict[Hashable, float]] = {}
+        for fit in self.settings:
+            alike = replace(fit.setting, gpu_type="")
+            for level in fit.levels:
+                place = alike, level.width, level.nodes
+                times.setdefault(fit.setting.gpu_type, {})[place] = level.epoch_s
+        return times
+
+    def step_on(self, gpu_type: str) -> StepFit | None:
+        """The step times on this product, or on those that nobody knows; None if there are none."""
+        by_product = {step.gpu_type: step for step in self.steps}
+        return by_product.get(gpu_type) or (by_product.get("") if len(by_product) == 1 else None)
 
     def shape_of(self, epochs: int) -> RunShape | None:
         """How the epochs of a run of so many differ; None: as far as is known they are equal."""
@@ -143,7 +160,7 @@ class ModelFit:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        step = fields["step"]
+        steps = fields.get("steps") or filter(None, [fields.get("step")])  # as 0.1 wrote it
         return cls(
             fields["model"],
             tuple(_setting_fit(setting) for setting in fields["settings"]),
@@ -151,7 +168,7 @@ class ModelFit:
             fields["noise2"],
             Factors(**fields["start"]),
             Factors(**fields["later"]),
-            StepFit(**step) if step else None,
+            tuple(StepFit(**step) for step in steps),
             fields.get("node_workers"),
             tuple(fields.get("ended", ())),
             tuple(
@@ -181,9 +198,14 @@ def _pairs(setting: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in setting.get("inputs", ()))
 
 
-def nearest_setting(fit: ModelFit, wanted: WorkloadSetting) -> tuple[SettingFit, float, float]:
+def nearest_setting(
+    fit: ModelFit, wanted: WorkloadSetting, products: ProductFactors
+) -> tuple[SettingFit, float, float]:
     """The setting most like the wanted one, the factor from it, and the factor's relative error."""
-    scaled = [(candidate, *_scale_between(candidate.setting, wanted)) for candidate in fit.settings]
+    scaled = [
+        (candidate, *_scale_between(candidate.setting, wanted, products))
+        for candidate in fit.settings
+    ]
     return min(scaled, key=lambda row: row[2])
 
 
@@ -201,8 +223,17 @@ def scale_text(old: WorkloadSetting, new: WorkloadSetting, *, by_steps: bool) ->
     return f"scaled from {' and '.join(texts)}" if texts else ""
 
 
-def _scale_between(candidate: WorkloadSetting, wanted: WorkloadSetting) -> tuple[float, float]:
-    """(factor, relative error): an epoch's work grows with what it reads."""
+def _scale_between(
+    candidate: WorkloadSetting, wanted: WorkloadSetting, products: ProductFactors
+) -> tuple[float, float]:
+    """(factor, relative error): from one product to another, and to other work of an epoch."""
+    product = products.between(candidate.gpu_type, wanted.gpu_type)
+    factor, error = _scale_work(replace(candidate, gpu_type=wanted.gpu_type), wanted)
+    return factor * product.factor, math.hypot(error, product.error) if product.error else error
+
+
+def _scale_work(candidate: WorkloadSetting, wanted: WorkloadSetting) -> tuple[float, float]:
+    """(factor, relative error) on one product: an epoch's work grows with what it reads."""
     if candidate == wanted:
         return 1.0, 0.0
     factor, error = 1.0, 0.1
@@ -220,8 +251,6 @@ def _scale_between(candidate: WorkloadSetting, wanted: WorkloadSetting) -> tuple
         error += 0.1 * min(3.0, count_doublings(candidate.batch_size, wanted.batch_size))
     if candidate.parameters and wanted.parameters:
         error += 0.15 * min(4.0, count_doublings(candidate.parameters, wanted.parameters))
-    if candidate.gpu_type != wanted.gpu_type:
-        error += 0.3
     given = dict(wanted.inputs)
     error += sum(_input_error(value, given.get(name)) for name, value in candidate.inputs)
     return factor, error

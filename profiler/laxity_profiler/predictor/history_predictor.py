@@ -13,12 +13,12 @@ more epochs never take less time, at any quantile.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, Final, Self
 
-from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
+from laxity_profiler.estimate import NO_PROGRESS, Ask, Estimate, Estimates, Progress, Workload
 from laxity_profiler.model.early_ends import ALL_EPOCHS, early_text
 from laxity_profiler.model.inputs import length_text
 from laxity_profiler.model.model_fit import ModelFit
@@ -67,6 +67,8 @@ class HistoryPredictor:
 
     def epoch_time(self, workload: Workload, workers: int) -> Estimate:
         """One epoch on `workers` workers, warmed up."""
+        if workload.whole:
+            return self.remaining(workload, NO_PROGRESS, workers)
         with self._lock:
             return estimate_rows(
                 [row_of_one_epoch(self._prior_cache.of(workload).prior_at(workers))]
@@ -134,7 +136,20 @@ class HistoryPredictor:
             return "; ".join(unseen)
         length = length_text(prior.fit.lengths, workload.epochs)
         early = early_text(prior.fit.ended, workload.epochs)
-        return "; ".join(filter(None, (*unseen, length, prior.scale_text(), early)))
+        scaled = prior.scale_text(), prior.product_text()
+        return "; ".join(filter(None, (*unseen, length, *scaled, early)))
+
+    def _own_epochs(self, prior: WorkloadPrior, progress: Progress) -> OwnEpochs | None:
+        """What its own epochs say, beside what was expected on the product that they ran on."""
+        if not progress.epoch_s:
+            return None
+        product = progress.gpu_type
+        if product in ("", prior.workload.gpu_type):
+            return OwnEpochs.of(prior, progress)
+        there = self._prior_cache.of(replace(prior.workload, gpu_type=product))
+        error = prior.products.between(product, prior.workload.gpu_type).error
+        error2 = 0.0 if prior.near else error * error  # else the level here has it
+        return replace(OwnEpochs.of(there, progress), moved_error2=error2)
 
     def _answer_asks(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""
@@ -150,7 +165,7 @@ class HistoryPredictor:
                 last = ask
                 workload_prior = self._prior_cache.of(workload)
                 left = workload_prior.units_left(progress.epochs_done)
-                own = OwnEpochs.of(workload_prior, progress) if progress.epoch_s else None
+                own = self._own_epochs(workload_prior, progress)
                 shares = workload_prior.expected_shares(progress.epochs_done)
             width_prior = workload_prior.prior_at(ask.workers)
             warm_up_s = width_prior.warm_up_s if progress.warms_up and left[0] else NO_TIME

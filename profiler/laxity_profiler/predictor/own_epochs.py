@@ -37,6 +37,8 @@ class OwnEpochs:
     """What a job's own epochs say: the belief about widths it ran at, and about all others.
 
     `widths` are those; elsewhere the shape of the curve adds its error. `rare` has the rare long ones.
+    `moved_error2`: they ran on another product, which compares with this relative variance; None: on
+    the same.
     """
 
     here: Mapping[int, Belief]
@@ -45,6 +47,7 @@ class OwnEpochs:
     n: int
     one_worker_s: float
     rare: RareEpochs
+    moved_error2: float | None = None
 
     @classmethod
     def of(cls, workload_prior: WorkloadPrior, progress: Progress) -> "OwnEpochs":
@@ -86,6 +89,8 @@ class OwnEpochs:
         left2 = belief.left2
         if width not in self.here:
             left2 += _shape_variance(width_prior, self.widths, width)
+        if self.moved_error2 is not None:
+            left2 += max(width_prior.error2, self.moved_error2)
         z = width_prior.later
         numbers = (
             *left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from laxity.human_time import count_noun
 from laxity_profiler.estimate import Source, Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
 from laxity_profiler.model.early_ends import ALL_EPOCHS, EpochShares, expected_shares
@@ -34,7 +35,9 @@ from laxity_profiler.model.model_fit import (
     scale_text,
 )
 from laxity_profiler.model.odd_epochs import UNKNOWN_RARE, RareEpochs
+from laxity_profiler.model.products import ProductFactors
 from laxity_profiler.model.run_shape import RunShape
+from laxity_profiler.model_key import model_of, pool_of
 from laxity_profiler.overhead.costs import Part, StopCosts
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
@@ -80,6 +83,7 @@ class PriorCache:
         self._gpus_per_node = gpus_per_node
         self._models = [fit for fit in models if fit.settings]
         self._by_model: Mapping[str, ModelFit] = {fit.model: fit for fit in models}
+        self._products: dict[str, ProductFactors] = {}  # by who may teach one another
         self._workload_priors: dict[Workload, WorkloadPrior] = {}
         self._levels: Levels = {}
         self._parts: dict[tuple[str, Part, int], Quantiles] = {}
@@ -88,14 +92,24 @@ class PriorCache:
         prior = self._workload_priors.get(workload)
         if prior is None:
             fit = self._by_model.get(workload.model)
+            given = workload
+            if workload.whole and fit is not None and fit.lengths:
+                workload = workload.counted(fit.lengths[-1])
             has_history = fit is not None and bool(fit.settings)
             family = [] if has_history else find_relatives(workload.model, self._models)
             part_s = partial(self._part_quantiles, workload.model)
             densest = fit.node_workers if fit else None
             lies_on = partial(fewest_nodes, workload, self._gpus_per_node, densest)
-            prior = WorkloadPrior(workload, fit, family, self._levels, part_s, lies_on)
-            self._workload_priors[workload] = prior
+            products = self._products_of(pool_of(workload.model))
+            prior = WorkloadPrior(workload, fit, family, self._levels, part_s, lies_on, products)
+            self._workload_priors[given] = prior
         return prior
+
+    def _products_of(self, pool: str) -> ProductFactors:
+        if pool not in self._products:
+            fits = [fit for fit in self._models if pool_of(fit.model) == pool]
+            self._products[pool] = ProductFactors(fit.times_by_product() for fit in fits)
+        return self._products[pool]
 
     def _part_quantiles(self, model: str, part: Part, width: int) -> Quantiles:
         """What finishing, or the warm-up of a first epoch, takes on so many workers."""
@@ -121,6 +135,7 @@ class WorkloadPrior:
     levels: Levels
     part_s: Callable[[Part, int], Quantiles]
     lies_on: Callable[[int], int | None]
+    products: ProductFactors
     setting: WorkloadSetting = field(init=False)
     near: tuple[SettingFit, float, float] | None = field(init=False, default=None)
     unseen: tuple[tuple[InputFit, str], ...] = field(init=False, default=())
@@ -129,11 +144,12 @@ class WorkloadPrior:
 
     def __post_init__(self) -> None:
         fit = self.fit
-        self.setting = WorkloadSetting.of(self.workload, fit.effective if fit else ())
+        setting = WorkloadSetting.of(self.workload, fit.effective if fit else ())
+        self.setting = replace(setting, gpu_type=self.products.fill(setting.gpu_type))
         if fit and fit.settings:
             known = [setting_fit.setting for setting_fit in fit.settings]
             self.setting = fill_sizes(self.setting, self.workload, fit.inputs, known)
-            self.near = nearest_setting(fit, self.setting)
+            self.near = nearest_setting(fit, self.setting, self.products)
             self.unseen = tuple(unseen_inputs(fit.inputs, self.workload))
             self.shape = fit.shape_of(self.workload.epochs)
 
@@ -177,6 +193,29 @@ class WorkloadPrior:
         is_stepped = self.prior_at(setting_fit.levels[0].width).source == "profile"
         return scale_text(setting_fit.setting, self.setting, by_steps=is_stepped)
 
+    def product_text(self) -> str:
+        """From which product its runs are scaled to this one, and by what; "" if from none."""
+        if self.near is None:
+            return ""
+        seen, wanted = self.near[0].setting.gpu_type, self.setting.gpu_type
+        product = self.products.between(seen, wanted)
+        if not product.error:
+            return ""
+        model = model_of(self.workload.model)
+        text = f"{model} has not run on {wanted or 'any known kind of GPU'}"
+        if not product.models:
+            return f"{text}: taken as on {seen or 'others'}, and very unsure"
+        by = count_noun(product.models, "model")
+        return f"{text}: {product.factor:.2g} times as long as on {seen}, by {by} that ran on both"
+
+    @property
+    def _is_on_unknown(self) -> bool:
+        """Whether its runs were on other products, and nobody knows how this one compares."""
+        if self.near is None:
+            return False
+        product = self.products.between(self.near[0].setting.gpu_type, self.setting.gpu_type)
+        return bool(product.error) and not product.models
+
     @property
     def _warms_up(self) -> bool:
         """Whether its epochs are known from first ones alone, and more will follow."""
@@ -187,7 +226,7 @@ class WorkloadPrior:
         sources = [self._from_traffic(width), self._from_family(width), self._from_user(width)]
         if self.fit is not None and self.near is not None:
             history = self._from_history(self.fit, *self.near, width)
-            if not self._warms_up:
+            if not (self._warms_up or self._is_on_unknown):
                 return history
             sources.append(history)
         return min(
@@ -210,7 +249,7 @@ class WorkloadPrior:
         epoch_s, error, n = level
         error2 = error * error + off * off
         source: Source = "history"
-        step = fit.step
+        step = fit.step_on(self.setting.gpu_type)
         if off and step and self.setting.samples and self.setting.batch_size:
             step_error2 = step.error_at(width, nodes) ** 2
             samples, batch_size = self.setting.samples, self.setting.batch_size
@@ -239,13 +278,13 @@ class WorkloadPrior:
         if self.fit is None or not self.fit.traffic:
             return None
         reading = replace(self.fit, settings=self.fit.traffic)
-        setting_fit, factor, off = nearest_setting(reading, self.setting)
+        setting_fit, factor, off = nearest_setting(reading, self.setting, self.products)
         epoch_s, error = interpolate_curve(setting_fit.levels, setting_fit.curve, width)
         error2 = error * error + off * off
         return WidthPrior(epoch_s * factor, SPREAD * SPREAD, error2, NOISE * NOISE, "traffic", 0)
 
     def _from_family(self, width: int) -> WidthPrior | None:
-        borrowed = borrow_epoch_time(self.setting, width, self.family)
+        borrowed = borrow_epoch_time(self.setting, width, self.family, self.products)
         if borrowed is None:
             return None
         noise2 = max(fit.noise2 for fit in self.family)

@@ -184,9 +184,14 @@ def _by_cycles(setting: Setting) -> bool:
 
 
 def open_world(
-    setting: Setting, jobs: Sequence[GroundTruth], sets: Mapping[str, NodeSet] | None = None
+    setting: Setting,
+    jobs: Sequence[GroundTruth],
+    sets: Mapping[str, NodeSet] | None = None,
+    products: Mapping[str, str] | None = None,
 ) -> SimWorld:
     """The cluster of a setting, before any of these jobs has come; `sets` of nodes that they name.
+
+    `products` of GPUs are by node; none: all are of one kind.
 
     An order's jobs pay nothing for their only start, unless told to.
     """
@@ -201,6 +206,7 @@ def open_world(
         each_epoch=setting.each_epoch,
         sets=sets,
         inference=_inference_fleet(setting),
+        products=products,
     )
 
 

@@ -15,6 +15,7 @@ from laxity_lab.studies import (
     loan_ablations,
     loan_ladder,
     pickyman_study,
+    product_study,
     qos_study,
     workflow_study,
 )
@@ -84,6 +85,11 @@ STUDIES: Final = {
             "loan_ladder",
             "deadlines met and promises kept with and without loans, on ever smaller clusters",
             loan_ladder.trials,
+        ),
+        Study(
+            "products",
+            "a cluster of two products of GPU, kept apart and taken for one",
+            product_study.trials,
         ),
         Study(
             "workflows",

@@ -67,7 +67,7 @@ class NoisyPredictor:
 
     def _estimate(self, workload: Workload, workers: int, epochs: int, seen: int) -> Estimate:
         truth = self._truth.get(workload.model)
-        epoch_s = None if truth is None else truth.epoch_s.get(workers)
+        epoch_s = None if truth is None else truth.times_on(workload.gpu_type).get(workers)
         if epoch_s is None:
             return UNKNOWN
         factor = self._factor[workload.model]

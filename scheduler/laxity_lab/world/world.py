@@ -37,11 +37,13 @@ class SimWorld:
         each_epoch: bool = False,
         sets: Mapping[str, NodeSet] | None = None,
         inference: InferenceFleet | None = None,
+        products: Mapping[str, str] | None = None,
     ) -> None:
         """`nodes` are (name, GPUs) of training; `jobs` in order of submission; `sets` that they name.
 
         A refused job goes away with its flow; on a cluster its row may stay (`refused_stay`). The
-        live service also looks whenever a worker reports an epoch (`each_epoch`).
+        live service also looks whenever a worker reports an epoch (`each_epoch`). `products` are those
+        of the GPUs, by node.
         """
         self._memory: dict[str, Any] = {}  # of who reads the rows
         begins_at = jobs[0].submitted_at if jobs else 0.0
@@ -51,7 +53,8 @@ class SimWorld:
         self._timeline = EventQueue(begins_at)
         self.inference = inference
         self.own_gpus = sum(gpus for _, gpus in nodes)  # without those of inference
-        self._fleet = SimNodes([*nodes, *(inference.nodes if inference else ())], begins_at)
+        every = [*nodes, *(inference.nodes if inference else ())]
+        self._fleet = SimNodes(every, begins_at, products)
         self._execution = JobExecution(self._timeline, self._fleet, costs, each_epoch=each_epoch)
         self._executor = PlanExecutor(
             self._execution, refused_stay=refused_stay, inference=inference

@@ -39,7 +39,7 @@ def caller_of(request: Request) -> Caller:
     """Who calls; 403 for a worker."""
     caller: Caller = request.state.caller
     if caller.is_worker:
-        raise Problem(403, "forbidden", "a worker's token opens the signal call only")
+        raise Problem(403, "forbidden", "a worker's token opens the calls of its own Job only")
     return caller
 
 

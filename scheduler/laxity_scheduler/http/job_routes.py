@@ -11,6 +11,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from laxity.job.qos import QoSError
+from laxity.worker.progress_posts import PostError
 from laxity_scheduler.http.answers import (
     Explanation,
     Job,
@@ -172,6 +173,22 @@ async def signal(
             job_signal = await run_in_threadpool(job_service.workers.signal_for, job_id)
     answer = job_signal.to_json() | {"acked": acked}
     return JsonResponse(answer)
+
+
+@router.post("/v1/progress/{pod}", responses=JOB_ERRORS)
+async def progress(pod: str, job_service: Jobs, request: Request) -> Response:
+    """What a script in this pod posts of its progress, as KEP-2779 has it, with its Job's token."""
+    caller: Caller = request.state.caller
+    if not caller.is_worker:
+        raise Problem(403, "forbidden", "progress is posted with the token of the Job's own pods")
+    try:
+        body = await request.body()
+        await run_in_threadpool(job_service.workers.take_post, caller.uid, pod, body)
+    except PostError as error:
+        raise Problem(400, "invalid", str(error)) from error
+    except UnknownJobError:
+        raise foreign_worker_problem() from None
+    return JsonResponse({})
 
 
 @router.get("/v1/jobs/{namespace}/{name}/explain", responses=JOB_ERRORS | answering(Explanation))

@@ -173,6 +173,7 @@ def _cluster_columns(state: ClusterState, window: TimelineSpan) -> Json:
         "gpus": [node.gpus for node in nodes],
         "free": [max(0, node.free_gpus) for node in nodes],
         "pool": [node.pool for node in nodes],
+        "gpu_type": [node.gpu_type for node in nodes],
         "total_gpus": state.total_gpus,
         "free_gpus": state.free_gpus,
     }

@@ -5,7 +5,7 @@ it opens (`*`: all). Workers run their users' code, so each Job has a token of i
 
     token = uid + "." + base64url(HMAC-SHA256(secret, uid))
 
-It opens the signal call of the Job with that uid and nothing else. Replicas share the secret, as a
+It opens the signal call and the progress of the Job with that uid, and nothing else. Replicas share the secret, as a
 worker's call may reach any of them.
 """
 
@@ -32,7 +32,7 @@ class TokensError(ValueError):
 class Caller:
     """What one request may see: these namespaces, or with None everything.
 
-    A worker may make the signal call of the Job with its `uid`, and no other call.
+    A worker may report on the Job with its `uid`, and call for nothing else.
     """
 
     namespaces: frozenset[str] | None = None

@@ -2,28 +2,40 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from laxity import json_tree, names
+from laxity.instants import instant_at
+from laxity.job.manifest_reader import is_script
 from laxity.job.qos import QoSError
 from laxity.job.signal import Signal
 from laxity.job.spec import TrainingSpec
+from laxity.worker.progress_posts import read_post
 from laxity.worker.reports import LINES_PER_CALL, read_lines
 from laxity_profiler.estimate import Workload
-from laxity_profiler.history.history import History, HistoryError
+from laxity_profiler.history.history import History, HistoryError, LineMaker
+from laxity_profiler.history.report_fold import ReportState
+from laxity_profiler.history.script_posts import lines_of_end, lines_of_post
 from laxity_profiler.model_key import model_key
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.live import Manifest, UnknownJobError
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.promise_outcome import is_over
 from laxity_scheduler.service.view_fields import Json, job_id_of
 from laxity_scheduler.service.views import final_condition
+from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.store import StoreError
 
 LOG: Final = logging.getLogger(__name__)
+NO_SCRIPT: Final = (
+    "{} counts its epochs itself: progress is heard of a Job without annotations laxity.dev/epochs "
+    "and laxity.dev/entry, whose command is not laxity's worker"
+)
 
 
 class ConflictError(RuntimeError):
@@ -53,6 +65,42 @@ class WorkerCalls:
             raise ConflictError(f"{job_id} is another job: its uid is {view['uid']}, not {uid!r}")
         if lines:
             self._log_epochs(view["uid"], lines)
+        return self._ingest(job_id, view, lines, behind_s=behind_s)
+
+    def take_post(self, uid: str, pod_name: str, body: bytes) -> None:
+        """Take what a script in this pod has posted. PostError; ConflictError if it is not heard."""
+        post = read_post(body, CLOCK.now())
+        view = self._service.view_cache.view_by_uid(uid)
+        job = None if view is None else self._world.job(view["id"])
+        if view is None or json_tree.uid_of(job) != uid:
+            raise UnknownJobError(uid)
+        if not _is_script(job):
+            raise ConflictError(NO_SCRIPT.format(view["id"]))
+        pod = self._world.script_pod(view["id"], pod_name)
+        if pod is not None:
+            self._write_lines(view, partial(lines_of_post, post=post, pod=pod))
+
+    def _write_lines(self, view: Json, make: Callable[[ReportState], list[Json]]) -> list[Json]:
+        """The report lines that a script cannot write for itself; MLflow gets all of its epochs."""
+        made: list[Json] = []
+
+        def keep(state: ReportState) -> list[Json]:
+            made.extend(make(state))
+            return made
+
+        self._ingest(view["id"], view, keep)
+        if made and self._service.notifications is not None:
+            self._service.notifications.send_points(view["uid"], made, all_epochs=True)
+        return made
+
+    def _ingest(
+        self,
+        job_id: str,
+        view: Json,
+        lines: Sequence[object] | LineMaker,
+        *,
+        behind_s: float | None = None,
+    ) -> int:
         row = self._service.state.by_id.get(job_id) if self._service.state else None
         since = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) if row else 0.0
         acked = self._reports.ingest(
@@ -66,38 +114,56 @@ class WorkerCalls:
         )
         if lines:
             self._service.view_cache.mark_stale(view["uid"])
-            self._service.metrics.reports.inc(len(lines))
+            self._service.metrics.reports.inc(1 if callable(lines) else len(lines))
             self._world.wake()
         return acked
 
-    def take_left_reports(self) -> None:
-        """Take what workers of Jobs that have just ended wrote on this machine and could not send.
+    def take_left_reports(self, jobs: Sequence[Manifest]) -> None:
+        """Take what is still to be said of those of these Jobs that have just ended.
 
+        Their workers wrote it on this machine and could not send it; scripts have said nothing.
         Called before the cycle shows these Jobs as ended: what it learns of them is whole.
         """
-        for job in self._world.jobs():
+        for job in jobs:
             uid = json_tree.uid_of(job)
             if uid in self._unread or self._has_just_ended(uid, job):
                 self._unread.discard(uid)
                 with self._service.metrics.faults.isolate("left reports", job_id_of(job)):
-                    self._take_left_reports_of(job_id_of(job), uid)
+                    self._take_what_is_left(job_id_of(job), uid, job)
 
     def _has_just_ended(self, uid: str, job: Manifest) -> bool:
         view = self._service.view_cache.view_by_uid(uid)
         return bool(final_condition(job)) and (view is None or not is_over(view))
 
+    def _take_what_is_left(self, job_id: str, uid: str, job: Manifest) -> None:
+        try:
+            self._take_left_reports_of(job_id, uid)
+            self._take_end_of_script(job_id, job)
+        except (HistoryError, StoreError) as error:
+            self._unread.add(uid)
+            LOG.warning(
+                "what %s said last is taken later: %s", job_id, error, extra={"job": job_id}
+            )
+
     def _take_left_reports_of(self, job_id: str, uid: str) -> None:
         path = Path(self._world.reports_path(job_id) or "")
         if not path.is_file():
             return
-        try:
-            acked = self.ingest_reports(job_id, uid, ())
-            left = [line for line in read_lines(path) if line["seq"] > acked]
-            for first in range(0, len(left), LINES_PER_CALL):
-                self.ingest_reports(job_id, uid, left[first : first + LINES_PER_CALL])
-        except (HistoryError, StoreError) as error:
-            self._unread.add(uid)
-            LOG.warning("reports in %s are read again: %s", path, error, extra={"job": job_id})
+        acked = self.ingest_reports(job_id, uid, ())
+        left = [line for line in read_lines(path) if line["seq"] > acked]
+        for first in range(0, len(left), LINES_PER_CALL):
+            self.ingest_reports(job_id, uid, left[first : first + LINES_PER_CALL])
+
+    def _take_end_of_script(self, job_id: str, job: Manifest) -> None:
+        condition, pod = final_condition(job), self._world.script_pod(job_id)
+        if condition.get("type") != "Complete" or pod is None or not _is_script(job):
+            return
+        ended_at = instant_at(condition.get("lastTransitionTime")) or CLOCK.now()
+        view = self._views.view_of(job_id)
+        is_first = not self._reports.epochs(self._workload_of(job_id, view).model, most=1)
+        made = self._write_lines(view, partial(lines_of_end, pod=pod, ended_at=ended_at))
+        if is_first and any(line["kind"] == "declared" and line["epochs"] == 1 for line in made):
+            self._world.tell(job_id, reason("no_progress"))
 
     def signal_for(self, job_id: str) -> Signal:
         """What the job's workers should do; an empty signal once the job has ended."""
@@ -127,3 +193,7 @@ class WorkerCalls:
             namespace, _, name = job_id.partition("/")
             model = model_key(namespace, view["model"] or name)
             return Workload(model=model, epochs=max(1, view["epochs"]))
+
+
+def _is_script(job: Manifest | None) -> bool:
+    return is_script(json_tree.mapping_at(job, "spec"), json_tree.annotations_of(job))

@@ -41,6 +41,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "group_ended": "its group was refused, or one of its steps has failed",
     "waits_for_steps": "it waits for {steps}",
+    "group_forming": "its group {group} is judged once all of its Jobs are there",
     "group_not_running": "its group {group} is not planned yet: {why}",
     "group_refused": "its group {group} is refused: {why}",
     "group_unknown": "nothing is known about {what}: this run is predicted, and the next is promised",
@@ -170,10 +171,12 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "stop_taken_back": "it runs on: {beneficiary} no longer needs its GPUs",
     "stopped_at_epoch": "saved at the end of epoch {epoch}: it stops for {beneficiary}",
     "stopped_at_step": "saved inside epoch {epoch}: it stops for {beneficiary}",
+    "stopped_after_epoch": "it stops for {beneficiary} after epoch {epoch}, and goes on from there",
     "stopped_stateless": (
         "it stops for {beneficiary} at the end of epoch {epoch} and holds no state: it begins at epoch 1 "
         "again"
     ),
+    "no_progress": "no progress was reported: later runs are predicted by its run time",
     "holds_no_state": (
         "nothing was given to training.restore() or --resumes: a stop loses all its epochs. It is stopped only where "
         "a promise needs its GPUs and no other job can make way"
@@ -262,6 +265,7 @@ ENDLESS: Final = {  # of these, where no end can be foreseen
         "no end can be foreseen"
     ),
 }
+OF_PRODUCT: Final = " of {product}"
 FINISHING: Final = "; from its last epoch to its finish it takes {finishing} (P90)"
 UNKNOWN_TIME: Final = "an unknown time"
 
@@ -303,6 +307,8 @@ def _format_text(cause: Reason) -> str:
     template = TEMPLATES[cause.code]
     if float("inf") in (cause.fact("late_s"), cause.fact("p90_at")):
         template = ENDLESS.get(cause.code, template)
+    if cause.fact("product"):
+        template += OF_PRODUCT
     if cause.fact("finishing_s"):
         template += FINISHING
     return template.format_map(_UnknownFacts(values))

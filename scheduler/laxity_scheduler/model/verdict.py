@@ -19,6 +19,7 @@ class Promise:
     runs: Runs
     reason: Reason
     rests_on: tuple[str, ...] = ()  # sources of the predictions, and the jobs promised before it
+    gpu_type: str = ""  # the product on which it is kept
 
 
 class PendingPromise(NamedTuple):

@@ -1,7 +1,8 @@
 """Deadlines first: promise or refuse, start by least slack, size to be in time, stop where it pays.
 
 The QoS framework (algorithms.md 3) with promises that are kept: the minimum share of ElasticFlow
-behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of one decision:
+behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of one decision, with each
+job on one product of GPU (`product_choice`):
 
 1. verdicts for those who ask: promised are counted before the next is judged
 2. running promised jobs that would miss their deadline get more workers
@@ -26,6 +27,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.qos.context import DecisionContext, QosParameters
 from laxity_scheduler.qos.forecast_messages import say_forecasts
 from laxity_scheduler.qos.idle_growth import grow_into_idle
+from laxity_scheduler.qos.product_choice import choose_products
 from laxity_scheduler.qos.promise_messages import say_promises
 from laxity_scheduler.qos.second_look import is_in_time, look_again
 from laxity_scheduler.qos.sizing import grow_late_soft, grow_promised, shrink_for_waiting
@@ -39,6 +41,7 @@ class QosPolicy(QosParameters):
     """The policy with its free parameters; calling it decides."""
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
+        state = choose_products(state, predictor)
         return plan_on_own_nodes(self._plan, state, predictor)
 
     def _plan(self, state: ClusterState, predictor: Predictor) -> Plan:

@@ -93,8 +93,7 @@ def open_service(
                 stack.callback(reader.close)
                 reader.start()
         job_service = JobService(service, history)
-        if settings.world == "local":  # elsewhere no reports lie in the service's reach
-            service.take_left_reports = job_service.workers.take_left_reports
+        service.take_left_reports = job_service.workers.take_left_reports
         yield OpenService(service, job_service)
 
 

@@ -150,7 +150,8 @@ def promises_of(
     p50_s = frame.finish_s(frame.row_numbers(jobs), [share.steps for share in shares], "p50")
     p90_at = [now + share.finish_s for share in shares]
     due_at = [pending.deadline_at for pending in given]
-    fits = _fits(p90_at, due_at, [share.workers for share in shares])
+    products = [job.workload.gpu_type for job in jobs]
+    fits = _fits(p90_at, due_at, [share.workers for share in shares], products)
     final_reasons = [special or usual for special, usual in zip(reasons, fits, strict=True)]
     runs = [
         runs_of(share, now) or ((ends_at, share.workers),)  # all its epochs are done
@@ -158,15 +159,21 @@ def promises_of(
     ]
     p50_at = np.minimum(p90_at, now + p50_s).tolist()
     rests_on = [pending.rests_on for pending in given]
-    return construct_many(Promise, due_at, p50_at, p90_at, runs, final_reasons, rests_on)
+    return construct_many(Promise, due_at, p50_at, p90_at, runs, final_reasons, rests_on, products)
 
 
-def _fits(p90_at: Sequence[float], due_at: Sequence[float], workers: Sequence[int]) -> list[Reason]:
+def _fits(
+    p90_at: Sequence[float],
+    due_at: Sequence[float],
+    workers: Sequence[int],
+    products: Sequence[str],
+) -> list[Reason]:
     late_s = [ends_at - due for ends_at, due in zip(p90_at, due_at, strict=True)]
     spare = [("late_s", late) if late > 0.0 else ("slack_s", -late) for late in late_s]
     codes = ["promise_in_danger" if late > 0.0 else "fits" for late in late_s]
-    rows = zip(p90_at, spare, workers, strict=True)
-    facts = [(("p90_at", ends_at), fact, ("workers", width)) for ends_at, fact, width in rows]
+    named = [(("product", product),) if product else () for product in products]
+    rows = zip(p90_at, spare, workers, named, strict=True)
+    facts = [(("p90_at", end), fact, ("workers", width), *of) for end, fact, width, of in rows]
     return construct_many(Reason, codes, facts)
 
 

@@ -191,6 +191,8 @@ def _change(
         return reason("fits", p90_at=p90_at, slack_s=old.deadline_at - p90_at, workers=workers)
     moved_s = finish_at - old.p90_at
     is_moved = abs(moved_s) > MOVED * (old.deadline_at - job.submitted_at)
+    if job.failed_starts and not job.formed:  # why its starts fail is what has to be said
+        return None
     if is_moved and share.finish_s > 0.0:  # with nothing left to do it moves with the clock alone
         return reason("promise_moved", moved_s=moved_s, p90_at=p90_at)
     return None

@@ -17,7 +17,6 @@ from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.service.manifest_view import declaration_of
 
 SETTLED_S: Final = 3.0  # Jobs of one file come within a second
-COMING: Final = "its Jobs are still coming"
 NO_DEADLINE: Final = "none of its Jobs has a deadline: annotate one with laxity.dev/deadline"
 FindJob = Callable[[str], Mapping[str, Any] | None]
 
@@ -46,15 +45,14 @@ def find_forming(state: ClusterState, groups: Iterable[Group], find_job: FindJob
         settled_at = max(job.submitted_at for job in jobs) + SETTLED_S
         if settled_at <= state.now and not any(job.after for job in jobs):
             continue  # jobs side by side need no plan
-        problem = COMING
+        why = reason("group_forming", group=group_id)
         if settled_at > state.now:
             settles_at = min(settles_at, settled_at)
         else:
             try:
                 ready.append(_form(group_id, jobs, find_job))
             except QoSError as error:
-                problem = str(error)
-        why = reason("group_not_running", group=group_id, why=problem)
+                why = reason("group_not_running", group=group_id, why=str(error))
         waits |= dict.fromkeys(_not_begun(jobs), why)
     return Forming(waits, ready, settles_at)
 

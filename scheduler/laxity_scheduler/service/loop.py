@@ -10,7 +10,7 @@ and three failures in a row are reported in the cluster.
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock
@@ -21,7 +21,7 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy, record_dropped
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
-from laxity_scheduler.live import JobError, LiveWorld, Report
+from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import DAY_S, FOREVER
 from laxity_scheduler.plan import Plan
@@ -111,7 +111,7 @@ class Service:
         self.leading = False
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.on_end: Callable[[Exception], None] = LOG.error
-        self.take_left_reports: Callable[[], None] = lambda: None  # set where a world keeps any
+        self.take_left_reports: Callable[[Sequence[Manifest]], None] = lambda _: None
         self.completed = 0  # looks that ended, with or without acting
         self.failure, self.failure_streak = "", FailureStreak()
         self._policy_fault = ""
@@ -221,8 +221,10 @@ class Service:
                         self.metrics.rewards.record(self.policies)
             finally:
                 self.state, self.predictor = state, predictor
+                jobs = self.world.jobs()
+                self.take_left_reports(jobs)
                 self._publisher.publish(
-                    state, predictor, plan,
+                    state, predictor, plan, jobs=jobs,
                     last_snapshot=state_without(snapshot, self._rejected), leading=self.leading, notifications=self.notifications,
                 )  # fmt: skip
                 if leads:
@@ -262,7 +264,6 @@ class Service:
         self.world.cycle = self._journal.last_cycle + 1
         predictor = self._learning.predictor()
         snapshot = self.loan_orders.apply_to(self.world.observe())
-        self.take_left_reports()
         snapshot = self.groups.apply_to(snapshot, predictor, acts=self.leading)
         budgets = snapshot.budgets or self.settings.budgets
         return replace(snapshot, cycle=self.world.cycle, budgets=budgets), predictor

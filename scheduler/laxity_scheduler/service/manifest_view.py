@@ -21,6 +21,12 @@ from laxity_scheduler.service.view_fields import Json, job_id_of
 
 NO_PART: Final[Json] = {"part": "", "part_since": None, "part_usual_s": None}
 
+OF_ONE_JOB: Final = {  # labels of its pods
+    f"{prefix}{name}"
+    for prefix in ("", "batch.kubernetes.io/")
+    for name in ("controller-uid", "job-name")
+}
+
 
 def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
     """What the Job's own JSON says, whether or not its annotations make sense."""
@@ -102,10 +108,15 @@ def project_view(manifest: Mapping[str, Any]) -> Json:
 
 
 def declaration_of(manifest: Mapping[str, Any]) -> Json:
-    """The Job without its status, who wrote which field, and what its workers are told."""
+    """The Job without its status, what the API server sets, and what its workers are told."""
     kept: Json = orjson.loads(orjson.dumps(manifest))
     kept.pop("status", None)
     kept["metadata"].pop("managedFields", None)
+    if not json_tree.get_in(kept, "spec", "manualSelector"):
+        kept["spec"].pop("selector", None)
+        labels = json_tree.get_in(kept, "spec", "template", "metadata", "labels") or {}
+        for name in OF_ONE_JOB & labels.keys():
+            del labels[name]
     for container in json_tree.list_at(kept, "spec", "template", "spec", "containers"):
         for name in ("env", "envFrom"):
             container.pop(name, None)

@@ -17,7 +17,7 @@ from laxity import names
 from laxity.api.status_text import instant_text
 from laxity.safe_text import printable
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.live import LiveWorld, Report
+from laxity_scheduler.live import LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
@@ -103,13 +103,14 @@ class Publisher:
         predictor: Predictor,
         plan: Plan,
         *,
+        jobs: Sequence[Manifest],
         last_snapshot: ClusterState,
         leading: bool,
         notifications: Notifications | None,
     ) -> None:
         """Publish a cycle: `plan` was decided on `state`, from which faulty jobs were left out.
 
-        `last_snapshot` has all jobs but the rejected ones.
+        `jobs` are all of the world, `last_snapshot` has all but the rejected ones.
         """
         began = time.monotonic()
         self._last_reasons = {
@@ -121,7 +122,7 @@ class Publisher:
             for job, left_out_reason in self._world.find_left_out().items()
         }
         cycle_input = CycleInput(
-            manifests=self._world.jobs(),
+            manifests=jobs,
             state=last_snapshot,
             expected_ends=self._refresh_expected_ends(state, predictor) | self._waiting_ends(state),
             told=self._finishes.told,

@@ -107,6 +107,7 @@ def view_of(
     died = "" if row is None else row.died  # the cluster's error of a worker that reports no more
     view |= {"saved_epoch": report.saved_epoch, "save_error": report.save_error}
     view |= {"code_changed": report.code_changed or view["code_changed"]}
+    view["epochs"] = dict(report.declared).get("epochs", view["epochs"])  # also without a row
     view |= {"result": report.result, "error": report.failed or died or view["error"]}
     view |= _fields_of_end(manifest, view, report, now, absence)
     if view["finished_at"] is not None:

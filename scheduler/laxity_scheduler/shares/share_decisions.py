@@ -46,7 +46,9 @@ def promise_jobs(jobs: Sequence[Job], rests: Floats, levels: Ints, now: float) -
     ]
     reasons = construct_many(Reason, [code for code, _ in names], frame)
     runs = [((end_at, width),) for end_at, width in zip(p90_at, widths, strict=True)]
-    promises = construct_many(Promise, due_at, p90_at, p90_at, runs, reasons, repeat(()))
+    promises = construct_many(
+        Promise, due_at, p90_at, p90_at, runs, reasons, repeat(()), repeat("")
+    )
     return construct_many(Promised, [job.id for job in jobs], promises, reasons)
 
 

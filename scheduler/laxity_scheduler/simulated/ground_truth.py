@@ -13,6 +13,7 @@ class GroundTruth:
     """One job as it really is. `epoch_s` is the time of one epoch by width, without any cost.
 
     `start_s` and `stop_s` are its own costs by width; where it has none, those of the cluster.
+    `epoch_s_on` has the time of an epoch by product of GPU, where these differ.
     """
 
     id: str
@@ -34,6 +35,11 @@ class GroundTruth:
     after: tuple[str, ...] = ()
     start_s: Mapping[int, float] = field(default_factory=dict)
     stop_s: Mapping[int, float] = field(default_factory=dict)
+    epoch_s_on: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+
+    def times_on(self, product: str) -> Mapping[int, float]:
+        """The time of one epoch by width on this product."""
+        return self.epoch_s_on.get(product, self.epoch_s)
 
     def row(self) -> Job:
         """The job as it is submitted."""

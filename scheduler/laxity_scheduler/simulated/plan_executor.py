@@ -122,6 +122,7 @@ class PlanExecutor:
         self.execution.account(live)
         live.workers = live.formed = decision.workers
         live.nodes = decision.nodes
+        live.move_to(self.fleet.products_on(live.nodes))
         live.since = now
         live.first_start_at = min(live.first_start_at, now)
         live.fresh_at = math.floor(live.position + TINY)
@@ -150,6 +151,8 @@ class PlanExecutor:
         self.execution.account(live)
         self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
+        self.execution.catch_up(live)
+        live.move_to(self.fleet.products_on(live.nodes))
         live.shrink_to = 0
         if self.execution.costs.at_boundaries:
             live.grown_at = self.now + self.execution.start_s(live)

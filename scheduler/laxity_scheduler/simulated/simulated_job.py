@@ -3,7 +3,8 @@
 A job trains from `ready_at` on: position(t) = position + (t - max(since, ready_at)) / epoch_s.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
@@ -23,6 +24,7 @@ class SimJob:
     position: float = 0.0  # epochs done, with a fraction, at `since`
     since: float = 0.0
     ready_at: float = 0.0  # training goes on from here
+    product: str = ""  # of its GPUs, the slowest if there are several
     formed: int = 0  # width it trains at, or will once ready; 0 without workers
     workers: int = 0  # width it holds GPUs for
     nodes: tuple[str, ...] = ()
@@ -59,7 +61,17 @@ class SimJob:
 
     @property
     def epoch_s(self) -> float:
-        return self.truth.epoch_s[self.formed]
+        return self.truth.times_on(self.product)[self.formed]
+
+    def move_to(self, products: Collection[str]) -> None:
+        """Its workers are on these products from now on: it is as fast as the slowest."""
+        width = self.workers
+        slowest = max(products, key=lambda product: (self.truth.times_on(product)[width], product))
+        if slowest != self.product:
+            self.product, self.seen = slowest, ()
+            self.row = replace_fields(
+                self.row, workload=replace(self.row.workload, gpu_type=slowest)
+            )
 
     @property
     def gpus(self) -> int:
@@ -99,7 +111,12 @@ def row_of(live: SimJob, done: int, now: float) -> Job:
         begun_at = max(now, live.ready_at) - part_s
     epochs, progress = live.seen, NO_PROGRESS
     if done:
-        progress = Progress(done, tuple([s for s, _ in epochs]), tuple([w for _, w in epochs]))
+        progress = Progress(
+            done,
+            tuple([s for s, _ in epochs]),
+            tuple([w for _, w in epochs]),
+            gpu_type=live.product,
+        )
     return replace_fields(
         row,
         workers=live.workers,

@@ -10,14 +10,22 @@ from laxity_scheduler.model.job import FOREVER
 class SimNodes:
     """Nodes by name; `busy` is (instant, GPUs held) whenever that changed."""
 
-    def __init__(self, nodes: Sequence[tuple[str, int]], now: float) -> None:
-        """`nodes` are (name, GPUs)."""
+    def __init__(
+        self,
+        nodes: Sequence[tuple[str, int]],
+        now: float,
+        products: Mapping[str, str] | None = None,
+    ) -> None:
+        """`nodes` are (name, GPUs), `products` of these GPUs by node."""
+        self._products = products or {}
         self.total = sum(gpus for _, gpus in nodes)
         self.busy: list[tuple[float, int]] = [(now, 0)]
         self._ledger = Ledger([name for name, _ in nodes], [gpus for _, gpus in nodes])
         self._gpus = dict(nodes)
         self._number = {name: number for number, (name, _) in enumerate(nodes)}
-        self._nodes = {name: Node(name, gpus, gpus) for name, gpus in nodes}
+        self._nodes = {
+            name: Node(name, gpus, gpus, self._products.get(name, "")) for name, gpus in nodes
+        }
         self._stale: set[str] = set()
         self._down: set[str] = set()
         self._pools: dict[str, Pool] = {}  # of those that are not for training alone
@@ -38,6 +46,7 @@ class SimNodes:
                 name,
                 self._gpus[name],
                 free - self._used_by_inference.get(name, 0),
+                gpu_type=self._products.get(name, ""),
                 pool=pool,
                 reclaim_at=self._reclaim_at if pool == "loaned" else FOREVER,
             )
@@ -45,6 +54,10 @@ class SimNodes:
         if not self._down:
             return tuple(self._nodes.values())
         return tuple([node for name, node in self._nodes.items() if name not in self._down])
+
+    def products_on(self, nodes: Iterable[str]) -> set[str]:
+        """The products of these nodes."""
+        return {self._products.get(name, "") for name in nodes}
 
     def set_pools(
         self, pools: Mapping[str, Pool], used: Mapping[str, int], reclaim_at: float

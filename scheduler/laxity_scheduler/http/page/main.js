@@ -142,10 +142,10 @@ function tableOf(all) {
   return [element("h2", {}, `Jobs${rest}`), tableWith(["Job", "State", "Deadline", "End or P90 finish", "Workers", "Epochs", "Class"], rows)];
 }
 
-function nodesOf({ node, pool, gpus, free, held, noun }) {
-  const rows = node.map((name, i) => [name, pool[i], String(gpus[i]), String(free[i]), held[i].map(short).join(", ")]);
+function nodesOf({ node, pool, gpu_type, gpus, free, held, noun }) {
+  const rows = node.map((name, i) => [name, pool[i], gpu_type[i], String(gpus[i]), String(free[i]), held[i].map(short).join(", ")]);
   return element("details", { open: byId("cluster").firstChild?.open }, element("summary", {}, `Nodes: ${rows.length}`),
-    tableWith(["Node", "Pool", noun, "Free", "Held by"], rows));
+    tableWith(["Node", "Pool", "Type", noun, "Free", "Held by"], rows));
 }
 
 function draw() {

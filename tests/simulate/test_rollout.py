@@ -9,10 +9,10 @@ import pytest
 
 from laxity_lab.simulate.replay import replay
 from laxity_lab.simulate.report import report
-from laxity_lab.simulate.run import Setting, simulate
+from laxity_lab.simulate.run import Setting, open_world, simulate
 from laxity_lab.traces.traces import Trace
 from laxity_lab.world.noisy_predictor import NoisyPredictor
-from laxity_profiler.estimate import Predictor
+from laxity_profiler.estimate import Predictor, Workload
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
@@ -20,6 +20,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal, Verdict
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 from laxity_scheduler.simulated.overtaking import EndedFinish, Overtaking
 from laxity_scheduler.simulated.rollout import roll_out
 from laxity_scheduler.simulated.told_finish import told_finish
@@ -135,6 +136,27 @@ def test_a_job_on_a_node_that_has_gone_starts_elsewhere_and_one_on_too_small_a_n
     ends = roll_out(state, follow(state, predictor), follow, predictor)
 
     assert ends == {"team/lost": pytest.approx(600.0), "team/large": pytest.approx(300.0)}
+
+
+def test_a_job_is_told_the_finish_of_the_product_that_it_will_run_on() -> None:
+    """An epoch takes 100 s on the slow product, 25 s on the fast one."""
+    times = {"slow": {1: 100.0}, "fast": {1: 25.0}}
+    made = [
+        GroundTruth(
+            name, 0, 0.0, 10, (1,), times["slow"], deadline_at=due_at, service_class="hard",
+            workload=Workload(name, 10), epoch_s_on=times,
+        )
+        for name, due_at in (("team/tight", 300.0), ("team/loose", 1_500.0))
+    ]  # fmt: skip
+    setting = Setting("qos", 2, 1, cost_model="free", literal_cycle=True)
+    both = open_world(setting, made, products={"node-0": "slow", "node-1": "fast"})
+    both.advance()
+    state, follow = both.observe(), with_follow_ups(find("qos").policy())
+    predictor = NoisyPredictor(made, both.costs)
+
+    ends = roll_out(state, follow(state, predictor), follow, predictor)
+
+    assert ends == {"team/tight": pytest.approx(250.0), "team/loose": pytest.approx(1_000.0)}
 
 
 def test_what_jobs_took_beyond_the_queue_is_learned_by_kind() -> None:

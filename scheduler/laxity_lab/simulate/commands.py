@@ -204,8 +204,7 @@ def simulate(
         )
         _can_be_written(out)
         reports = run_sweep(cases, bound=bound, processes=processes, quiet=json_)
-    _set_aside(source, reports[0])
-    _tell_dropped(reports)
+    _tell_left_out(source, reports)
     print_reports(reports, as_json=json_)
     _write_pages(out, cases, reports)
 
@@ -228,14 +227,12 @@ def _write_pages(
     typer.echo(f"written to {out}: see {out / 'page.html'}", err=True)
 
 
-def _set_aside(source: Source, first: Figures) -> None:
-    """Tell which lines of the trace could not be used."""
-    if bad_lines := first["bad_lines"]:
-        text = f"{count_noun(bad_lines, 'line')} set aside; the first, {first['first_bad_line']}"
+def _tell_left_out(source: Source, reports: Sequence[Figures]) -> None:
+    """Tell which lines of the trace could not be used, and how many decisions did not fit."""
+    if bad_lines := reports[0]["bad_lines"]:
+        first = reports[0]["first_bad_line"]
+        text = f"{count_noun(bad_lines, 'line')} set aside; the first, {first}"
         typer.echo(f"{source.path.name}: {text}", err=True)
-
-
-def _tell_dropped(reports: Sequence[Figures]) -> None:
     if dropped := sum(report["decisions_dropped"] for report in reports):
         text = "did not fit and were dropped; the log names each job once"
         typer.echo(f"{count_noun(dropped, 'decision')} {text}", err=True)

@@ -94,9 +94,7 @@ class Service:
         metrics: Metrics | None = None,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.settings = settings
-        self.world = world
-        self.store = store
+        self.settings, self.world, self.store = settings, world, store
         self.policies = (
             policy if isinstance(policy, PolicyInForce) else PolicyInForce(settings.policy, policy)
         )
@@ -120,8 +118,7 @@ class Service:
         self._rejected: frozenset[str] = frozenset()  # in this cycle
         self.stale_reason = ""  # why nothing is decided though the service runs
         self._leads, self._learning = leads, learning
-        self.report_of = report_of
-        self.notifications = notifications
+        self.report_of, self.notifications = report_of, notifications
         demand_keeper = DemandKeeper(store, world.demand_history)
         demand_keeper.restore()
         self._journal = Journal(store)

@@ -6,7 +6,7 @@ in this cycle. The views come first, because all other parts read their changes.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -121,13 +121,11 @@ class Publisher:
             job: LastReason(left_out_reason.code, left_out_reason.text)
             for job, left_out_reason in self._world.find_left_out().items()
         }
-        told = self._finishes.told if self._finishes.runs else None
-        ends = self._refresh_expected_ends(state, predictor)
         cycle_input = CycleInput(
             manifests=jobs,
             state=last_snapshot,
-            expected_ends=ends | self._ends_of_waiting(state, told or {}),
-            told=told,
+            expected_ends=self._refresh_expected_ends(state, predictor) | self._waiting_ends(state),
+            told=self._finishes.told,
             last_reasons=self._last_reasons,
             note_of=partial(expected_times.prediction_note, predictor),
             began_s=began,
@@ -223,10 +221,9 @@ class Publisher:
             self._refreshed_at = state.now
         return self._expected_ends
 
-    def _ends_of_waiting(
-        self, state: ClusterState, told: Mapping[str, ToldFinish]
-    ) -> dict[str, ExpectedEnd]:
+    def _waiting_ends(self, state: ClusterState) -> dict[str, ExpectedEnd]:
         """Of jobs without workers: as they were told. The same object as long as that stands."""
+        told = self._finishes.told or {}
         before, self._told = (
             self._told,
             {job.id: told[job.id] for job in state.jobs if not job.workers and job.id in told},

@@ -44,13 +44,16 @@ class Cycle:
 
 
 class QueueFinishes:
-    """`told` is replaced as a whole by the thread; the loop reads it."""
+    """`told` is replaced as a whole by the thread; the loop reads it.
+
+    It is None where no thread runs: the finishes of verdicts are told then.
+    """
 
     def __init__(
         self, deciding: Lock, views: Callable[[], Iterable[Json]], *, wake: Callable[[], None]
     ) -> None:
         """`views` of all jobs, ended ones too; `wake` is called when there is news."""
-        self.told: Mapping[str, ToldFinish] = {}
+        self.told: Mapping[str, ToldFinish] | None = None
         self._deciding, self._views, self._wake = deciding, views, wake
         self._calm, self._offered, self._closed = Event(), Event(), Event()
         self._calm.set()
@@ -58,12 +61,8 @@ class QueueFinishes:
         self._thread: Thread | None = None
         self._problem = ""  # of the last rollout that failed: it is logged once
 
-    @property
-    def runs(self) -> bool:
-        """Whether finishes are worked out here at all: otherwise those of verdicts are final."""
-        return self._thread is not None
-
     def start(self) -> None:
+        self.told = {}
         self._thread = Thread(target=self._run, name="queue finishes", daemon=True)
         self._thread.start()
 
@@ -91,7 +90,7 @@ class QueueFinishes:
 
     def work_out(self, cycle: Cycle) -> bool:
         """Run its queue down; whether there is anything to tell."""
-        state, before = cycle.state, self.told
+        state, before = cycle.state, self.told or {}
         ends = self._run_down(cycle)
         news = told_finishes(state, cycle.plan, ends, Overtaking(_lessons(self._views())))
         told = {
@@ -103,7 +102,8 @@ class QueueFinishes:
 
     def _is_asked(self, cycle: Cycle) -> bool:
         """Whether a job of it waits, or has not been told a finish."""
-        return any(not job.workers or job.id not in self.told for job in cycle.state.jobs)
+        told = self.told or {}
+        return any(not job.workers or job.id not in told for job in cycle.state.jobs)
 
     def _run_down(self, cycle: Cycle) -> dict[str, float]:
         """Ends by a rollout; none of a policy that fails in it: verdicts' own finishes are told then."""

@@ -5,7 +5,7 @@ believed shrinks with the epochs that it sees, as in the lab.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
 
@@ -27,14 +27,24 @@ class QueuePredictor:
         self._version = version
 
     @classmethod
-    def of(cls, jobs: Sequence[Job], predictor: Predictor) -> Self:
-        """What `predictor` says of them now."""
-        asks = [Ask(job.workload, job.progress, width) for job in jobs for width in _widths(job)]
+    def of(cls, jobs: Sequence[Job], predictor: Predictor, products: Collection[str] = ()) -> Self:
+        """What `predictor` says of them now; on each of these products of GPU, too."""
+        ways = [(job, [job.workload, *_on_products(job, products)]) for job in jobs]
+        asks = [
+            Ask(workload, job.progress, width)
+            for job, workloads in ways
+            for workload in workloads
+            for width in _widths(job)
+        ]
         answers = iter(predictor.table(asks))
         truths, sigmas = {}, {}
-        for number, job in enumerate(jobs):
-            rest = {width: next(answers) for width in _widths(job)}
-            truths[job.id] = _truth_of(job, number, rest, predictor)
+        for number, (job, workloads) in enumerate(ways):
+            rest, *on = [{width: next(answers) for width in _widths(job)} for _ in workloads]
+            truth = _truth_of(job, number, rest, predictor)
+            times = {
+                product: _epochs_s(job, each) for product, each in zip(products, on, strict=True)
+            }
+            truths[job.id] = replace(truth, epoch_s_on=times)
             sigmas[job.id] = max(map(_sigma_of, rest.values()))
         return cls(truths, sigmas, f"rollout of {predictor.version}")
 
@@ -65,7 +75,8 @@ class QueuePredictor:
         return {"kind": "rollout", "version": self._version}
 
     def _estimate(self, workload: Workload, workers: int, epochs: int, seen: int) -> Estimate:
-        epoch_s = self.truths[workload.model].epoch_s.get(workers, LONGEST_S)
+        times = self.truths[workload.model].times_on(workload.gpu_type)
+        epoch_s = times.get(workers, LONGEST_S)
         if epoch_s >= LONGEST_S:
             return UNKNOWN
         sigma = self._sigmas[workload.model]
@@ -77,10 +88,19 @@ def _widths(job: Job) -> list[int]:
     return sorted({*job.widths, job.workers, job.formed, job.resize_to} - {0})
 
 
+def _on_products(job: Job, products: Collection[str]) -> list[Workload]:
+    return [replace(job.workload, gpu_type=product) for product in products]
+
+
+def _epochs_s(job: Job, rest: Mapping[int, Estimate]) -> dict[int, float]:
+    """The time of an epoch by width, if all that are left take as long."""
+    left = max(1, job.workload.epochs - job.progress.epochs_done)
+    return {width: min(LONGEST_S, each.p50_s / left) or LONGEST_S for width, each in rest.items()}
+
+
 def _truth_of(
     job: Job, number: int, rest: Mapping[int, Estimate], predictor: Predictor
 ) -> GroundTruth:
-    left = max(1, job.workload.epochs - job.progress.epochs_done)
     costs = {
         width: (
             predictor.resume_cost(job.workload, width),
@@ -94,9 +114,7 @@ def _truth_of(
         submitted_at=job.submitted_at,
         epochs=job.workload.epochs,
         widths=job.widths,
-        epoch_s={
-            width: min(LONGEST_S, est.p50_s / left) or LONGEST_S for width, est in rest.items()
-        },
+        epoch_s=_epochs_s(job, rest),
         gpus_per_worker=job.gpus_per_worker,
         workload=replace(job.workload, model=job.id),
         start_s={width: start.p50_s for width, (start, _) in costs.items()},

@@ -43,7 +43,8 @@ def roll_out(
 
     `plan` was made on `state` by `policy`. `pause` is called before each further decision.
     """
-    beliefs = QueuePredictor.of(state.jobs, predictor)
+    products = sorted({node.gpu_type for node in state.nodes})
+    beliefs = QueuePredictor.of(state.jobs, predictor, products if len(products) > 1 else ())
     queue = QueueWorld(state, beliefs.truths, costs)
     queue.carry_out(plan)
     idle = 0
@@ -67,7 +68,8 @@ class QueueWorld:
         self._held = _count_held(state.jobs)
         nodes = {node.id: max(node.gpus, self._held[node.id]) for node in state.nodes}
         lost = {name: gpus for name, gpus in self._held.items() if name not in nodes}
-        self._fleet = SimNodes([*nodes.items(), *lost.items()], state.now)
+        products = {node.id: node.gpu_type for node in state.nodes}
+        self._fleet = SimNodes([*nodes.items(), *lost.items()], state.now, products)
         pools: dict[str, Pool] = {node.id: node.pool for node in state.nodes}
         self._fleet.set_pools({**dict.fromkeys(lost, "cordoned"), **pools}, {}, FOREVER)
         self._execution = JobExecution(self._timeline, self._fleet, costs)
@@ -152,6 +154,7 @@ def _go_on(live: SimJob, job: Job, execution: JobExecution) -> None:
     """A job that holds workers goes on from where its row says that it is."""
     now = execution.now
     live.workers, live.nodes = job.workers, job.nodes
+    live.move_to(execution.fleet.products_on(job.nodes))
     live.formed = job.formed or job.workers
     live.shrink_to = job.resize_to
     live.fresh_at = job.progress.epochs_done

@@ -113,7 +113,7 @@ class History:
                 state = self._restore_state(
                     uid, cached.state.to_json() if cached and fresh else row.said
                 )
-                state.note_product(workload.gpu_type)
+                _note_product(state, workload.gpu_type)
                 if callable(lines):
                     lines = lines(state)
                 folded = state.fold(
@@ -364,6 +364,13 @@ def _run_row(job: str, workload: Workload, state: ReportState, folds: int) -> di
 
 def _epoch_row(uid: str, model: str, epoch: Epoch) -> dict[str, Any]:
     return {"uid": uid, "model": model, **asdict(epoch)}
+
+
+def _note_product(state: ReportState, gpu_type: str) -> None:
+    """It trains on this product from now on: its latest epochs are those on this one."""
+    if gpu_type and state.gpu_type and gpu_type != state.gpu_type:
+        state.epoch_s, state.widths, state.numbers = [], [], []
+    state.gpu_type = gpu_type or state.gpu_type
 
 
 def _with_nodes(epoch: Epoch, nodes: Sequence[str], since: float, product: str) -> Epoch:

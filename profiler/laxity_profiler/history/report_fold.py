@@ -160,12 +160,6 @@ class ReportState:
             self.stops_anywhere,
         )
 
-    def note_product(self, gpu_type: str) -> None:
-        """It trains on this product from now on: its latest epochs are those on this one."""
-        if gpu_type and self.gpu_type and gpu_type != self.gpu_type:
-            self.epoch_s, self.widths, self.numbers = [], [], []
-        self.gpu_type = gpu_type or self.gpu_type
-
     def first_reading(self) -> Reading | None:
         """What the first epoch has read so far, while it lasts."""
         if self.reading is None:

@@ -8,7 +8,6 @@ import pytest
 
 from laxity_lab.bench.bench_decisions import crowd as newcomers
 from laxity_lab.bench.bench_decisions import later, underway
-from laxity_lab.world.change_costs import costs
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame import compiled
@@ -19,6 +18,7 @@ from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import costs
 from laxity_scheduler.store import codec
 from tests.support.random_states import restricted_cases
 

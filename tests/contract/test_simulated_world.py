@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from laxity_lab.world.change_costs import Costs
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_lab.world.world import SimWorld
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.simulated.change_costs import Costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 from tests.contract.world_exam import EXAM, Question, named
 
 PODS_GO = Costs("live", start_log_s=24.0, stop_log_s=6.0, gone_s=1.0)

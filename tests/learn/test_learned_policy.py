@@ -12,7 +12,6 @@ from laxity_lab.simulate.replay import literal
 from laxity_lab.simulate.report import report
 from laxity_lab.simulate.run import Setting, nodes_of, simulate
 from laxity_lab.traces.throughput_tables import ThroughputTable
-from laxity_lab.world.change_costs import costs
 from laxity_lab.world.ground_truth import ground_truths
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.world import SimWorld
@@ -33,6 +32,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.learned import find_late_promises
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.shares.admission import with_admission
+from laxity_scheduler.simulated.change_costs import costs
 from laxity_scheduler.store import codec
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.command_line import run_simulate

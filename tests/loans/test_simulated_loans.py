@@ -18,8 +18,7 @@ from laxity_lab.traces.inference_load import (
 )
 from laxity_lab.traces.trace_lookup import SAMPLES, trace_at
 from laxity_lab.traces.traces import Trace, TraceError, TraceJob, load
-from laxity_lab.world.change_costs import costs
-from laxity_lab.world.ground_truth import GroundTruth, ground_truths
+from laxity_lab.world.ground_truth import ground_truths
 from laxity_lab.world.inference_fleet import RECLAIM_S, InferenceFleet
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.outcome import Run
@@ -28,6 +27,8 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.loans.demand_forecast import SeasonalForecast
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 HOUR_S = 3_600.0
 NODES, GPUS = 4, 8

@@ -20,11 +20,11 @@ from laxity_lab.traces.cases import Source
 from laxity_lab.traces.generate import Mix, generate
 from laxity_lab.traces.trace_lookup import SAMPLES
 from laxity_lab.traces.traces import Format, Trace
-from laxity_lab.world.change_costs import costs
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.outcome import Run
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import REGISTRY, find
+from laxity_scheduler.simulated.change_costs import costs
 from laxity_scheduler.store import codec
 from tests.support.random_states import drawn
 

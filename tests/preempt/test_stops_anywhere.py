@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from laxity_lab.world.change_costs import costs
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_profiler.history.report_fold import ReportState
 from laxity_scheduler.engine import run_cycle
@@ -14,6 +13,7 @@ from laxity_scheduler.inflight import follow_ups, with_follow_ups
 from laxity_scheduler.model.decision import Preempt, Promised, Refuse
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import costs
 from tests.support.builders import Curve, cluster, job
 from tests.support.simulated import job as trace_job
 from tests.support.simulated import trace, world

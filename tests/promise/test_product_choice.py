@@ -8,7 +8,7 @@ import pytest
 
 from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
-from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet
 from laxity_scheduler.model.decision import Admit, Promised, Refuse
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
@@ -122,6 +122,14 @@ def test_jobs_without_a_deadline_start_where_they_end_first() -> None:
     assert chosen(mixed(*waiting, fast=1, slow=1, now=10.0)) == {
         "w0": FAST, "w1": FAST, "w2": FAST, "w3": FAST, "w4": SLOW, "w5": FAST
     }  # fmt: skip
+
+
+def test_a_job_takes_the_gpus_that_others_were_stopped_for() -> None:
+    held = (Hold("team/waits", "n1", 1, until_at=600.0),)
+    assert chosen(mixed(job("waits"))) == {"waits": FAST}
+    assert chosen(mixed(job("waits"), holds=held)) == {"waits": SLOW}
+    stops = job("stops", running=1, nodes=("n1",), stop_for="team/waits", stop_requested_at=0.0)
+    assert chosen(mixed(job("waits"), stops)) == {"stops": SLOW, "waits": SLOW}
 
 
 def test_a_job_that_names_its_nodes_is_chosen_for_within_them() -> None:

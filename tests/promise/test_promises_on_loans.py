@@ -11,7 +11,6 @@ from laxity_lab.simulate.report import report
 from laxity_lab.traces.inference_load import InferenceLoad
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_lab.traces.traces import Trace, TraceJob
-from laxity_lab.world.change_costs import costs
 from laxity_lab.world.ground_truth import ground_truths
 from laxity_lab.world.inference_fleet import InferenceFleet
 from laxity_lab.world.noisy_predictor import NoisyPredictor
@@ -26,6 +25,7 @@ from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import costs
 from tests.support.builders import MINUTE_EPOCHS, job, node, promised
 
 HORIZON_AT = 1_800.0

@@ -204,10 +204,14 @@ def test_the_log_has_a_line_for_each_verdict(
     ]
 
 
+def _runs_and_was_told(view: dict[str, Any]) -> bool:
+    return view["workers"] > 0 and not view["finish_pending"]
+
+
 def test_a_reader_who_waits_is_told_as_soon_as_the_job_changes(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as stage:
         stage.submit("a", deadline="1h")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.until("default/a", _runs_and_was_told, "running, its finish worked out")
         told: list[Any] = []
         query = {"wait_s": 20, "seen": view["revision"]}
         waiting = threading.Thread(

@@ -16,9 +16,9 @@ from laxity_lab.bench.bench_decisions import (
     underway,
 )
 from laxity_lab.bench_results import figure
-from laxity_lab.world.change_costs import costs
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import costs
 
 
 def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_common_ones(

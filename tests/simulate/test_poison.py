@@ -4,11 +4,11 @@ import random
 
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_lab.traces.traces import TraceJob
-from laxity_lab.world.change_costs import costs
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import costs
 from tests.support.simulated import job, trace, world
 
 HONEST = [f"honest-{number}" for number in range(10)]

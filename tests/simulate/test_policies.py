@@ -4,8 +4,8 @@ import pytest
 
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.generate import Mix, generate
-from laxity_lab.world.change_costs import CostName
 from laxity_scheduler.policies.registry import REGISTRY
+from laxity_scheduler.simulated.change_costs import CostName
 
 
 @pytest.mark.parametrize("policy", sorted(set(REGISTRY) - {"qos"}))

@@ -10,8 +10,8 @@ from laxity_lab.simulate.pages import _from_jobs, page
 from laxity_lab.simulate.report import interval, report, summary
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.generate import Mix, generate
-from laxity_lab.world.change_costs import CostName
 from laxity_lab.world.outcome import FIELDS, Run, columns_with_defaults
+from laxity_scheduler.simulated.change_costs import CostName
 from tests.support.simulated import LINEAR, job, trace
 
 JOBS: Mapping[str, Mapping[str, float]] = {

@@ -9,7 +9,7 @@ from laxity_lab.simulate.report import Figures, report
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.throughput_tables import load_tables
 from laxity_lab.traces.traces import load
-from laxity_lab.world.change_costs import CostName
+from laxity_scheduler.simulated.change_costs import CostName
 from tests.support.simulated import SAMPLES
 
 WORLDS = Path(__file__).parent / "worlds"

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.change_costs import costs
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.engine import run_cycle
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Preempt, Promised, Resize
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import costs
 from tests.support.simulated import job, trace, world
 
 JOBS = 24

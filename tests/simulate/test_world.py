@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from laxity_lab.simulate.run import Setting, nodes_of, simulate
-from laxity_lab.world.change_costs import CostName, costs
-from laxity_lab.world.execution import JobExecution
 from laxity_lab.world.failures import Failures
 from laxity_lab.world.ground_truth import error_factors, ground_truths
 from laxity_lab.world.noisy_predictor import NoisyPredictor
-from laxity_lab.world.simulated_job import SimJob
 from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import run_cycle
@@ -22,6 +19,9 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import CostName, costs
+from laxity_scheduler.simulated.execution import JobExecution
+from laxity_scheduler.simulated.simulated_job import SimJob
 from tests.support.simulated import LINEAR, job, random_trace, trace, world
 
 WHY = reason("order", policy="test")

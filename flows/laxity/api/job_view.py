@@ -63,6 +63,7 @@ class JobView:
     given_p90_at: float | None = None
     p50_at: float | None = None
     p90_at: float | None = None
+    finish_pending: bool = False
     part: str = ""
     part_since: float | None = None
     part_usual_s: float | None = None

@@ -246,6 +246,11 @@ def fact_rows(job: JobView) -> list[tuple[str, str]]:
     ]
 
 
+def pending_text(job: JobView) -> str:
+    """Behind a first guess at its finish, while the finish with all waiting is worked out."""
+    return ", being worked out" if job.finish_pending and job.p50_at is not None else ""
+
+
 def _finish_rows(job: JobView) -> list[tuple[str, str]]:
     """When it is expected to end; after the end what was first expected, beside the truth."""
     if job.state in ENDED:
@@ -259,8 +264,8 @@ def _finish_rows(job: JobView) -> list[tuple[str, str]]:
             ("prediction", comparison_text(job)),
         ]
     return [
-        ("P50 finish", instant_text(job.p50_at)),
-        ("P90 finish", instant_text(job.p90_at)),
+        ("P50 finish", instant_text(job.p50_at) + pending_text(job)),
+        ("P90 finish", instant_text(job.p90_at) + pending_text(job)),
         ("promised P90", instant_text(job.given_p90_at)),
     ]
 

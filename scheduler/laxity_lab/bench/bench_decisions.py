@@ -19,14 +19,14 @@ from typing import Final
 import numpy as np
 
 from laxity_lab.bench_results import Metric, figure
-from laxity_lab.world.change_costs import Costs, costs
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import Costs, costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 WARM_DECISIONS: Final = 40
 WIDTHS: Final = (1, 2, 4, 8)

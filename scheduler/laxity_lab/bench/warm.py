@@ -7,8 +7,8 @@ numba keeps machine code under NUMBA_CACHE_DIR, for the processor that NUMBA_CPU
 from typing import Final
 
 from laxity_lab.bench.bench_decisions import TIED, warm_up
-from laxity_lab.world.change_costs import costs
 from laxity_scheduler.policies.registry import REGISTRY
+from laxity_scheduler.simulated.change_costs import costs
 
 CONTENDED: Final = 20  # jobs a node
 

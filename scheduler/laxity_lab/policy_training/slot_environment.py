@@ -13,7 +13,6 @@ import numpy as np
 
 from laxity_lab.policy_training.step_walk import StepWalk
 from laxity_lab.traces.traces import TraceJob
-from laxity_lab.world.change_costs import costs
 from laxity_scheduler.learned.allocation_loop import (
     Take,
     Widen,
@@ -24,6 +23,7 @@ from laxity_scheduler.learned.allocation_loop import (
 )
 from laxity_scheduler.learned.job_features import JobNumbers, describe_steps
 from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.simulated.change_costs import costs
 
 Reward = Literal["jct", "deadlines"]
 SLOT_S: Final = 600.0

@@ -1,22 +1,22 @@
 """`laxity simulate`."""
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
 from laxity.cli.exit_codes import FAILED, USAGE
 from laxity.cli.job_names import completing
 from laxity.human_time import count_noun
+from laxity_lab.simulate.printed import print_reports
 from laxity_lab.simulate.progress_bar import ProgressBar
 from laxity_lab.simulate.replay import UnsettledError
-from laxity_lab.simulate.report import Figures, finite_figures, groups, summary
+from laxity_lab.simulate.report import Figures
 from laxity_lab.simulate.run import Setting, in_links
 from laxity_lab.simulate.sweep import combine, sweep
 from laxity_lab.traces.cases import Case, Source
@@ -37,32 +37,8 @@ from laxity_lab.traces.trace_lookup import (
     trace_at,
 )
 from laxity_lab.traces.traces import FORMATS, TraceError
-from laxity_lab.world.change_costs import COST_NAMES, CostName
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
-
-# What the table shows: a figure of the reports, in words.
-SHOWN: Final[Mapping[str, str]] = {
-    "deadline_met_ratio": "deadlines met",
-    "avg_jct_s": "mean time to completion",
-    "avg_wait_s": "mean wait",
-    "makespan_s": "makespan",
-    "gpu_utilisation": "GPU utilisation",
-    "preemptions": "preemptions",
-    "promises": "promises",
-    "promises_broken": "promises broken",
-    "usage_all_gpus": "usage of all GPUs",
-    "lent_gpus_mean": "GPUs lent, mean",
-    "preempted_per_reclaimed_server": "jobs stopped per node that went back",
-    "inference_short_max_s": "inference short of GPUs, longest",
-}
-APART: Final = (
-    "policy",
-    "nodes",
-    "error",
-    "admission",
-)  # runs of one column differ in their seed alone, and in the batch that it draws
-SHARES: Final = frozenset({"deadline_met_ratio", "gpu_utilisation", "usage_all_gpus"})
-
+from laxity_scheduler.simulated.change_costs import COST_NAMES, CostName
 
 PolicyOption = Annotated[
     list[str],
@@ -143,6 +119,10 @@ EachEpochOption = Annotated[
 WallLimitOption = Annotated[
     str, typer.Option(help="No start runs longer (48h): jobs are chains of links. [no limit]")
 ]
+FinishesOption = Annotated[
+    bool,
+    typer.Option("--finishes", help="Tell each job its finish as it comes; how far off it was."),
+]
 BoundOption = Annotated[
     bool, typer.Option("--bound", help="Also the bound on deadlines met (a linear program).")
 ]
@@ -190,6 +170,7 @@ def simulate(
     fails_s: FailsSOption = 0.0,
     each_epoch: EachEpochOption = False,
     wall_limit: WallLimitOption = "",
+    finishes: FinishesOption = False,
     inference: InferenceOption = None,
     inference_nodes: InferenceNodesOption = None,
     bound: BoundOption = False,
@@ -212,6 +193,7 @@ def simulate(
             epoch_s=epoch_s,
             fails_s=fails_s,
             each_epoch=each_epoch,
+            tells=finishes,
             inference=str(inference or ""),
             inference_nodes=inference_nodes or 0,
         )
@@ -222,9 +204,8 @@ def simulate(
         )
         _can_be_written(out)
         reports = run_sweep(cases, bound=bound, processes=processes, quiet=json_)
-    _set_aside(source, reports[0])
-    _tell_dropped(reports)
-    _print(reports, as_json=json_)
+    _tell_left_out(source, reports)
+    print_reports(reports, as_json=json_)
     _write_pages(out, cases, reports)
 
 
@@ -246,14 +227,12 @@ def _write_pages(
     typer.echo(f"written to {out}: see {out / 'page.html'}", err=True)
 
 
-def _set_aside(source: Source, first: Figures) -> None:
-    """Tell which lines of the trace could not be used."""
-    if bad_lines := first["bad_lines"]:
-        text = f"{count_noun(bad_lines, 'line')} set aside; the first, {first['first_bad_line']}"
+def _tell_left_out(source: Source, reports: Sequence[Figures]) -> None:
+    """Tell which lines of the trace could not be used, and how many decisions did not fit."""
+    if bad_lines := reports[0]["bad_lines"]:
+        first = reports[0]["first_bad_line"]
+        text = f"{count_noun(bad_lines, 'line')} set aside; the first, {first}"
         typer.echo(f"{source.path.name}: {text}", err=True)
-
-
-def _tell_dropped(reports: Sequence[Figures]) -> None:
     if dropped := sum(report["decisions_dropped"] for report in reports):
         text = "did not fit and were dropped; the log names each job once"
         typer.echo(f"{count_noun(dropped, 'decision')} {text}", err=True)
@@ -341,55 +320,3 @@ def _source(
     path = trace_at(trace)
     tables = None if throughputs is None else resolve(throughputs)
     return Source(path, format_of(path, format_), tables, from_s, until_s)
-
-
-def _print(reports: list[Figures], *, as_json: bool) -> None:
-    if as_json and len(reports) == 1:
-        typer.echo(json.dumps(finite_figures(reports[0])))
-        return
-    means = [_mean_of(key, members) for key, members in groups(reports, APART)]
-    if as_json:
-        lists = {"runs": reports, "summary": means}
-        typer.echo(json.dumps({key: [*map(finite_figures, rows)] for key, rows in lists.items()}))
-        return
-    from rich.table import Table
-
-    from laxity.cli.render.job_table import console
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column()
-    for group in means:
-        on = f"{count_noun(group['nodes'], 'node')}, {count_noun(group['runs'], 'run')}"
-        table.add_column(f"{group['policy']}\n{on}", justify="right")
-    for name, label in SHOWN.items():
-        if any(name in group for group in means):
-            table.add_row(label, *(_cell(group, name) for group in means))
-    console().print(table)
-
-
-def _mean_of(key: Figures, members: Sequence[Mapping[str, Any]]) -> Figures:
-    """Means over seeds, with the trace where all runs had the same one."""
-    traces = {member["trace"] for member in members}
-    same = {"trace": traces.pop()} if len(traces) == 1 else {}
-    return {**key, **same, **summary(members, tuple(SHOWN))}
-
-
-def _cell(group: Figures, name: str) -> str:
-    """A figure as people read it, with the half width of its interval."""
-    if name not in group:
-        return "-"
-    value, half = group[name], group.get(f"{name}_ci95") or 0.0
-    return f"{_figure(name, value)} ± {_figure(name, half)}" if half else _figure(name, value)
-
-
-def _figure(name: str, value: float) -> str:
-    """Shares in per cent, seconds as 12h14m, counts as whole numbers (of means one decimal)."""
-    from laxity.human_time import format_seconds
-
-    if value != value:  # noqa: PLR0124 - NaN
-        return "-"
-    if name in SHARES:
-        return f"{100 * value:.1f} %"
-    if name.endswith("_s"):
-        return format_seconds(value)
-    return f"{value:,.0f}" if value == round(value) or value >= 1_000 else f"{value:,.1f}"

@@ -22,14 +22,14 @@ import numpy as np
 
 from laxity_lab.simulate.progress import Ended, nobody
 from laxity_lab.simulate.replay import join_columns, request_columns
-from laxity_lab.world.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_lab.world.outcome import RESULTS, Run, empty_results
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.shares.rows import NOBODY
 from laxity_scheduler.shares.rule import ShareRule
 from laxity_scheduler.shares.share_arrays import TURNED_AWAY
+from laxity_scheduler.simulated.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 if TYPE_CHECKING:
     from laxity_lab.simulate.elastic_loop import Asked

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from laxity_lab.simulate.run import Setting, truths_of
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.change_costs import Costs
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_lab.world.outcome import Run
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.simulated.change_costs import Costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 
 def false_refusals(run: Run, trace: Trace, setting: Setting) -> int:

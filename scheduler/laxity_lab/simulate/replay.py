@@ -7,9 +7,7 @@ from typing import Final
 import numpy as np
 
 from laxity_lab.simulate.progress import Ended, nobody
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_lab.world.outcome import RESULTS, Run, empty_results
-from laxity_lab.world.simulated_job import SimJob
 from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Floats, Predictor
 from laxity_scheduler.engine import Policy, record_dropped, run_cycle
@@ -18,6 +16,8 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.simulated.ground_truth import GroundTruth
+from laxity_scheduler.simulated.simulated_job import SimJob
 
 MOST_CYCLES_AT_ONCE: Final = 1_000
 MOST_IDLE_WAKES: Final = 1_000

@@ -19,6 +19,9 @@ averaged over finished jobs. Shares are fractions of 1; a figure that does not e
                          own epochs shrink the error that was drawn for it (`NoisyPredictor`), but for
                          an order's jobs, which are believed once, when they come.
     gpu_utilisation      GPU-seconds held / (GPUs x makespan); gpu_busy: without what was lost
+    finish               of jobs that were told one as they came (`--finishes`): |p - f| / (f - a), p the
+                         P50 finish, waiting included, its mean and median; p90_coverage: share with
+                         f <= the P90 told, of all and of promised jobs
     lost_gpu_hours       GPUs held for starts, stops, re-formings and work done twice
     preemption_ratio     jobs stopped at least once / jobs
     fairness_jain        Jain's index of ideal run time / JCT
@@ -63,6 +66,7 @@ def report(run: Run) -> Figures:
         "unfinished": int((~finished).sum()),
     }
     figures |= _deadlines(run) | _predictions(run) | _later_predictions(run, finished)
+    figures |= _told_finishes(run)
     figures |= _times(run, finished) | _use(run, finished) | _loans(run, finished)
     figures |= {
         "decision_p50_ms": _quantile(run.decisions_s, 0.5, 1e3),
@@ -142,6 +146,28 @@ def _predictions(run: Run) -> Figures:
         "prediction_ape_p90": _quantile(np.abs(error), 0.9),
         "prediction_bias": _mean(error),
         "p90_coverage": _mean((error >= -LATE_TOLERANCE_S / took_s).astype(np.float64)),
+    }
+
+
+def _told_finishes(run: Run) -> Figures:
+    """Of jobs that were told a finish as they came, and ended."""
+    numbers = [n for n, name in enumerate(run.ids) if name in run.told]
+    numbers = [n for n in numbers if math.isfinite(run.column("finished_at")[n])]
+    if not numbers:
+        return {}
+    ended, came = run.column("finished_at")[numbers], run.column("submitted_at")[numbers]
+    told = [run.told[run.ids[n]] for n in numbers]
+    error = np.abs(np.array([each.p50_at for each in told]) - ended) / np.maximum(
+        ended - came, 1e-9
+    )
+    kept = np.array([each.p90_at for each in told]) >= ended - LATE_TOLERANCE_S
+    promised = np.isfinite(run.column("promised_at")[numbers])
+    return {
+        "finishes_told": len(numbers),
+        "finish_mape": _mean(error),
+        "finish_ape_p50": _quantile(error, 0.5),
+        "finish_p90_coverage": _mean(kept.astype(np.float64)),
+        "promised_finish_p90_coverage": _mean(kept[promised].astype(np.float64)),
     }
 
 

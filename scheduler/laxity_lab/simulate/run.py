@@ -9,6 +9,7 @@ import numpy as np
 
 from laxity.durations import parse_duration, positive_duration
 from laxity_lab.simulate.elastic import run_rule, runs_without_rows
+from laxity_lab.simulate.finish_teller import FinishTeller
 from laxity_lab.simulate.progress import Ended, nobody
 from laxity_lab.simulate.replay import literal
 from laxity_lab.simulate.report import SHARES_DONE
@@ -17,11 +18,9 @@ from laxity_lab.simulate.trace_groups import TraceGroups
 from laxity_lab.traces.inference_load import read_load
 from laxity_lab.traces.trace_lookup import trace_at
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.change_costs import CostName, Costs, costs, scale
 from laxity_lab.world.failures import Failures
 from laxity_lab.world.ground_truth import (
     EPOCH_S,
-    GroundTruth,
     belief_errors,
     epochs_of,
     error_factors,
@@ -38,6 +37,8 @@ from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulated.change_costs import CostName, Costs, costs, scale
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Setting:
     `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
     `wall_limit_s`: no start runs longer, all jobs are chains of links; 0: no limit.
     `each_epoch`: an epoch's end is an event too, as live; so there is a snapshot at every event.
+    `tells`: each job is told its finish when it comes, by running the queue down.
     """
 
     policy: str
@@ -75,6 +77,7 @@ class Setting:
     inference_nodes: int = 0
     lends: bool = True
     wall_limit_s: float = 0.0
+    tells: bool = False
 
     @property
     def gpus(self) -> int:
@@ -91,6 +94,7 @@ class Setting:
         """Its fields; those of inference nodes and of a limit only where there are some."""
         unused = [] if self.inference else ["inference", "inference_nodes", "lends"]
         unused += [] if self.wall_limit_s else ["wall_limit_s"]
+        unused += [] if self.tells else ["tells"]
         names = [name for name in self.__dataclass_fields__ if name not in unused]
         return {name: getattr(self, name) for name in names}
 
@@ -175,6 +179,7 @@ def _by_cycles(setting: Setting) -> bool:
     cycles = setting.literal_cycle or setting.each_epoch or setting.fails_s > 0
     asks = setting.admission not in (None, "none")
     order = find(setting.policy).kind == "order"
+    cycles |= setting.tells
     return cycles or bool(setting.inference) or (order and (asks or setting.paid_starts))
 
 
@@ -228,16 +233,23 @@ def run_cycles(
     predictor = NoisyPredictor(
         jobs if beliefs is None else beliefs, world.costs, error=setting.error, seed=setting.seed
     )
-    members = groups(jobs, predictor)
-    return literal(
+    members, teller = groups(jobs, predictor), FinishTeller(world.costs)
+
+    def decide_by(policy: Policy) -> Policy:
+        decide = finish(policy)
+        decide = teller.around(decide) if setting.tells else decide
+        return members.around(decide) if members.groups else decide
+
+    run = literal(
         setting.policy,
         trace,
         world=world,
         policy=policy or named.policy(packing=setting.packing, admission=setting.admission),
         predictor=predictor,
         ended=ended,
-        finish=(lambda policy: members.around(finish(policy))) if members.groups else finish,
+        finish=decide_by,
     )
+    return replace(run, told=teller.told)
 
 
 def _inference_fleet(setting: Setting) -> InferenceFleet | None:

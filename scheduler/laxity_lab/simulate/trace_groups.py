@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from laxity.job.qos import QoSError
 from laxity_lab.traces.traces import TraceError
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_profiler.estimate import NO_PROGRESS, Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.groups.cycle import GroupCycle, find_end, overlay
@@ -22,6 +21,7 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 
 def group_id(truth: GroundTruth) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from laxity_lab.simulate.run import Setting
 from laxity_lab.studies.datasets import TRACE_FILES, Datasets
 from laxity_lab.studies.trial import Trial, simulation_trial
-from laxity_lab.world.change_costs import CostName
+from laxity_scheduler.simulated.change_costs import CostName
 
 ERRORS: Final = (0.0, 0.1, 0.2, 0.4)
 COSTS: Final[Sequence[CostName]] = ("free", "flat", "elasticflow", "live")

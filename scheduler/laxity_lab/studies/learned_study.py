@@ -22,7 +22,7 @@ from laxity_lab.studies.trial import Row, Trial, figures_row, labels_of, simulat
 from laxity_lab.traces.cases import Source
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.ground_truth import GroundTruth
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 LOADS: Final = (0.6, 0.9, 1.2, 1.5)
 ERRORS: Final = (0.0, 0.2)

@@ -25,9 +25,8 @@ from laxity_lab.studies.trial import FIGURES, Row, Trial, figures_row, labels_of
 from laxity_lab.traces.cases import Case, Window
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.change_costs import Costs
-from laxity_lab.world.ground_truth import GroundTruth, epochs_of, names_of
-from laxity_lab.world.noisy_predictor import Z90, NoisyPredictor
+from laxity_lab.world.ground_truth import epochs_of, names_of
+from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_profiler.estimate import NO_PROGRESS, Estimate, Predictor, Progress, Workload
 from laxity_profiler.model.products import ProductFactor, ProductFactors
 from laxity_scheduler.engine import Policy
@@ -35,6 +34,9 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.qos.product_choice import workload_on
+from laxity_scheduler.simulated.beliefs import Z90
+from laxity_scheduler.simulated.change_costs import Costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 PAIRS: Final = {  # slower and faster by the middle of their models
     "Gavel": ("tables/gavel_phys_k80", "tables/gavel_phys_p100"),
@@ -49,7 +51,7 @@ MADE, A100 = "made", "elasticflow/throughputs_A100"
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class ProductBelief:
     """A job as it is believed to be, and how unsure its time is on each product, in logarithms."""
 
     job: GroundTruth
@@ -62,7 +64,7 @@ class BelievingPredictor(NoisyPredictor):
     After k of them, k / (1 + k) of the logarithm of the error is known.
     """
 
-    def __init__(self, beliefs: Sequence[Belief], costs: Costs) -> None:
+    def __init__(self, beliefs: Sequence[ProductBelief], costs: Costs) -> None:
         super().__init__([belief.job for belief in beliefs], costs)
         self._beliefs = {belief.job.workload.model: belief for belief in beliefs}
 
@@ -101,12 +103,12 @@ class DrawnJob:
     by_others: ProductFactor
 
 
-def believe_products(jobs: Sequence[DrawnJob]) -> list[Belief]:
+def believe_products(jobs: Sequence[DrawnJob]) -> list[ProductBelief]:
     """Each job has runs of its model on both products."""
-    return [Belief(job.truth, {}) for job in jobs]
+    return [ProductBelief(job.truth, {}) for job in jobs]
 
 
-def believe_factor(jobs: Sequence[DrawnJob]) -> list[Belief]:
+def believe_factor(jobs: Sequence[DrawnJob]) -> list[ProductBelief]:
     """Each job has runs of its model on the slower product; all others ran on both."""
     beliefs = []
     for job in jobs:
@@ -114,11 +116,11 @@ def believe_factor(jobs: Sequence[DrawnJob]) -> list[Belief]:
         fast = {width: seconds * job.by_others.factor for width, seconds in slow.items()}
         spread = math.asinh(Z90 * job.by_others.error) / Z90
         believed = replace(job.truth, epoch_s_on={SLOW: slow, FAST: fast})
-        beliefs.append(Belief(believed, {FAST: spread}))
+        beliefs.append(ProductBelief(believed, {FAST: spread}))
     return beliefs
 
 
-def believe_one_kind(share: float, jobs: Sequence[DrawnJob]) -> list[Belief]:
+def believe_one_kind(share: float, jobs: Sequence[DrawnJob]) -> list[ProductBelief]:
     """One time on all GPUs: so far in logarithms from that on the slower to that on the faster."""
     beliefs = []
     for job in (drawn.truth for drawn in jobs):
@@ -126,11 +128,11 @@ def believe_one_kind(share: float, jobs: Sequence[DrawnJob]) -> list[Belief]:
         logs = {width: math.log(fast[width] / slow[width]) for width in job.widths}
         times = {width: slow[width] * math.exp(share * logs[width]) for width in job.widths}
         apart = abs(logs[job.widths[0]]) * min(share, 1.0 - share)
-        beliefs.append(Belief(replace(job, epoch_s=times, epoch_s_on={}), {"": apart}))
+        beliefs.append(ProductBelief(replace(job, epoch_s=times, epoch_s_on={}), {"": apart}))
     return beliefs
 
 
-BELIEFS: Final[Mapping[str, Callable[[Sequence[DrawnJob]], list[Belief]]]] = {
+BELIEFS: Final[Mapping[str, Callable[[Sequence[DrawnJob]], list[ProductBelief]]]] = {
     "apart": believe_products,
     "by factor": believe_factor,
     "as slow": partial(believe_one_kind, 0.0),

@@ -27,11 +27,11 @@ from laxity_lab.studies.datasets import Datasets
 from laxity_lab.studies.trial import Row, Trial, labels_of
 from laxity_lab.traces.cases import Case, Window
 from laxity_lab.traces.traces import Trace, TraceJob
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_lab.world.outcome import Run
 from laxity_profiler.estimate import NO_PROGRESS, Predictor
 from laxity_scheduler.groups.composition import StepPart, compose, divide_time
 from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 METHODS: Final = ("shares", "split", "whole")
 ERRORS: Final = (0.0, 0.2)

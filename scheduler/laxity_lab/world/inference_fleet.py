@@ -89,6 +89,9 @@ class InferenceFleet:
             self.meter.reclaimed_servers += len(names)
         self._note_shortage(now)
 
+    def count_preemption(self) -> None:
+        self.meter.preemptions += 1
+
     def demand(self) -> InferenceDemand | None:
         """What policies see of it; None if nothing is lent."""
         if not self.lends:

@@ -1,23 +1,19 @@
 """What policies are told of simulated jobs: how long they take, with an error of a stated size."""
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import Final
 
-from laxity_lab.world.change_costs import Costs
-from laxity_lab.world.ground_truth import GroundTruth, error_factors, sigma_of
+from laxity_lab.world.ground_truth import error_factors, sigma_of
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
-from laxity_scheduler.model.job import FOREVER
-
-Z90: Final = 1.2815515594457831  # the 90 % quantile of the standard normal distribution
+from laxity_scheduler.simulated.beliefs import UNKNOWN, believed, certain
+from laxity_scheduler.simulated.change_costs import Costs
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 
 class NoisyPredictor:
     """A Predictor with a stated error.
 
-    A job's epochs are believed to take exp(sigma z) times what they take, z drawn per job. Once k
-    of its epochs have been observed, the logarithm of the error has shrunk to 1 / (1 + k) of it.
-    The quantiles are those of this distribution. Costs of starts and stops are known.
+    Each job has an error factor drawn by its id; how it shrinks: `simulated.beliefs`. Costs of starts
+    and stops are known.
     """
 
     def __init__(
@@ -73,17 +69,6 @@ class NoisyPredictor:
         truth = self._truth.get(workload.model)
         epoch_s = None if truth is None else truth.times_on(workload.gpu_type).get(workers)
         if epoch_s is None:
-            return Estimate(0.0, FOREVER, FOREVER, FOREVER, "prior", 0)
-        total_s = epochs * epoch_s
-        if self.sigma == 0.0:
-            return Estimate(total_s, total_s, total_s, total_s, "truth", seen)
-        shrunk = 1.0 / (1 + seen)
-        spread = self.sigma * shrunk
-        middle_s = total_s * self._factor[workload.model] ** shrunk
-        wide = math.exp(Z90 * spread)
-        mean_s = middle_s * math.exp(spread * spread / 2.0)
-        return Estimate(middle_s / wide, middle_s, mean_s, middle_s * wide, "history", seen)
-
-
-def certain(seconds: float) -> Estimate:
-    return Estimate(seconds, seconds, seconds, seconds, "truth")
+            return UNKNOWN
+        factor = self._factor[workload.model]
+        return believed(epochs * epoch_s, factor=factor, sigma=self.sigma, seen=seen)

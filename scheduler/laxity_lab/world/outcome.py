@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.simulated.told_finish import ToldFinish
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ class Run:
 
     `ape_at`: by per cent of the epochs done, how far the time of the rest was believed from the truth,
     relative, shape (n,). `busy` is allocated GPUs over time as (instant, GPUs) steps; `setting` says what was run.
-    `gpus` are those of training; `loans` what was lent, where there were inference nodes.
+    `gpus` are those of training; `loans` what was lent, where there were inference nodes. `told` are the
+    finishes that jobs were told as they came.
     """
 
     policy: str
@@ -97,6 +99,7 @@ class Run:
     setting: Mapping[str, object] = field(default_factory=dict)
     ape_at: Mapping[int, Floats] = field(default_factory=dict)
     loans: LoanTotals | None = None
+    told: Mapping[str, ToldFinish] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from laxity_lab.world.change_costs import Costs
-from laxity_lab.world.events import EventQueue
-from laxity_lab.world.execution import JobExecution
 from laxity_lab.world.failures import Failures
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_lab.world.inference_fleet import InferenceFleet
-from laxity_lab.world.plan_executor import PlanExecutor
-from laxity_lab.world.simulated_job import SimJob
-from laxity_lab.world.simulated_nodes import SimNodes
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.simulated.change_costs import Costs
+from laxity_scheduler.simulated.events import EventQueue
+from laxity_scheduler.simulated.execution import JobExecution
+from laxity_scheduler.simulated.ground_truth import GroundTruth
+from laxity_scheduler.simulated.plan_executor import PlanExecutor
+from laxity_scheduler.simulated.simulated_job import SimJob
+from laxity_scheduler.simulated.simulated_nodes import SimNodes
 
 
 class SimWorld:

@@ -1,7 +1,8 @@
 """On which product of GPU each job is planned, where a cluster has several.
 
 A training runs on one product at a time. A running job is on that of its nodes, a promised one on that
-of its promise. For the others it is chosen here, before anything else is decided:
+of its promise, and one for whom others were stopped on that of their GPUs. For the rest it is chosen
+here, before anything else is decided:
 
 - a hard job that asks: the slowest product on which it would be promised, so that the faster ones stay
   free for who needs them; with no promise on any, the one where it would end first
@@ -104,9 +105,12 @@ class _Chooser:
     def choose(self) -> ClusterState:
         rows: dict[str, Job] = {}
         free: list[Job] = []
+        kept = _find_kept(self._state, self._table.products)
         for job in self._state.jobs:
             options = self._table.options(job.eligible)
             product = product_of(job, self._table.products, options)
+            if product is None and kept.get(job.id) in options:
+                product = kept[job.id]
             if len(options) > 1 and product is not None:
                 rows[job.id] = self._on(job, product)
             elif len(options) > 1 and not job.workers and (job.asked or not job.refused):
@@ -220,6 +224,12 @@ def _placed(state: ClusterState, products: Mapping[str, str]) -> Iterator[tuple[
             yield job, products.get(job.nodes[0], "")
         elif not job.workers and job.promise is not None:
             yield job, job.workload.gpu_type
+
+
+def _find_kept(state: ClusterState, products: Mapping[str, str]) -> Mapping[str, str]:
+    """By job, the product of GPUs that others were stopped for: it takes these."""
+    kept = {job.stop_for: products.get(job.nodes[0], "") for job in state.running if job.nodes}
+    return kept | {hold.job: products.get(hold.node, "") for hold in state.holds}
 
 
 def _asks(job: Job) -> bool:

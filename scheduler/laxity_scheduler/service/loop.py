@@ -41,6 +41,7 @@ from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.publisher import Notifications, Publisher
+from laxity_scheduler.service.queue_finishes import Cycle, QueueFinishes
 from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.view_cache import ViewCache
@@ -93,9 +94,7 @@ class Service:
         metrics: Metrics | None = None,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.settings = settings
-        self.world = world
-        self.store = store
+        self.settings, self.world, self.store = settings, world, store
         self.policies = (
             policy if isinstance(policy, PolicyInForce) else PolicyInForce(settings.policy, policy)
         )
@@ -119,12 +118,14 @@ class Service:
         self._rejected: frozenset[str] = frozenset()  # in this cycle
         self.stale_reason = ""  # why nothing is decided though the service runs
         self._leads, self._learning = leads, learning
-        self.report_of = report_of
-        self.notifications = notifications
+        self.report_of, self.notifications = report_of, notifications
         demand_keeper = DemandKeeper(store, world.demand_history)
         demand_keeper.restore()
         self._journal = Journal(store)
         self._audit_rows = AuditRows(self.metrics.faults)
+        self.finishes = QueueFinishes(
+            self.deciding, self.view_cache.views_in_any_order, wake=world.wake
+        )
         self._publisher = Publisher(
             world=world,
             store=store,
@@ -136,6 +137,7 @@ class Service:
             feedback=feedback,
             demand_keeper=demand_keeper,
             deciding=self.deciding,
+            finishes=self.finishes,
         )
         self._wake_at, self._stopping = FOREVER, Event()
 
@@ -154,10 +156,14 @@ class Service:
     def run(self) -> None:
         """Cycle until stopped."""
         failures = 0
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            failures = 0 if self.try_cycle() else failures + 1
-            self._wait_for_change(began, failures)
+        self.finishes.start()
+        try:
+            while not self._stopping.is_set():
+                began = time.monotonic()
+                failures = 0 if self.try_cycle() else failures + 1
+                self._wait_for_change(began, failures)
+        finally:
+            self.finishes.close()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -192,7 +198,7 @@ class Service:
 
     def run_cycle(self) -> None:
         """Observe, decide, journal, act, tell."""
-        with rare_garbage_collection():
+        with self.finishes.paused(), rare_garbage_collection():
             self._run_cycle()
 
     def _run_cycle(self) -> None:
@@ -221,6 +227,8 @@ class Service:
                     state, predictor, plan, jobs=jobs,
                     last_snapshot=state_without(snapshot, self._rejected), leading=self.leading, notifications=self.notifications,
                 )  # fmt: skip
+                if leads:
+                    self.finishes.offer(Cycle(state, plan, self.policies.decide, predictor))
                 self.completed += 1
                 self.notifier.notify("cycle")
         if self.completed == 1:

@@ -50,6 +50,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "given_p90_at": None,
         "p50_at": None,
         "p90_at": None,
+        "finish_pending": False,
         **NO_PART,
         "laxity_s": None,
         "workers": 0,

@@ -52,6 +52,44 @@ class RewardMetrics:
         self._fallback.set(bool(policies.fallback))
 
 
+class FinishMetrics:
+    """How the finishes that jobs were first told came out."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._ratio = Histogram(
+            "laxity_finish_ratio",
+            "Finished jobs: seconds from submission, as a share of the P50 that was first predicted",
+            buckets=RATIOS,
+            registry=registry,
+        )
+        self._coverage = Gauge(
+            "laxity_p90_coverage",
+            "Share of finished jobs that ended by the P90 finish that they were first told",
+            registry=registry,
+        )
+        self._error = Gauge(
+            "laxity_finish_error",
+            "Finished jobs: how far the P50 finish first told was off, of the time from submission",
+            registry=registry,
+        )
+
+    def observe(self, view: Mapping[str, Any]) -> None:
+        """A job has ended."""
+        began, p50_at = view["submitted_at"], view.get("first_p50_at")
+        if _is_predicted(view) and began is not None and p50_at is not None:
+            took_s, predicted_s = view["finished_at"] - began, p50_at - began
+            if predicted_s > 0:
+                self._ratio.observe(took_s / predicted_s)
+
+    def set_gauges(self, views: Iterable[Mapping[str, Any]]) -> None:
+        """Of all finished jobs that are known."""
+        told = [v for v in views if _is_predicted(v) and v.get("first_p90_at") is not None]
+        kept = [view["finished_at"] <= view["first_p90_at"] for view in told]
+        errors = [error for view in told for error in _finish_error(view)]
+        self._coverage.set(sum(kept) / len(kept) if kept else float("nan"))
+        self._error.set(sum(errors) / len(errors) if errors else float("nan"))
+
+
 class Metrics:
     """The service's counts."""
 
@@ -93,11 +131,6 @@ class Metrics:
             "Patches sent to the cluster; result is done or the status",
             ("result",),
         )
-        self.finish_ratio = histogram(
-            "laxity_finish_ratio",
-            "Finished jobs: seconds from submission, as a share of the P50 that was first predicted",
-            buckets=RATIOS,
-        )
         self.leading = gauge("laxity_leading", "1 if this replica is the one that acts")
         self.blind = gauge(
             "laxity_blind", "1 while nothing is decided, as the cluster cannot be followed"
@@ -107,12 +140,9 @@ class Metrics:
         )
         self.reports = counter("laxity_reports", "Lines reported by workers")
         self.untold = gauge("laxity_announcements_waiting", "News not yet told")
-        self.coverage = gauge(
-            "laxity_p90_coverage",
-            "Share of finished jobs that ended by the P90 of their first verdict",
-        )
         self.namespaces = NamespaceMetrics()
         self.loans, self.rewards = LoanMetrics(own), RewardMetrics(own)
+        self.finishes = FinishMetrics(own)
         self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 
@@ -132,7 +162,7 @@ class Metrics:
             self.outcomes.labels(after["outcome"]).inc()
             if after["outcome"] == "kept" and after["verdict"] == "promised":
                 self.namespaces.count_event(after, "kept")
-            self._observe_finish(after)
+            self.finishes.observe(after)
         if after["width_history"] and not before.get("width_history"):
             waited = after["width_history"][0][0] - (after["submitted_at"] or 0.0)
             self.admission_wait.labels(_class_label(after)).observe(max(0.0, waited))
@@ -144,13 +174,6 @@ class Metrics:
         if after["verdict"] == "promised":
             self.promises.inc()
             self.namespaces.count_event(after, "given")
-
-    def _observe_finish(self, view: Mapping[str, Any]) -> None:
-        began, p50_at = view["submitted_at"], view.get("first_p50_at")
-        if _is_predicted(view) and began is not None and p50_at is not None:
-            took_s, predicted_s = view["finished_at"] - began, p50_at - began
-            if predicted_s > 0:
-                self.finish_ratio.observe(took_s / predicted_s)
 
     def set_patches(self, patches: Mapping[str, int]) -> None:
         """Set the numbers of patches sent so far, by their result."""
@@ -164,19 +187,15 @@ class Metrics:
         self.gpus.labels("total").set(state.total_gpus)
         self.gpus.labels("free").set(state.free_gpus)
         jobs: Counts[tuple[str, str]] = Counts()
-        held = finished = 0
         rows = list(views)
         self.namespaces.set_gauges(state, rows)
         for view in rows:
             jobs[view["state"], _class_label(view)] += 1
-            if _is_predicted(view) and view.get("first_p90_at") is not None:
-                finished += 1
-                held += view["finished_at"] <= view["first_p90_at"]
         self.stalled.set(sum(view.get("stalled_since") is not None for view in rows))
         self.jobs.clear()
         for labels, number in jobs.items():
             self.jobs.labels(*labels).set(number)
-        self.coverage.set(held / finished if finished else float("nan"))
+        self.finishes.set_gauges(rows)
 
     @contextmanager
     def isolate_part(self, stage: str) -> Iterator[None]:
@@ -195,6 +214,13 @@ class Metrics:
 def _is_predicted(view: Mapping[str, Any]) -> bool:
     """Whether a job has finished what was predicted of it: all of its epochs."""
     return view["state"] == "finished" and not view.get("finished_early")
+
+
+def _finish_error(view: Mapping[str, Any]) -> list[float]:
+    """Of a finished job, as a share of the time that it took; empty if that is not known."""
+    p50_at, began = view["first_p50_at"], view["submitted_at"]
+    took_s = view["finished_at"] - (view["finished_at"] if began is None else began)
+    return [abs(view["finished_at"] - p50_at) / took_s] if p50_at is not None and took_s > 0 else []
 
 
 def _class_label(view: Mapping[str, Any]) -> str:

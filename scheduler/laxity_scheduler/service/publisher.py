@@ -28,11 +28,13 @@ from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.offers import PROBE_KEY_PREFIX
 from laxity_scheduler.service.pool_keeper import PoolKeeper
+from laxity_scheduler.service.queue_finishes import QueueFinishes
 from laxity_scheduler.service.stalling import StallWatch, stall_notice
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
 from laxity_scheduler.service.view_fields import Json
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
 from laxity_scheduler.service_clock import CLOCK
+from laxity_scheduler.simulated.told_finish import ToldFinish
 from laxity_scheduler.store.audit_rows import AuditRows, row_of_notice
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.store.tables import PendingRow, SavedView
@@ -74,11 +76,12 @@ class Publisher:
         feedback: Feedback | None,
         demand_keeper: DemandKeeper,
         deciding: Lock,
+        finishes: QueueFinishes,
     ) -> None:
         self._world, self._store, self._view_cache = world, store, view_cache
         self._notifier, self._metrics, self._audit_rows = notifier, metrics, audit_rows
         self._report_of, self._feedback, self._deciding = report_of, feedback, deciding
-        self._demand_keeper = demand_keeper
+        self._demand_keeper, self._finishes = demand_keeper, finishes
         self._pool_keeper = PoolKeeper(store, world.pool_arrivals)
         if feedback is not None:
             feedback.faults = metrics.faults
@@ -89,6 +92,8 @@ class Publisher:
         self._generations: dict[str, int] = {}
         self._rows: dict[str, Job] = {}
         self._expected_ends: dict[str, ExpectedEnd] = {}
+        self._told: dict[str, ToldFinish] = {}
+        self._told_ends: dict[str, ExpectedEnd] = {}
         self._probes: dict[str, Json] = {}  # finished, and their askers not asked again yet
         self._asked_again: set[str] = set()  # uids of probes
 
@@ -119,7 +124,8 @@ class Publisher:
         cycle_input = CycleInput(
             manifests=jobs,
             state=last_snapshot,
-            expected_ends=self._refresh_expected_ends(state, predictor),
+            expected_ends=self._refresh_expected_ends(state, predictor) | self._waiting_ends(state),
+            told=self._finishes.told,
             last_reasons=self._last_reasons,
             note_of=partial(expected_times.prediction_note, predictor),
             began_s=began,
@@ -214,6 +220,21 @@ class Publisher:
         if refresh:
             self._refreshed_at = state.now
         return self._expected_ends
+
+    def _waiting_ends(self, state: ClusterState) -> dict[str, ExpectedEnd]:
+        """Of jobs without workers: as they were told. The same object as long as that stands."""
+        told = self._finishes.told or {}
+        before, self._told = (
+            self._told,
+            {job.id: told[job.id] for job in state.jobs if not job.workers and job.id in told},
+        )
+        self._told_ends = {
+            name: self._told_ends[name]
+            if before.get(name) is finish
+            else ExpectedEnd(finish.p50_at, finish.p90_at)
+            for name, finish in self._told.items()
+        }
+        return self._told_ends
 
     def until_overdue_s(self) -> float:
         """Seconds until a running job is expected to have ended: then its end is predicted anew."""

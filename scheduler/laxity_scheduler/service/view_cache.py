@@ -46,6 +46,7 @@ from laxity_scheduler.service.views import (
     wait_fields,
 )
 from laxity_scheduler.service_clock import CLOCK
+from laxity_scheduler.simulated.told_finish import ToldFinish
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import JobRow, SavedView, storable_text
 
@@ -70,6 +71,13 @@ class CycleInput:
     last_reasons: Mapping[str, LastReason]
     note_of: Callable[[Workload], str] = lambda _: ""  # what people should know of a prediction
     began_s: float = float("inf")  # monotonic; a job that was added later is not missing
+    told: Mapping[str, ToldFinish] | None = None  # worked out; None: verdicts' finishes are told
+
+    def with_first(self, view: Json) -> Json:
+        """The view with what its job was told first."""
+        told = None if self.told is None else self.told.get(view["id"])
+        awaited = self.told is not None and told is None
+        return with_first_prediction(view, self.state.now, told, awaited=awaited)
 
 
 class ViewCache:
@@ -86,7 +94,7 @@ class ViewCache:
         self._absence = absence
         self._views: dict[str, Json] = {}
         self._latest: dict[str, str] = {}
-        self._inputs: dict[str, tuple[object, Job | None, LastReason | None, int]] = {}
+        self._inputs: dict[str, tuple[object, Job | None, LastReason | None, int, bool]] = {}
         self._waits: dict[str, LastReason] = {}  # the last that was looked at
         self._ends: dict[str, ExpectedEnd] = {}  # the last that was looked at, of running jobs
         self._unsaved: dict[str, SavedView] = {}
@@ -279,7 +287,8 @@ class ViewCache:
         row = cycle_input.state.by_id.get(name)
         borrowed = count_borrowed(row, cycle_input.state.node_pools.lent)
         reason = cycle_input.last_reasons.get(name)
-        key = (manifest["metadata"].get("resourceVersion"), row, reason, borrowed)
+        told = row is not None and name in (cycle_input.told or ())
+        key = (manifest["metadata"].get("resourceVersion"), row, reason, borrowed, told)
         before = self._inputs.get(uid)
         self._inputs[uid] = key
         view = self._views.get(uid)
@@ -287,7 +296,7 @@ class ViewCache:
             return False
         if not view["broken"] and is_promise_broken(view, cycle_input.state.now):
             return False
-        same = before[0] == key[0] and before[1] is row and before[3] == borrowed
+        same = before[0] == key[0] and before[1] is row and before[3:] == key[3:]
         return same and _says_the_same(before[2], reason)
 
     def _update_expected_end(self, uid: str, cycle_input: CycleInput) -> None:
@@ -297,7 +306,7 @@ class ViewCache:
         if finish is None or finish is self._ends.get(uid):
             return
         self._ends[uid] = finish
-        view = with_first_prediction(before | end_fields(finish), cycle_input.state.now)
+        view = cycle_input.with_first(before | end_fields(finish))
         if not looks_same(before, view):
             self._keep_view(view | {"laxity_s": laxity_s(view, cycle_input.state.now)})
 
@@ -351,7 +360,7 @@ class ViewCache:
             view["prediction_note"] = cycle_input.note_of(row.workload)
         view["broken"] = bool(view["broken"] or is_promise_broken(view, cycle_input.state.now))
         view["given_p90_at"] = p90_when_given(view, before)
-        return with_first_prediction(view, cycle_input.state.now)
+        return cycle_input.with_first(view)
 
     def _keep_view(self, view: Json) -> None:
         """Keep a view; TypeError if it cannot be serialised, and the last one stays."""

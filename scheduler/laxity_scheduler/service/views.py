@@ -144,7 +144,15 @@ def end_fields(finish: ExpectedEnd) -> Json:
 
 def readable_view(view: Json, now: float) -> Json:
     """The view as readers get it, with figures as of now and without internal fields."""
-    hidden = ("told", "released", "cancelled", "borrowed_gpu_s", "borrowed_at")
+    hidden = (
+        "told",
+        "released",
+        "cancelled",
+        "borrowed_gpu_s",
+        "borrowed_at",
+        "queue_at",
+        "queue_s",
+    )
     answer = {name: value for name, value in view.items() if name not in hidden}
     return answer | {
         "laxity_s": laxity_s(view, now),

@@ -17,6 +17,7 @@ from laxity.api.status_text import (
     deadline_status,
     ending_text,
     part_text,
+    pending_text,
     stalled_text,
     state_words,
     with_clock,
@@ -245,7 +246,8 @@ def _end_facts(job: JobView, now: float) -> list[tuple[str, str]]:
 def _expected_text(job: JobView, at: float | None, now: float) -> str:
     if job.ended or at is None:
         return ""
-    return instant_text(at, now) if at > now else format_expected_end(job, at, now)
+    text = instant_text(at, now) if at > now else format_expected_end(job, at, now)
+    return text + pending_text(job)
 
 
 def format_borrowing(job: JobView) -> str:

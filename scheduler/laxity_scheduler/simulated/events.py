@@ -47,6 +47,16 @@ class EventQueue:
     def _is_latest_look(self, look: int) -> bool:
         return look == self._looks
 
+    def advance(self) -> bool:
+        """Go to the next instant at which something happens. False: nothing ever will."""
+        while self.next_at < FOREVER:
+            self.now, happened = max(self.now, self.next_at), False
+            while self.next_at <= self.now:
+                happened |= self.happen()
+            if happened:
+                return True
+        return False
+
     def happen(self) -> bool:
         """Let the next event happen. False if it was overtaken."""
         return heappop(self._heap)[2]()

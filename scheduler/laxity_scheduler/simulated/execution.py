@@ -12,11 +12,11 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
-from laxity_lab.world.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
-from laxity_lab.world.events import EventQueue
-from laxity_lab.world.simulated_job import TINY, SimJob, row_of
-from laxity_lab.world.simulated_nodes import SimNodes
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.simulated.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
+from laxity_scheduler.simulated.events import EventQueue
+from laxity_scheduler.simulated.simulated_job import TINY, SimJob, row_of
+from laxity_scheduler.simulated.simulated_nodes import SimNodes
 
 SEEN_EPOCHS: Final = 20
 EARLY: Final = 1e-6  # share of an epoch, and seconds: no row is looked at too late
@@ -40,6 +40,14 @@ class JobExecution:
     @property
     def now(self) -> float:
         return self.timeline.now
+
+    def start_s(self, live: SimJob) -> float:
+        """From the decision to its first useful step on the width that it holds."""
+        return live.truth.start_s.get(live.workers, self.costs.start_s(live.gpus))
+
+    def stop_s(self, live: SimJob) -> float:
+        """Saving at an epoch's end on that width."""
+        return live.truth.stop_s.get(live.workers, self.costs.stop_s(live.gpus))
 
     def give(self, live: SimJob, nodes: Iterable[str]) -> None:
         """Its workers on these nodes are gone."""
@@ -118,15 +126,15 @@ class JobExecution:
             live.position = float(round(live.position))
         width = live.formed
         if live.stop_at_boundary:
-            cost_s = self.costs.stop_s(live.gpus)
+            cost_s = self.stop_s(live)
             self.cut_short(live)
             live.parked, live.ready_at = True, self.now + cost_s
             self.count_lost(live, cost_s)
             self.timeline.wake_at(live.ready_at)
         elif live.shrink_to:
-            self._reform(live, live.shrink_to, self.costs.stop_s(live.gpus))
+            self._reform(live, live.shrink_to, self.stop_s(live))
         elif live.workers > live.formed:
-            cost_s = self.costs.stop_s(live.gpus) if self.costs.at_boundaries else 0.0
+            cost_s = self.stop_s(live) if self.costs.at_boundaries else 0.0
             self._reform(live, live.workers, cost_s)
         if live.formed != width:
             live.resizes += 1
@@ -186,7 +194,7 @@ class JobExecution:
                 continue
             live.charged_at = self.now
             had = not periodic and live.workers in live.had
-            cost_s = self.costs.round_s if had else self.costs.start_s(live.gpus)
+            cost_s = self.costs.round_s if had else self.start_s(live)
             if periodic:
                 cost_s += self.costs.restart_s
                 live.had = frozenset()
@@ -205,7 +213,7 @@ class JobExecution:
         if live.formed != live.workers:
             live.resizes += 1
         paid_later = bool(self.costs.round_s)
-        self._reform(live, live.workers, 0.0 if paid_later else self.costs.start_s(live.gpus))
+        self._reform(live, live.workers, 0.0 if paid_later else self.start_s(live))
 
     def redo(self, live: SimJob) -> None:
         """Go back to the last epoch's end; without state, to the first one's beginning."""

@@ -98,6 +98,11 @@ class SimNodes:
         else:
             self.busy.append((now, held))
 
+    def set_aside(self, name: str, gpus: int) -> None:
+        """Somebody else uses so many GPUs of a node."""
+        self._ledger.set_aside(name, gpus)
+        self._stale.add(name)
+
     def lose(self, name: str) -> None:
         """A node goes; its workers are gone already."""
         self._down.add(name)

@@ -2,14 +2,12 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Protocol, assert_never
 
-from laxity_lab.world.execution import JobExecution
-from laxity_lab.world.inference_fleet import InferenceFleet
-from laxity_lab.world.simulated_job import TINY, SimJob
 from laxity_scheduler.link_end import LINK_ENDS
-from laxity_scheduler.model.cluster import HOLD_S, Hold
+from laxity_scheduler.model.cluster import HOLD_S, Hold, Pool
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -25,6 +23,25 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.simulated.execution import JobExecution
+from laxity_scheduler.simulated.simulated_job import TINY, SimJob
+
+
+class LendingNodes(Protocol):
+    """Inference nodes of a simulated cluster that may be lent."""
+
+    @property
+    def horizon_at(self) -> float: ...
+
+    def pools(self) -> Mapping[str, Pool]: ...
+
+    def count_used(self) -> Mapping[str, int]: ...
+
+    def move(self, names: Sequence[str], now: float, *, lent: bool) -> None: ...
+
+    def count_preemption(self) -> None:
+        """A job was told to leave a lent node."""
+        ...
 
 
 class PlanExecutor:
@@ -35,7 +52,7 @@ class PlanExecutor:
         execution: JobExecution,
         *,
         refused_stay: bool = False,
-        inference: InferenceFleet | None = None,
+        inference: LendingNodes | None = None,
     ) -> None:
         self.refused_stay, self.inference = refused_stay, inference
         self.execution, self.timeline, self.fleet = execution, execution.timeline, execution.fleet
@@ -109,7 +126,7 @@ class PlanExecutor:
         live.since = now
         live.first_start_at = min(live.first_start_at, now)
         live.fresh_at = math.floor(live.position + TINY)
-        cost_s = 0.0 if self.execution.costs.round_s else self.execution.costs.start_s(live.gpus)
+        cost_s = 0.0 if self.execution.costs.round_s else self.execution.start_s(live)
         live.ready_at, live.starting = now + cost_s, True
         self.execution.count_lost(live, cost_s)
         live.row = replace(live.row, resumed_at=now, width_changed_at=now)
@@ -138,7 +155,7 @@ class PlanExecutor:
         live.move_to(self.fleet.products_on(live.nodes))
         live.shrink_to = 0
         if self.execution.costs.at_boundaries:
-            live.grown_at = self.now + self.execution.costs.start_s(live.gpus)
+            live.grown_at = self.now + self.execution.start_s(live)
         else:
             self.execution.change_now(live)
 
@@ -164,8 +181,9 @@ class PlanExecutor:
         live, now = self.execution.live[decision.job], self.now
         if not live.workers:
             return
-        if self.inference is not None and decision.reason.code == "leave_lent_node":
-            self.inference.meter.preemptions += live.row.stop_requested_at is None
+        leaves = decision.reason.code == "leave_lent_node"
+        if self.inference is not None and leaves and live.row.stop_requested_at is None:
+            self.inference.count_preemption()
         if decision.at == "epoch":
             live.stop_at_boundary = True
             live.row = replace(live.row, stop_requested_at=now, stop_for=decision.beneficiary)

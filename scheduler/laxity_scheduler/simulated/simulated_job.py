@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from laxity_lab.world.ground_truth import GroundTruth
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_scheduler.frame.construct import replace_fields
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 TINY: Final = 1e-9
 

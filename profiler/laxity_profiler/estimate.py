@@ -58,6 +58,12 @@ class Workload:
             whole=spec.script,
         )
 
+    def refined(self, sizes: Mapping[str, int]) -> "Workload":
+        """With what its code says of it, by the names of these fields."""
+        counts_whole = self.whole and "epochs" in sizes
+        workload = self.counted(sizes["epochs"]) if counts_whole else self
+        return replace(workload, **dict[str, Any](sizes))
+
     def counted(self, epochs: int) -> "Workload":
         """A whole run, as so many equal epochs."""
         whole_s = self.user_epoch_s

@@ -9,7 +9,7 @@ writes, as whoever shows it does. No line raises. Pure: the database is elsewher
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
 from laxity.api.report_lines import REPORT_KINDS
@@ -73,10 +73,7 @@ class Report:
 
     def refine(self, workload: Workload) -> Workload:
         """The workload with what its code said of it."""
-        declared = dict[str, Any](self.declared)
-        if workload.whole and "epochs" in declared:
-            workload = workload.counted(declared["epochs"])
-        return replace(workload, **declared) if declared else workload
+        return workload.refined(dict(self.declared)) if self.declared else workload
 
 
 NO_REPORT: Final = Report()

@@ -113,14 +113,7 @@ class Publisher:
         `jobs` are all of the world, `last_snapshot` has all but the rejected ones.
         """
         began = time.monotonic()
-        self._last_reasons = {
-            job: last for job, last in self._last_reasons.items() if job in state.by_id
-        }
-        self._last_reasons |= expected_times.last_reasons(plan)
-        self._last_reasons |= {
-            job: LastReason(left_out_reason.code, left_out_reason.text)
-            for job, left_out_reason in self._world.find_left_out().items()
-        }
+        self._note_reasons(state, plan)
         cycle_input = CycleInput(
             manifests=jobs,
             state=last_snapshot,
@@ -158,6 +151,17 @@ class Publisher:
         if notifications is not None and leading:
             with self._metrics.isolate_part("telling"):
                 notifications.dispatch(changes, state, predictor)
+
+    def _note_reasons(self, state: ClusterState, plan: Plan) -> None:
+        """The last reason of each job, as the plan or what leaves it out of plans says it."""
+        self._last_reasons = {
+            job: last for job, last in self._last_reasons.items() if job in state.by_id
+        }
+        self._last_reasons |= expected_times.last_reasons(plan)
+        self._last_reasons |= {
+            job: LastReason(left_out_reason.code, left_out_reason.text)
+            for job, left_out_reason in self._world.find_left_out().items()
+        }
 
     def _save_learned(self) -> None:
         """What the world has seen, for the service after this one."""

@@ -249,7 +249,7 @@ def run_cycles(
         ended=ended,
         finish=decide_by,
     )
-    return replace(run, told=teller.told)
+    return replace(run, told=teller.told) if setting.tells else run
 
 
 def _inference_fleet(setting: Setting) -> InferenceFleet | None:

@@ -39,7 +39,9 @@ def write_rows(folder: Path, name: str, rows: Iterable[Row]) -> None:
     writer.writerow(columns)
     writer.writerows([cell_text(row.get(column)) for column in columns] for row in sorted_rows)
     replace_file(folder / f"{name}.csv", lines.getvalue())
-    means = ",\n".join(json.dumps(group, separators=(",", ":")) for group in mean_rows(read_rows(folder, name)))
+    means = ",\n".join(
+        json.dumps(group, separators=(",", ":")) for group in mean_rows(read_rows(folder, name))
+    )
     replace_file(folder / f"{name}.json", f"[\n{means}\n]\n")
 
 

@@ -109,3 +109,13 @@ def test_step_that_runs_already_is_one_that_others_may_come_after(stage: Stage) 
     stage.until("default/pretrain", lambda view: view["workers"], "running")
     apply(stage, "finetune", after="pretrain", deadline="1h")
     until_reason(stage, "default/finetune", "it waits for pretrain")
+
+
+def test_later_step_of_a_group_that_has_ended_does_not_start(stage: Stage) -> None:
+    apply(stage, "pretrain", deadline="1h")
+    apply(stage, "finetune", after="pretrain", deadline="1h")
+    until_reason(stage, "default/finetune", "it waits for pretrain")
+    stage.service.groups.book.end("default/release", "failed")
+    stage.world.wake()
+    told = until_reason(stage, "default/finetune", "one of its steps has failed")
+    assert told["workers"] == 0

@@ -31,7 +31,7 @@ class Forming:
 
 
 def find_forming(state: ClusterState, groups: Iterable[Group], find_job: FindJob) -> Forming:
-    """The Jobs of groups that nobody declared, and of refused ones."""
+    """The Jobs of groups that nobody declared, of refused ones, and later steps of those that ended."""
     known = {group.id: group for group in groups}
     waits: dict[str, Reason] = {}
     ready, settles_at = [], FOREVER
@@ -41,6 +41,9 @@ def find_forming(state: ClusterState, groups: Iterable[Group], find_job: FindJob
             if group.state == "refused":
                 why = reason("group_refused", group=group.id, why=group.verdict["reason"])
                 waits |= dict.fromkeys(_not_begun(jobs), why)
+            elif group.state in ENDED:  # its later steps are being cancelled, or came too late
+                late = _not_begun(job for job in jobs if job.after)
+                waits |= dict.fromkeys(late, reason("group_ended"))
             continue
         settled_at = max(job.submitted_at for job in jobs) + SETTLED_S
         if settled_at <= state.now and not any(job.after for job in jobs):

@@ -32,7 +32,12 @@ from laxity_scheduler.qos.promise_messages import say_promises
 from laxity_scheduler.qos.second_look import is_in_time, look_again
 from laxity_scheduler.qos.sizing import grow_late_soft, grow_promised, shrink_for_waiting
 from laxity_scheduler.qos.starting import Starts
-from laxity_scheduler.qos.verdicts import assume_promised, give_verdicts, stop_missed
+from laxity_scheduler.qos.verdicts import (
+    assume_promised,
+    claim_leftovers,
+    give_verdicts,
+    stop_missed,
+)
 from laxity_scheduler.qos.wait_messages import expect_starts, say_starts, say_waits
 
 
@@ -74,6 +79,7 @@ class QosPolicy(QosParameters):
         assume_promised(context, assumed)
         give_verdicts(context)
         stop_missed(context)
+        claim_leftovers(context)
         starts = Starts(context)
         starts.reserve_for_restarts()
         grow_promised(context)

@@ -20,6 +20,7 @@ class How(NamedTuple):
     now: float
     grows: bool
     stay: bool  # running jobs keep their width if they are in time with it
+    drops: bool  # who would be late has no share
 
 
 class Claimant(NamedTuple):

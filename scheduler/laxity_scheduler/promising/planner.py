@@ -81,12 +81,14 @@ class Planner:
     whole: tuple[WholeWorkers, ...] = ()  # kinds of workers that have a part of the profile
     _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
 
-    def plan_all(self, claims: Claims, held: Held, profile: Profile, *, stay: bool) -> Plans:
+    def plan_all(
+        self, claims: Claims, held: Held, profile: Profile, *, stay: bool, drops: bool = False
+    ) -> Plans:
         """Plan all claims, one after the other, and take their shares out of the profile.
 
-        `stay`: a running job keeps its width if it is in time with it.
+        `stay`: a running job keeps its width if it is in time with it. `drops`: who would be late takes none.
         """
-        plans, how = Plans(self, claims), self._how(stay=stay)
+        plans, how = Plans(self, claims), self._how(stay=stay, drops=drops)
         places, plan = np.arange(len(claims.rows)), self._run(planning.plan_claims)
         due_s, shares = claims.deadline_s, plans.shares
         plan(plans.claimants, places, due_s, held, how, profile, plans.full, shares)
@@ -174,8 +176,8 @@ class Planner:
             return np.array([job.gpus_per_worker for job in jobs], dtype=float)
         return np.array(list(map(self.claimed_gpus, jobs)), dtype=float)
 
-    def _how(self, *, stay: bool) -> How:
-        return How(self.forecasts.now, self.grows, stay)
+    def _how(self, *, stay: bool, drops: bool = False) -> How:
+        return How(self.forecasts.now, self.grows, stay, drops)
 
     @property
     def _many(self) -> bool:

@@ -237,7 +237,7 @@ def plan_claim(
         from_s[0], level[0] = 0.0, OWN
     else:
         count, finish_s = plan_least(job, due_s, how, profile, full, from_s, level)
-    if not count:
+    if not count and not how.drops:
         outcome = LATE
         count, finish_s = plan_earliest(job, NEVER, how, profile, full, from_s, level)
     if count:

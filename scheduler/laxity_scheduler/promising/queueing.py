@@ -11,13 +11,14 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import deadline_in_force
 from laxity_scheduler.promising.reservations import Reservations
 
-Rank = Literal["promised", "aged", "soft", "hopeless", "best_effort"]
+Rank = Literal["promised", "aged", "due", "soft", "hopeless", "best_effort"]
 RANKS: Mapping[Rank, int] = {
     "promised": 0,
     "aged": 1,
-    "soft": 2,
-    "hopeless": 3,
-    "best_effort": 4,
+    "due": 2,
+    "soft": 3,
+    "hopeless": 4,
+    "best_effort": 5,
 }
 
 

@@ -15,6 +15,8 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import (
     AS_PLANNED,
+    BY_DEADLINE,
+    IN_TURN,
     ClaimOrder,
     Claims,
     claims_of,
@@ -58,6 +60,7 @@ class Reservations:
         self.claims = self.room.sort_claims(claims, AS_PLANNED)
         self.shares = ShareTable()
         self.late: frozenset[str] = frozenset()
+        self.behind: frozenset[str] = frozenset()  # who claims what promises leave
         self._together: ConcurrentFit | None = None
         self._profile: Profile | None = None
         self._keep_all(amended.job.id if amended is not None else "")
@@ -190,6 +193,26 @@ class Reservations:
             rows = plans.share_rows(slice(places.start, places.start + count))
             self.shares.add_rows(claims.names, rows)
         return count
+
+    def plan_behind(self, claims: Claims) -> None:
+        """Count those of these claims that are in time on what is left, in order of deadline.
+
+        Running jobs keep what they have, unless fewer would be late without that.
+        """
+        profile = self.profile(self.room.rows.horizon_s(claims))
+        tries = [
+            self.room.in_order(
+                self.room.sort_claims(claims, order), profile.copy(), stay=order is IN_TURN, drops=True
+            )
+            for order in (IN_TURN, BY_DEADLINE)
+        ]
+        kept = min(tries, key=lambda kept: len(kept.late))
+        names = [name for name in claims.names if name in kept.shares]
+        if not names:
+            return
+        self._together, self._profile, self.behind = None, kept.profile, frozenset(names)
+        self.claims += claims.at(np.flatnonzero([name in self.behind for name in claims.names]))
+        self.shares.add_rows(names, kept.shares.rows_of(names))
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
         """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""

@@ -38,7 +38,7 @@ from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting
 from laxity_scheduler.promising.reservations import Reservations
 
 NAMES: Final[tuple[Rank, ...]] = tuple(sorted(RANKS, key=lambda rank: RANKS[rank]))
-PROMISED, AGED, SOFT, HOPELESS, LEAST = range(5)
+PROMISED, AGED, DUE, SOFT, HOPELESS, LEAST = range(6)
 
 
 class WaitingTable:
@@ -113,6 +113,8 @@ def build_queue(
     rank, key, workers, slack_s = _rank_rows(table)
     mine = places[claimed]
     rank[mine], key[mine], workers[mine] = PROMISED, slack_s[mine], widths[claimed]
+    mine = places[[name in reservations.behind for name in names]]
+    rank[mine] = DUE
     mine = places[aged]
     rank[mine], key[mine] = AGED, table.column(QUEUED_AT)[mine]
     workers[mine] = table.width[mine, 0]

@@ -147,7 +147,7 @@ def _of_the_rest(context: DecisionContext, other: Job, stopped: Victim) -> Victi
 def _tier(context: DecisionContext, job: Job) -> int:
     if context.claims(job):
         return PROMISED
-    return 1 if job.service_class == "best_effort" else 2
+    return 2 if job.id in context.reservations.behind else 1
 
 
 def _may_be_stopped(context: DecisionContext, other: Job, job: Job, patience_s: float) -> bool:

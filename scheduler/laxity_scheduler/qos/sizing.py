@@ -120,6 +120,7 @@ def grow_late_soft(context: DecisionContext) -> None:
             job.service_class != "best_effort"
             and context.deadline_at(job) < FOREVER
             and not context.claims(job)
+            and job.id not in context.reservations.shares
             and context.is_formed(job)
             and context.cooldown_end_at(job) <= context.now
             and _late_s(context, job) > TINY_S
@@ -219,6 +220,7 @@ def _grow(context: DecisionContext, job: Job, width: int) -> None:
     nodes = (may or frozenset()) if context.grows else own
     if not nodes and not (context.grows and may is None):
         return
+    tiers = 3 if context.claims(job) else 2
     mine, gpus = context.releases.own(job), job.gpus_per_worker
     coming = mine + context.releases.shared
     need = context.need(job, width - job.workers, nodes, coming)
@@ -226,7 +228,7 @@ def _grow(context: DecisionContext, job: Job, width: int) -> None:
     if need.workers_fitting >= need.workers:
         _keep_free(context, job, need, ())
         return  # on its way
-    chosen = choose(context, job, need, max(0.0, -_late_s(context, job)), tiers=3)
+    chosen = choose(context, job, need, max(0.0, -_late_s(context, job)), tiers=tiers)
     if chosen:
         carry_out(context, chosen, job, need.workers * gpus, "promised")
         _keep_free(context, job, need, chosen)

@@ -55,7 +55,7 @@ class Starts:
             self._share_surplus(context.state.by_id[name])
         self._coming = ComingNodes(context)
         self.queue = build_queue(context.waiting, _startable(context), self._reservations)
-        last = RANKS["aged"]
+        last = RANKS["due"]
         self._claims = bisect_right(self.queue, last, key=lambda one: RANKS[one.rank])
 
     def _share_surplus(self, job: Job) -> None:
@@ -266,7 +266,7 @@ class Starts:
             context.waits_for[job.id] = victims
         elif self._displaced < MOST_DISPLACING:
             self._displaced += 1
-            patience_s = one.slack_s if one.rank == "promised" else FOREVER
+            patience_s = FOREVER if one.rank == "aged" else one.slack_s
             chosen = choose(
                 context, job, need, patience_s, tiers=4 if one.rank == "promised" else 2
             )
@@ -370,7 +370,7 @@ def _startable(context: DecisionContext) -> list[Job]:
 
 
 def _has_claim(one: Waiting) -> bool:
-    return RANKS[one.rank] <= RANKS["aged"]
+    return RANKS[one.rank] <= RANKS["due"]
 
 
 def _window_s(job: Job) -> float:

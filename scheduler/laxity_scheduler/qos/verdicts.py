@@ -2,11 +2,22 @@
 
 from collections.abc import Sequence
 
-from laxity_scheduler.frame.fields import HARD, SERVICE, STOPS_LATE, WANTS
+from laxity_scheduler.frame.fields import (
+    BEST_EFFORT,
+    DUE_AT,
+    HARD,
+    PINNED,
+    SERVICE,
+    STAYS,
+    STOPS_LATE,
+    WANTS,
+    WORKERS,
+)
 from laxity_scheduler.model.decision import Forecasted, Preempt, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, PendingPromise, Promise, Refusal
+from laxity_scheduler.promising.claims import claims_of, want_promise
 from laxity_scheduler.qos.context import DecisionContext
 from laxity_scheduler.qos.newcomers import Newcomers
 from laxity_scheduler.qos.planned_waits import LOOK_AGAIN_S
@@ -105,6 +116,25 @@ def stop_missed(context: DecisionContext) -> None:
         elif not job.terminating_workers:
             context.acted.add(job.id)
             context.decisions.append(Refuse(job.id, Refusal(stop_reason), stop_reason))
+
+
+def claim_leftovers(context: DecisionContext) -> None:
+    """Jobs with a deadline and no promise claim what promises leave, where that is in time."""
+    frame, reservations = context.forecasts.frame, context.reservations
+    due_at = frame.column(DUE_AT)
+    mask = (due_at > context.now) & (due_at < FOREVER) & ~frame.promised
+    mask &= (frame.column(SERVICE) != BEST_EFFORT) & (frame.column(PINNED) == 0.0)
+    mask &= (frame.column(WORKERS) == 0.0) | (frame.column(STAYS) == 0.0)
+    decided = {d.job for d in context.decisions if isinstance(d, Refuse)}
+    jobs = [
+        job
+        for job in frame.where(mask & ~want_promise(frame))
+        if job.id not in reservations.shares and not job.refused
+        if job.id not in context.acted and job.id not in decided
+    ]
+    if jobs:
+        left_s = [job.deadline_at - context.now for job in jobs]
+        reservations.plan_behind(claims_of(frame, jobs, left_s))
 
 
 def _last_deadline(job: Job) -> float:

@@ -29,6 +29,7 @@ from laxity_scheduler.promising.reserve import Claim, Profile, Share, find_end
 from laxity_scheduler.promising.room import Kept, Room
 from laxity_scheduler.promising.share_table import ShareTable
 
+SPARED: Final = 0.1  # of the time left, where others go before a promise
 REPLAN_CLAIMS: Final = 200  # above so many claims, a newcomer is planned behind them only
 MOST_OTHERS: Final = 10  # that a promise names
 
@@ -197,22 +198,34 @@ class Reservations:
     def plan_behind(self, claims: Claims) -> None:
         """Count those of these claims that are in time on what is left, in order of deadline.
 
-        Running jobs keep what they have, unless fewer would be late without that.
+        Who would be late claims nothing. Where some would be, all claims are planned together: whoever
+        was promised with time to spare lets others go first, and is still early by a margin.
         """
-        profile = self.profile(self.room.rows.horizon_s(claims))
+        horizon_s = self.room.rows.horizon_s(claims)
+        kept = self._plan_in_turn(claims, self.profile(horizon_s))
+        if kept.late and not self.late and not self.aged and self.claims.jobs:
+            spared = self.claims.deadline_s * (1.0 - SPARED)
+            early = Claims(self.claims.jobs, self.claims.rows, spared)
+            base = self.room.empty_profile(max(horizon_s, self._horizon_s))
+            together = self._plan_in_turn(early + claims, base)
+            if len(together.late) < len(kept.late) and together.late.isdisjoint(early.names):
+                self.shares, kept = ShareTable(), together
+                self.shares.add_rows(early.names, kept.shares.rows_of(early.names))
+        names = [name for name in claims.names if name in kept.shares]
+        if names:
+            self._together, self._profile, self.behind = None, kept.profile, frozenset(names)
+            self.claims += claims.at(np.flatnonzero([name in self.behind for name in claims.names]))
+            self.shares.add_rows(names, kept.shares.rows_of(names))
+
+    def _plan_in_turn(self, claims: Claims, profile: Profile) -> Kept:
+        """By deadline, running jobs before others unless fewer are late without that."""
         tries = [
             self.room.in_order(
-                self.room.sort_claims(claims, order), profile.copy(), stay=order is IN_TURN, drops=True
+                self.room.sort_claims(claims, order), profile.copy(), stay=True, drops=True
             )
             for order in (IN_TURN, BY_DEADLINE)
         ]
-        kept = min(tries, key=lambda kept: len(kept.late))
-        names = [name for name in claims.names if name in kept.shares]
-        if not names:
-            return
-        self._together, self._profile, self.behind = None, kept.profile, frozenset(names)
-        self.claims += claims.at(np.flatnonzero([name in self.behind for name in claims.names]))
-        self.shares.add_rows(names, kept.shares.rows_of(names))
+        return min(tries, key=lambda kept: len(kept.late))
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
         """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""

@@ -10,7 +10,7 @@ from laxity_scheduler.frame import fields
 from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.frame import Frame
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.promising.claims import ClaimOrder, Claims
+from laxity_scheduler.promising.claims import ClaimOrder, Claims, was_stopped_often
 
 
 class ClaimRows:
@@ -86,7 +86,7 @@ class ClaimRows:
     def sort_claims(
         self, claims: Claims, order: ClaimOrder, awaited: Mapping[str, float]
     ) -> Claims:
-        """What cannot be stopped first; running before awaited before waiting jobs, unless by EDF.
+        """What is not to be stopped first; running before awaited before waiting jobs, unless by EDF.
 
         By EDF a running job may have to make way, but nobody comes before an awaited job. In how many
         seconds GPUs are free for these is said in `awaited`.
@@ -94,7 +94,8 @@ class ClaimRows:
         of, rows = self._frame.column, claims.rows
         keys = order.keys(self._frame, rows, claims.deadline_s)
         goes_on = self.runs[rows] & (of(fields.STOPPING)[rows] == 0.0)
-        stays = of(fields.STAYS)[rows] > 0.0
+        often = np.array([was_stopped_often(job) for job in claims.jobs], dtype=np.bool_)
+        stays = (of(fields.STAYS)[rows] > 0.0) | often
         moves = 2.0 if order.makes_way else 1.0
         first = np.where(goes_on, np.where(stays, 0.0, moves), 2.0)
         ready_s = np.zeros(len(rows))

@@ -29,12 +29,18 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 
 AGEING_S: Final = 600.0  # a job that waited so long ...
+MOST_STOPS: Final = 5  # who was stopped so often is not stopped again where that can be helped
 AGEING_RUNS: Final = 5.0  # ... and so many of its predicted run times must not wait longer
 
 
 def deadline_in_force(job: Job) -> float:
     """What was promised; without a promise, what is asked."""
     return job.verdict.deadline_at if isinstance(job.verdict, Promise) else job.deadline_at
+
+
+def was_stopped_often(job: Job) -> bool:
+    """Whether it is to run to its end now: plans put it first, and it starts where nobody needs its place."""
+    return job.preemptions >= MOST_STOPS
 
 
 def holds_promise(job: Job, now: float) -> bool:

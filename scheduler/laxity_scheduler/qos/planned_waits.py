@@ -13,7 +13,7 @@ from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.fields import DUE_AT, SUBMITTED_AT
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.promising.claims import AGEING_S
+from laxity_scheduler.promising.claims import AGEING_S, was_stopped_often
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reserve import Profile
 from laxity_scheduler.qos.context import THETA, DecisionContext
@@ -53,7 +53,10 @@ def find_kept_out(
         return [False] * len(ones)
     table = context.waiting
     places = table.at([entry.job for entry in ones])
-    stops = np.array([entry.job.preemptible for entry in ones], dtype=np.bool_)
+    stops = np.array(
+        [entry.job.preemptible and not was_stopped_often(entry.job) for entry in ones],
+        dtype=np.bool_,
+    )
     held_s = np.where(table.held_s[places] < FOREVER, table.held_s[places], AGEING_S)
     held_s = np.where(stops, held_s, table.rest_s[places, 0])
     ends = np.minimum(np.searchsorted(rest.edges, held_s - TINY_S), len(rest.free))

@@ -20,10 +20,10 @@ from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.worker_shape import NodeRoom, spend, workers_that_fit
+from laxity_scheduler.promising.claims import was_stopped_often
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.context import MARGIN, DecisionContext
 
-MOST_PREEMPTIONS: Final = 5  # a job without a promise is stopped for others at most so often
 PROMISED: Final = 3  # the last tier
 
 
@@ -167,7 +167,7 @@ def _may_be_stopped(context: DecisionContext, other: Job, job: Job, patience_s: 
     if context.claims(job):
         return True
     ran_s = context.now - (context.now if other.resumed_at is None else other.resumed_at)
-    return ran_s >= rules.least_run_s and other.preemptions < MOST_PREEMPTIONS
+    return ran_s >= rules.least_run_s and not was_stopped_often(other)
 
 
 def _time_away_s(context: DecisionContext, other: Job, job: Job) -> float:

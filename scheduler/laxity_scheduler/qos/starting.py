@@ -19,7 +19,7 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.claims import AGEING_S
+from laxity_scheduler.promising.claims import AGEING_S, was_stopped_often
 from laxity_scheduler.promising.queueing import RANKS, Waiting, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
 from laxity_scheduler.promising.waiting_table import build_queue
@@ -343,7 +343,7 @@ class Starts:
 
     def _holds_s(self, job: Job, workers: int) -> float:
         curve = self._forecasts.curve(job)
-        if not job.preemptible:
+        if not job.preemptible or was_stopped_often(job):
             return self._forecasts.rest_s(job, workers)
         held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
         held_s += curve.stop_s(workers, "p90")

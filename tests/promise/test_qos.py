@@ -11,16 +11,6 @@ from tests.support.builders import MINUTE_EPOCHS, cluster, job, promise, promise
 from tests.support.plans import started_widths, stopped_jobs
 
 
-def test_the_least_slack_goes_first_not_the_earliest_deadline() -> None:
-    """1 GPU, soft jobs. early: due in 990 s, 300 s of work, slack 690. tight: 1,000 - 660 = 340 s."""
-    jobs = [
-        job("early", epochs=5, due_at=990.0, service_class="soft"),
-        job("tight", epochs=11, due_at=1_000.0, service_class="soft", submitted_at=1.0),
-    ]
-    plan = qos.decide(cluster(gpus=1, jobs=jobs, now=1.0), MINUTE_EPOCHS)
-    assert list(started_widths(plan)) == ["tight"]
-
-
 def test_a_start_into_idle_gpus_names_the_width_that_it_starts_on() -> None:
     new = job("new", epochs=2, due_at=4_000.0, workers=(1, 2))
     plan = qos.decide(cluster(gpus=2, jobs=[new]), MINUTE_EPOCHS)

@@ -17,7 +17,7 @@ GPUs are kept where it will fit first, and what a stop costs it counts twice, si
 put off as well. This is our own reading of the abstract's second goal, the makespan.
 
 A victim must have more left (P10) than the newcomer needs in all (P90) with the overhead, have run
-for a while since its last start, and have been stopped less than three times; one with a deadline
+since its last start for as long as that costs, and have been stopped less than eight times; one with a deadline
 must have the slack, unless that deadline is lost anyway and was never promised. The papers' formulas
 are not public: the reading is ours (algorithms.md 2.5).
 
@@ -50,11 +50,14 @@ MOST_TRIED: Final = 16  # waiting jobs for which victims are looked for, per dec
 
 @dataclass(frozen=True, slots=True)
 class PickyMan:
-    """`overhead`: how much of the predicted costs is believed (1 all, 0 none)."""
+    """`overhead`: how much of the predicted costs is believed (1 all, 0 none).
+
+    `pause`: a job runs so many times as long as its stop and restart take before it is stopped again.
+    """
 
     overhead: float = 1.0
-    cooldown_s: float = 600.0
-    most_stops: int = 3
+    pause: float = 1.0
+    most_stops: int = 8
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
         return _Division(state, Forecasts(state, predictor), self).plan()
@@ -219,9 +222,11 @@ class _Division:
     def _candidate(self, job: Job) -> _Candidate | None:
         rule, forecasts = self.rule, self.forecasts
         ran_s = 0.0 if job.resumed_at is None else self.state.now - job.resumed_at
-        if job.preemptions >= rule.most_stops or ran_s < rule.cooldown_s or not ran_s:
+        curve = forecasts.curve(job)
+        again_s = curve.start_s(job.workers, "mean")
+        pause_s = rule.pause * (curve.stop_s(job.workers, "mean") + again_s)
+        if job.preemptions >= rule.most_stops or ran_s < pause_s or not ran_s:
             return None
-        again_s = forecasts.curve(job).start_s(job.workers, "mean")
         slack_s = job.deadline_at - self.state.now - self.rest_s[job.id]
         lost = slack_s < 0.0 and not holds_promise(job, self.state.now)
         return _Candidate(
@@ -266,5 +271,5 @@ class _Division:
 
 decide = PickyMan()
 zero = PickyMan(overhead=0.0)
-unguarded = PickyMan(cooldown_s=0.0, most_stops=1_000)
+unguarded = PickyMan(pause=0.0, most_stops=1_000)
 blind = replace(unguarded, overhead=0.0)

@@ -78,8 +78,8 @@ def test_the_ablation_stops_where_the_costs_exceed_the_gain() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"resumed_at": NOW - 599.0}, id="it started less than 600 s ago"),
-        pytest.param({"preemptions": 3}, id="it was stopped three times"),
+        pytest.param({"resumed_at": NOW - 34.0}, id="it has not run as long as a stop costs, 35 s"),
+        pytest.param({"preemptions": 8}, id="it was stopped eight times"),
         pytest.param({"preemptible": False}, id="it may not be stopped"),
         pytest.param({"pinned": True}, id="it is pinned"),
         # 100 epochs, 5,985 s left; needs 150 + 50 + 30 = 230 s of slack
@@ -89,6 +89,11 @@ def test_the_ablation_stops_where_the_costs_exceed_the_gain() -> None:
 def test_who_is_left_alone(fields: dict[str, Any]) -> None:
     assert decided(runs("v", 100, **fields), job("new", epochs=2)) == set()
     assert decided(runs("v", 100), job("new", epochs=2)) == {"v"}
+
+
+def test_a_short_run_is_enough_where_a_stop_costs_little() -> None:
+    again = runs("v", 100, resumed_at=NOW - 36.0, preemptions=7)
+    assert decided(again, job("new", epochs=2)) == {"v"}
 
 
 def test_of_two_the_one_whose_epoch_ends_sooner_is_stopped() -> None:

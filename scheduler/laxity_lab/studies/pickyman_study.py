@@ -19,6 +19,10 @@ run time per stop and start. Everybody pays for starts, also FIFO.
 and a limit to them hide much of what that costs: `pickyman_unguarded` knows the costs and has
 neither, `pickyman_blind` knows no costs either. These two differ in nothing else.
 
+`price_trials`: stops that cost a share of the trace's median run time, against SRTF, which believes
+that they cost nothing, and SJF, which stops nobody. Everybody pays for starts; an epoch is a tenth of
+that median.
+
 The rule for critical jobs (`drain`: how many submissions, whether GPUs are kept for them) was chosen
 on other jobs: made ones of seeds 100 to 109, trace 10 of seeds 100 to 103.
 """
@@ -38,6 +42,7 @@ from laxity_lab.traces.generate import Mix
 from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.allocation.victims import Need, Victim, greedy_victims, total_cost_s
 from laxity_scheduler.capacity.ledger import Ledger
+from laxity_scheduler.simulated.change_costs import costs
 
 POLICIES: Final[Sequence[tuple[str, Packing]]] = (
     ("fifo", "skip"),
@@ -55,6 +60,7 @@ CANDIDATES: Final = (8, 12, 20)
 WIDEST: Final = 8
 SCALES: Final = (1, 4, 16)
 SMALL: Final = (4, 4)  # nodes, GPUs on each
+PHILLY: Final = (16, 8)
 SHORT: Final = Mix(
     jobs=200,
     jobs_per_hour=17.0,
@@ -64,6 +70,10 @@ SHORT: Final = Mix(
     best_effort=1.0,
 )
 EPOCH_S: Final = 60.0
+STOP_SHARES: Final = (0.01, 0.05, 0.15, 0.38, 0.5)  # of the median run time, a stop and a start
+EPOCHS_OF_MEDIAN: Final = 10
+BRIEF: Final = replace(SHORT, jobs=400, jobs_per_hour=60.0, median_s=300.0)
+RIVALS: Final = ("sjf", "srtf", "pickyman")
 
 
 def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
@@ -126,6 +136,50 @@ def _small_setting(policy: str, packing: Packing, scale: int, seed: int) -> Sett
         seed=seed,
         packing=packing,
         epoch_s=EPOCH_S,
+    )
+
+
+def price_trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
+    """Windows and closed batches of Philly's jobs, and made ones of minutes, at each price of a stop."""
+    names = datasets.having([] if datasets.samples else ["philly"])
+    philly = [(name, datasets.source(name)) for name in names]
+    return [
+        simulation_trial(
+            case,
+            _priced(case, policy, cluster, share, seed),
+            part=part,
+            trace=name,
+            variant=f"{share:g}",
+        )
+        for seed in seeds
+        for part, name, case, cluster in (
+            *(("open", name, Window(source, 400, seed), PHILLY) for name, source in philly),
+            *(("closed", name, Batch(source, 400, seed), PHILLY) for name, source in philly),
+            (
+                "open",
+                "made",
+                Made(replace(BRIEF, jobs=30) if datasets.samples else BRIEF, seed),
+                SMALL,
+            ),
+        )
+        for share in STOP_SHARES
+        for policy in RIVALS
+    ]
+
+
+def _priced(case: Case, policy: str, cluster: tuple[int, int], share: float, seed: int) -> Setting:
+    """On a cluster of so many nodes with so many GPUs each."""
+    median_s = float(np.median([job.duration_s for job in case.load().jobs]))
+    live = costs("live", cluster_gpus=cluster[0] * cluster[1])
+    return Setting(
+        policy,
+        *cluster,
+        cost_model="live",
+        cost_scale=share * median_s / (live.stop_s(1) + live.start_s(1)),
+        paid_starts=True,
+        error=ERROR,
+        seed=seed,
+        epoch_s=median_s / EPOCHS_OF_MEDIAN,
     )
 
 

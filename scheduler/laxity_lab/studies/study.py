@@ -51,6 +51,11 @@ STUDIES: Final = {
             "PickyMan's greedy choice of victims against the best",
             pickyman_study.cover_trials,
         ),
+        Study(
+            "stop_prices",
+            "PickyMan's waiting where a stop costs 1 to 50 % of a median job",
+            pickyman_study.price_trials,
+        ),
         Study("qos", "deadlines met on a scarce and on a sufficient cluster", qos_study.trials),
         Study(
             "elasticflow", "ElasticFlow's table, under its authors' costs", deadlines.table_trials

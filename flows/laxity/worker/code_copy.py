@@ -7,6 +7,7 @@ code finds by its own path are there, and a folder of results is never inside th
 directory stays the submitter's.
 """
 
+import functools
 import os
 import shutil
 import sys
@@ -91,8 +92,13 @@ def _is_project(folder: Path) -> bool:
 
 def is_installed(path: Path) -> bool:
     """Whether it belongs to Python or to an installed package."""
-    library = sysconfig.get_path("stdlib")
-    return path.is_relative_to(library) or not _INSTALLED.isdisjoint(path.parts)
+    return path.is_relative_to(_library()) or not _INSTALLED.isdisjoint(path.parts)
+
+
+@functools.cache
+def _library() -> str:
+    """The folder of Python's own modules: asked once, since each question takes milliseconds."""
+    return sysconfig.get_path("stdlib")
 
 
 def _is_code(entry: "os.DirEntry[str]") -> bool:

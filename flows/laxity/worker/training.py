@@ -28,10 +28,10 @@ from laxity.worker.checkpoints.state import States, check_restorable
 from laxity.worker.checkpoints.training_state import TrainingError, TrainingState
 from laxity.worker.code.environment import WorkerEnvironment, saving_share, says_resumes
 from laxity.worker.code.import_hooks import when_imported
+from laxity.worker.data.data_access import DataAccess
+from laxity.worker.data.io_meter import Meter
 from laxity.worker.epoch_loop import EpochLoop, UnitTime
 from laxity.worker.group.membership import GroupError
-from laxity.worker.metering.data_access import DataAccess
-from laxity.worker.metering.io_meter import Meter
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker, logged_number
 from laxity.worker.notices import Notices
 from laxity.worker.outer_units import OuterUnits

@@ -10,7 +10,7 @@ from laxity.worker.checkpoints.checkpoint import Checkpoint, CheckpointError, Ch
 from laxity.worker.checkpoints.checkpoint_contents import Contents
 from laxity.worker.checkpoints.state import States
 from laxity.worker.code.environment import WorkerEnvironment
-from laxity.worker.metering.io_meter import Meter
+from laxity.worker.data.io_meter import Meter
 from laxity.worker.sigterm import SigtermHandler
 
 NO_STATE: Final = "nothing was given to training.restore()"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from laxity.worker.checkpoints.training_state import TrainingError, TrainingState
-from laxity.worker.metering.counted_io import count_items, open_counted
-from laxity.worker.shards import take_shard
+from laxity.worker.data.counted_io import count_items, open_counted
+from laxity.worker.data.shards import take_shard
 
 Item = TypeVar("Item")
 

@@ -1,1 +1,0 @@
-"""How many bytes a training reads and writes."""

@@ -122,6 +122,6 @@ def _planned_epochs(
 
 def _is_silent(job: "JobView") -> bool:
     """Whether its script has finished, and posted no progress."""
-    from laxity.worker.progress_posts import PROGRESS
+    from laxity.worker.progress.progress_posts import PROGRESS
 
     return isinstance(job.result, dict) and job.result.get(PROGRESS, 0) is None

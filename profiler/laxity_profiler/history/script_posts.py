@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from laxity.api.report_lines import ReportKind
-from laxity.worker.progress_posts import PROGRESS, UNITS, Post, UnitTimes, begins_at_zero
+from laxity.worker.progress.progress_posts import PROGRESS, UNITS, Post, UnitTimes, begins_at_zero
 from laxity_profiler.history.report_fold import ReportState
 
 Line = dict[str, Any]

@@ -30,7 +30,7 @@ from laxity_scheduler.promising.room import Kept, Room
 from laxity_scheduler.promising.share_table import ShareTable
 
 SPARED: Final = 0.1  # of the time left, where others go before a promise
-REPLAN_CLAIMS: Final = 200  # above so many claims, a newcomer is planned behind them only
+REPLAN_CLAIMS: Final = 200  # above so many claims, others are planned behind promises only
 MOST_OTHERS: Final = 10  # that a promise names
 
 
@@ -203,7 +203,8 @@ class Reservations:
         """
         horizon_s = self.room.rows.horizon_s(claims)
         kept = self._plan_in_turn(claims, self.profile(horizon_s))
-        if kept.late and not self.late and not self.aged and self.claims.jobs:
+        few = 0 < len(self.claims.jobs) <= REPLAN_CLAIMS - len(claims.jobs)
+        if kept.late and few and not self.late and not self.aged:
             spared = self.claims.deadline_s * (1.0 - SPARED)
             early = Claims(self.claims.jobs, self.claims.rows, spared)
             base = self.room.empty_profile(max(horizon_s, self._horizon_s))

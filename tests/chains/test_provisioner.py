@@ -31,7 +31,7 @@ from laxity_scheduler.chains.features import WINDOW
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
 from laxity_scheduler.chains.model_kinds import Model
 from laxity_scheduler.chains.prices import Prices
-from laxity_scheduler.chains.provisioning import should_submit, wins
+from laxity_scheduler.chains.provisioning import should_submit
 from laxity_scheduler.chains.trees import Trees
 from laxity_scheduler.chains.value_models import CalibratedModel, PointModel
 from laxity_scheduler.chains.wait_distribution import LEVELS, level_weights, read_levels
@@ -208,17 +208,6 @@ def test_a_distribution_submits_at_the_quantile_of_the_prices() -> None:
     assert submits_h("1:1") == pytest.approx(5, abs=0.2)
     assert submits_h("4:1") == pytest.approx(8, abs=0.2)
     assert submits_h("400:100") == submits_h("4:1")
-
-
-def test_a_start_that_saves_less_than_it_overlaps_is_left_to_the_predecessors_end() -> None:
-    """Nine of ten waits are nothing, one takes 6 h: at 19:1 the quantile alone submits 6 h ahead."""
-    weights, waits_h = np.full(10, 0.1), np.array([[0.0] * 9 + [6.0]])
-    left_h = np.array([[6.0], [1.0], [0.0]])
-    chosen = should_submit(waits_h - left_h, weights, Prices.parse("19:1"))
-    assert chosen.tolist() == [True, True, True]
-    assert wins(waits_h - left_h, left_h[:, 0], weights).tolist() == [False, False, True]
-    long_h = np.full((3, 10), 6.0)  # every wait is long: all is to be won
-    assert wins(long_h - left_h, left_h[:, 0], weights).all()
 
 
 def test_a_point_submits_from_half_an_hour_of_overlap_on() -> None:

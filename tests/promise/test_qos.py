@@ -8,7 +8,7 @@ import pytest
 from laxity_scheduler.model.decision import Admit, Promised
 from laxity_scheduler.policies import qos
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promise, promised
-from tests.support.plans import started_widths, stopped_jobs
+from tests.support.plans import stopped_jobs
 
 
 def test_a_start_into_idle_gpus_names_the_width_that_it_starts_on() -> None:

@@ -29,7 +29,8 @@ from laxity_scheduler.promising.reserve import Claim, Profile, Share, find_end
 from laxity_scheduler.promising.room import Kept, Room
 from laxity_scheduler.promising.share_table import ShareTable
 
-SPARED: Final = 0.1  # of the time left, where others go before a promise
+SPARED: Final = 0.1  # of the time left, where others go before a promise ...
+MOST_SPARED: Final = 16  # ... as long as no more of them are late: each more makes plans dearer
 REPLAN_CLAIMS: Final = 200  # above so many claims, others are planned behind promises only
 MOST_OTHERS: Final = 10  # that a promise names
 
@@ -204,7 +205,7 @@ class Reservations:
         horizon_s = self.room.rows.horizon_s(claims)
         kept = self._plan_in_turn(claims, self.profile(horizon_s))
         few = 0 < len(self.claims.jobs) <= REPLAN_CLAIMS - len(claims.jobs)
-        if kept.late and few and not self.late and not self.aged:
+        if 0 < len(kept.late) <= MOST_SPARED and few and not self.late and not self.aged:
             spared = self.claims.deadline_s * (1.0 - SPARED)
             early = Claims(self.claims.jobs, self.claims.rows, spared)
             base = self.room.empty_profile(max(horizon_s, self._horizon_s))

@@ -12,6 +12,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -85,7 +86,8 @@ class _RoundCounter:
             raise self._end_of_lightgbm()
         stop: Exception | None = None
         is_first = env.iteration == env.begin_iteration and self.model is None
-        env_ = replace(env, begin_iteration=env.iteration if is_first else -1)
+        replaced = getattr(env, "_replace", partial(replace, env))  # once a named tuple
+        env_ = replaced(begin_iteration=env.iteration if is_first else -1)
         for callback in self._callbacks:
             try:
                 callback(env_)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from laxity.worker import script
+from tests.support.accelerated import ACCELERATE, assert_one_model, seen_alone
 from tests.support.crew import PATIENCE_S, Crew
 from tests.support.training_service import Line, Service
 
@@ -302,6 +303,21 @@ def test_launched_scripts_have_ranks_and_worker_0_counts(
 
     assert [worker.wait(PATIENCE_S) for worker in workers] == [0, 0]
     assert epochs_of(service.of("epoch")) == list(range(1, 101))
+
+
+def test_launched_accelerate_script_trains_one_model_as_one_process_does(
+    scripts: ScriptCrew, service: Service
+) -> None:
+    alone = seen_alone(scripts.gates)
+    service.order(workers=2)
+
+    command = [sys.executable, str(ACCELERATE), str(scripts.gates)]
+    environ = {"LAXITY_PARAMETERS": json.dumps({"command": command}), "LAXITY_LAUNCHER": "torch"}
+    workers = [scripts.start("run_script", index=index, environ=environ) for index in (0, 1)]
+
+    codes = [worker.wait(PATIENCE_S) for worker in workers]
+    assert codes == [0, 0], scripts.log() + scripts.log(1)
+    assert_one_model(alone, scripts.gates)
 
 
 def test_launched_scripts_are_told_to_stop_together(scripts: ScriptCrew, service: Service) -> None:

@@ -146,11 +146,19 @@ def test_command_that_is_not_there_fails_at_once(scripts: ScriptCrew, service: S
     assert "cannot start 'no-such-program'" in service.of("failed")[0]["error"]
 
 
-@pytest.mark.parametrize(("number", "told"), [(9, "ended by SIGKILL"), (40, "ended by signal 40")])
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("kill -9 $$", "ended by SIGKILL: killed from outside, often by the memory limit"),
+        ("kill -40 $$", "ended by signal 40"),
+        ("exit 130", "exit code 130 (SIGINT: interrupted)"),  # as of a shell whose python was
+        ("exit 168", "exit code 168"),
+    ],
+)
 def test_script_that_a_signal_ends_is_told_by_the_signal(
-    scripts: ScriptCrew, service: Service, number: int, told: str
+    scripts: ScriptCrew, service: Service, command: str, told: str
 ) -> None:
-    arguments = json.dumps({"command": ["sh", "-c", f"kill -{number} $$"]})
+    arguments = json.dumps({"command": ["sh", "-c", command]})
 
     code = scripts.run("run_script", environ={"LAXITY_PARAMETERS": arguments})
 

@@ -45,7 +45,7 @@ class _RoundCounter:
     def __init__(self, training: Training, every: int, callbacks: Sequence[Any]) -> None:
         self._callbacks, self._booster, self._is_over = callbacks, cast("Any", None), False
         self.before_iteration = _BeforeRound(self._before_iteration)
-        self._loop = LibraryLoop(training, self._save)
+        self._loop = LibraryLoop(training, self._save, alone="boosting")
         if self._loop.checkpoint is not None:
             state = (self._loop.checkpoint / STATE).read_bytes()
             self._is_over, states = pickle.loads(state)  # noqa: S301 - the job's own

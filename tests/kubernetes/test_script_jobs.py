@@ -69,7 +69,7 @@ def test_transformers_script_is_promised_after_one_run_and_goes_on_after_a_stop(
     folder = laid_out(ground, place)
 
     def trained(name: str, **said: str) -> None:
-        words = ["python", str(TRAINER), "--max_steps", "800", "--output_dir", f"out-{name}"]
+        words = ["python", str(TRAINER), "--max_steps", "1200", "--output_dir", f"out-{name}"]
         command = shlex.join([*words, "--resume_from_checkpoint", f"out-{name}"])
         job = script_job(ground, place, name, command, model="gpt")
         notes = {f"laxity.dev/{key}": value for key, value in said.items()}
@@ -104,7 +104,8 @@ def test_two_workers_of_a_launched_script_train_one_model_as_one_process_does(
     train = deadline_script(
         ["python", str(ACCELERATE), str(folder)],
         name="pair", namespace=place, workers=2, launcher="torch",
-        deadline="20m", epoch_estimate="2m", template=ground.template(), env=ground.env(),
+        deadline="20m", epoch_estimate="2m", template=ground.template(),
+        env=ground.env() | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
     result = train()
@@ -134,7 +135,10 @@ def script_job(
     container |= {
         "command": shlex.split(command),
         "workingDir": str(ground.folder / place),
-        "env": [{"name": "PATH", "value": ground.host.path}],
+        "env": [
+            {"name": "PATH", "value": ground.host.path},
+            {"name": "OMP_NUM_THREADS", "value": "1"},
+        ],
         "resources": template["resources"] | {"limits": {"nvidia.com/gpu": str(GPUS)}},
     }
     return job

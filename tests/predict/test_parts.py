@@ -19,7 +19,7 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.expected_times import predict_ends
 from laxity_scheduler.service.transition_times import TransitionWatcher
-from laxity_scheduler.service.views import end_fields
+from laxity_scheduler.service.views.live_view import end_fields
 from tests.support.builders import Curve, cluster, job
 from tests.support.runs import LATER_AT, epoch_line, line, trained, workload
 

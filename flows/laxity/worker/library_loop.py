@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from laxity.worker.checkpoint import CheckpointError
+from laxity.worker.checkpoints.checkpoint import CheckpointError
 from laxity.worker.steps import Stops
 from laxity.worker.training import Training, TrainingError
 

@@ -23,11 +23,11 @@ from laxity.durable_files import replace_file
 from laxity.job.pod_template import RESERVED_ENV
 from laxity.job.worker_exits import SIGNALLED, signal_text
 from laxity.stderr import say
-from laxity.worker.progress_posts import UNITS, Post, UnitTimes, begins_at_zero
-from laxity.worker.progress_server import HOST, ProgressServer
+from laxity.worker.checkpoints.training_state import ScriptError, TrainingError
+from laxity.worker.progress.progress_posts import UNITS, Post, UnitTimes, begins_at_zero
+from laxity.worker.progress.progress_server import HOST, ProgressServer
 from laxity.worker.sigterm import BeginAnew, TrainingStopped
 from laxity.worker.training import Training
-from laxity.worker.training_state import ScriptError, TrainingError
 
 LOOK_S: Final = 0.25
 LONGEST_COMMAND: Final = 80

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from laxity import names
 from laxity.api.report_lines import ReportKind
-from laxity.worker.progress_posts import UNITS, Post, UnitTimes, begins_at_zero
+from laxity.worker.progress.progress_posts import UNITS, Post, UnitTimes, begins_at_zero
 from laxity_profiler.history.report_fold import ReportState
 
 Line = dict[str, Any]

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from laxity.parsing import finite_number
 
-PROGRESS: Final = "progress_percent"  # of a script's result; None where none was posted
 UNITS: Final = 100  # of all the work, one per cent each
 MOST_METRICS: Final = 200
 LONGEST_NAME: Final = 250

@@ -143,6 +143,15 @@ def price_trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Windows and closed batches of Philly's jobs, and made ones of minutes, at each price of a stop."""
     names = datasets.having([] if datasets.samples else ["philly"])
     philly = [(name, datasets.source(name)) for name in names]
+    made = replace(BRIEF, jobs=30) if datasets.samples else BRIEF
+
+    def cases(seed: int) -> list[tuple[str, str, Case, tuple[int, int]]]:
+        return [
+            *(("open", name, Window(source, 400, seed), PHILLY) for name, source in philly),
+            *(("closed", name, Batch(source, 400, seed), PHILLY) for name, source in philly),
+            ("open", "made", Made(made, seed), SMALL),
+        ]
+
     return [
         simulation_trial(
             case,
@@ -152,16 +161,7 @@ def price_trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
             variant=f"{share:g}",
         )
         for seed in seeds
-        for part, name, case, cluster in (
-            *(("open", name, Window(source, 400, seed), PHILLY) for name, source in philly),
-            *(("closed", name, Batch(source, 400, seed), PHILLY) for name, source in philly),
-            (
-                "open",
-                "made",
-                Made(replace(BRIEF, jobs=30) if datasets.samples else BRIEF, seed),
-                SMALL,
-            ),
-        )
+        for part, name, case, cluster in cases(seed)
         for share in STOP_SHARES
         for policy in RIVALS
     ]

@@ -221,14 +221,14 @@ class Reservations:
 
     def _plan_in_turn(self, claims: Claims, profile: Profile) -> Kept:
         """By deadline, running jobs before others unless fewer are late without that."""
-        best: Kept | None = None
-        for order in (IN_TURN, BY_DEADLINE):
-            ordered = self.room.sort_claims(claims, order)
-            kept = self.room.in_order(ordered, profile.copy(), stay=True, drops=True)
-            best = kept if best is None or len(kept.late) < len(best.late) else best
-            if not best.late:
-                break
-        return best
+        ways = (
+            self.room.in_order(
+                self.room.sort_claims(claims, order), profile.copy(), stay=True, drops=True
+            )
+            for order in (IN_TURN, BY_DEADLINE)
+        )
+        best = next(ways)
+        return min(best, next(ways), key=lambda kept: len(kept.late)) if best.late else best
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
         """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""

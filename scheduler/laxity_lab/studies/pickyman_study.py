@@ -27,7 +27,7 @@ The rule for critical jobs (`drain`: how many submissions, whether GPUs are kept
 on other jobs: made ones of seeds 100 to 109, trace 10 of seeds 100 to 103.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -141,17 +141,6 @@ def _small_setting(policy: str, packing: Packing, scale: int, seed: int) -> Sett
 
 def price_trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Windows and closed batches of Philly's jobs, and made ones of minutes, at each price of a stop."""
-    names = datasets.having([] if datasets.samples else ["philly"])
-    philly = [(name, datasets.source(name)) for name in names]
-    made = replace(BRIEF, jobs=30) if datasets.samples else BRIEF
-
-    def cases(seed: int) -> list[tuple[str, str, Case, tuple[int, int]]]:
-        return [
-            *(("open", name, Window(source, 400, seed), PHILLY) for name, source in philly),
-            *(("closed", name, Batch(source, 400, seed), PHILLY) for name, source in philly),
-            ("open", "made", Made(made, seed), SMALL),
-        ]
-
     return [
         simulation_trial(
             case,
@@ -161,10 +150,22 @@ def price_trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
             variant=f"{share:g}",
         )
         for seed in seeds
-        for part, name, case, cluster in cases(seed)
+        for part, name, case, cluster in _priced_cases(datasets, seed)
         for share in STOP_SHARES
         for policy in RIVALS
     ]
+
+
+def _priced_cases(
+    datasets: Datasets, seed: int
+) -> Iterator[tuple[str, str, Case, tuple[int, int]]]:
+    """Part, trace, jobs and cluster of each."""
+    made = replace(BRIEF, jobs=30) if datasets.samples else BRIEF
+    yield "open", "made", Made(made, seed), SMALL
+    for name in datasets.having([] if datasets.samples else ["philly"]):
+        source = datasets.source(name)
+        yield "open", name, Window(source, 400, seed), PHILLY
+        yield "closed", name, Batch(source, 400, seed), PHILLY
 
 
 def _priced(case: Case, policy: str, cluster: tuple[int, int], share: float, seed: int) -> Setting:

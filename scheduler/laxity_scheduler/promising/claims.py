@@ -1,7 +1,8 @@
 """Who has a claim on GPUs, and in which order claims are planned.
 
 A job claims GPUs if it was promised its deadline, or if it has waited so long that it must not
-starve (then as soon as there is room, at its least width). Everything else that runs can be stopped
+starve (then as soon as there is room, at its least width); soft jobs claim what these leave, once
+all verdicts are given (`Reservations.plan_behind`). Everything else that runs can be stopped
 at the end of its epoch; only pinned jobs and those that may not be preempted stay in the way.
 """
 

@@ -221,14 +221,12 @@ class Reservations:
 
     def _plan_in_turn(self, claims: Claims, profile: Profile) -> Kept:
         """By deadline, running jobs before others unless fewer are late without that."""
-        ways = (
-            self.room.in_order(
-                self.room.sort_claims(claims, order), profile.copy(), stay=True, drops=True
-            )
-            for order in (IN_TURN, BY_DEADLINE)
-        )
-        best = next(ways)
-        return min(best, next(ways), key=lambda kept: len(kept.late)) if best.late else best
+        first, second = (self.room.sort_claims(claims, order) for order in (IN_TURN, BY_DEADLINE))
+        kept = self.room.in_order(first, profile.copy(), stay=True, drops=True)
+        if not kept.late:
+            return kept
+        other = self.room.in_order(second, profile.copy(), stay=True, drops=True)
+        return other if len(other.late) < len(kept.late) else kept
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
         """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""

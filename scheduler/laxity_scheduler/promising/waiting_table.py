@@ -1,9 +1,9 @@
 """The waiting jobs of a snapshot as columns, and the queue that they make.
 
 Promised jobs come first, least slack first; then those that have waited too long; then soft jobs
-that can still be in time, least slack first; soft jobs that cannot, shortest first, since each
-second late costs the same whoever is late; then best effort, shortest first. A hard job whose
-deadline has passed counts as soft.
+that claim what promises leave, and those that would only be in time alone, both by least slack;
+soft jobs that are late anyway, shortest first, since each second late costs the same whoever is
+late; then best effort, shortest first. A hard job whose deadline has passed counts as soft.
 """
 
 from collections.abc import Sequence
@@ -113,8 +113,7 @@ def build_queue(
     rank, key, workers, slack_s = _rank_rows(table)
     mine = places[claimed]
     rank[mine], key[mine], workers[mine] = PROMISED, slack_s[mine], widths[claimed]
-    mine = places[[name in reservations.behind for name in names]]
-    rank[mine] = DUE
+    rank[places[[name in reservations.behind for name in names]]] = DUE
     mine = places[aged]
     rank[mine], key[mine] = AGED, table.column(QUEUED_AT)[mine]
     workers[mine] = table.width[mine, 0]

@@ -12,6 +12,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -44,7 +45,7 @@ class _RoundCounter:
     def __init__(self, training: Training, every: int, callbacks: Sequence[Any]) -> None:
         self._callbacks, self._booster, self._is_over = callbacks, cast("Any", None), False
         self.before_iteration = _BeforeRound(self._before_iteration)
-        self._loop = LibraryLoop(training, self._save)
+        self._loop = LibraryLoop(training, self._save, alone="boosting")
         if self._loop.checkpoint is not None:
             state = (self._loop.checkpoint / STATE).read_bytes()
             self._is_over, states = pickle.loads(state)  # noqa: S301 - the job's own
@@ -85,7 +86,8 @@ class _RoundCounter:
             raise self._end_of_lightgbm()
         stop: Exception | None = None
         is_first = env.iteration == env.begin_iteration and self.model is None
-        env_ = replace(env, begin_iteration=env.iteration if is_first else -1)
+        replaced = getattr(env, "_replace", partial(replace, env))  # once a named tuple
+        env_ = replaced(begin_iteration=env.iteration if is_first else -1)
         for callback in self._callbacks:
             try:
                 callback(env_)

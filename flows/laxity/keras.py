@@ -25,7 +25,7 @@ class Deadline(keras.callbacks.Callback):  # type: ignore[misc]  # has no types 
     def __init__(self, training: Training) -> None:
         super().__init__()
         self._training = training
-        self._loop = LibraryLoop(training, self._save, random=True)
+        self._loop = LibraryLoop(training, self._save, random=True, alone="Keras")
         self._others: list[Any] = []
         self._done = 0
         self._began = False

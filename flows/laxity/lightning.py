@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from laxity.worker.library_loop import LibraryLoop
-from laxity.worker.progress_client import post_progress, takes_progress
+from laxity.worker.progress.progress_client import post_progress, takes_progress
 from laxity.worker.training import Training, TrainingError
 
 

@@ -103,6 +103,7 @@ ENV_CHAIN_FOLDER: Final = "LAXITY_CHAIN_FOLDER"  # set: this is a link of that c
 ENV_CHAIN_LINK: Final = "LAXITY_CHAIN_LINK"  # which one, counted from 1
 ENV_ENDS_AT: Final = "LAXITY_ENDS_AT"  # when the batch job is ended, seconds since 1970
 ENV_POD: Final = "LAXITY_POD"  # name of the pod that a script runs in
+PROGRESS: Final = "progress_percent"  # of a script's result; None where none was posted
 ENV_PROGRESS_URL: Final = "KUBEFLOW_TRAINER_SERVER_URL"  # where a script posts its progress
 ENV_PROGRESS_TOKEN: Final = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # noqa: S105 - a file's name
 ENV_POD_IP: Final = "POD_IP"  # where worker 0 listens for the others; unset: this machine only

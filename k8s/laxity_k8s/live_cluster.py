@@ -40,7 +40,7 @@ from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import end_instant, is_finished
-from laxity_k8s.objects.scaling_pool import ScalingPool
+from laxity_k8s.objects.node_rows.scaling_pool import ScalingPool
 from laxity_k8s.objects.script_pods import find_script_pod
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals

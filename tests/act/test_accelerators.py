@@ -10,7 +10,7 @@ from laxity_k8s.act.patches import job_patch
 from laxity_k8s.act.plan_patches import on_machines
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
-from laxity_k8s.objects.node_constraints import NOTHING, asks_of
+from laxity_k8s.objects.node_rows.node_constraints import NOTHING, asks_of
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.reasons import reason
 from tests.support.manifests import job, node, pod

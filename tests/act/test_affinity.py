@@ -4,7 +4,7 @@ import pytest
 
 from laxity import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.affinity import (
+from laxity_k8s.objects.node_rows.affinity import (
     NOT_OF_INFERENCE,
     PREFERRED,
     REQUIRED,
@@ -12,7 +12,7 @@ from laxity_k8s.objects.affinity import (
     held_nodes,
     preferred_nodes,
 )
-from laxity_k8s.objects.node_constraints import asks_of
+from laxity_k8s.objects.node_rows.node_constraints import asks_of
 from tests.support.manifests import job
 
 ZONE: Json = {"key": "zone", "operator": "In", "values": ["x"]}

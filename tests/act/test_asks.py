@@ -9,8 +9,8 @@ from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.scheduler import find_bindings
-from laxity_k8s.objects.affinity import REQUIRED, affinity_patch
-from laxity_k8s.objects.node_constraints import (
+from laxity_k8s.objects.node_rows.affinity import REQUIRED, affinity_patch
+from laxity_k8s.objects.node_rows.node_constraints import (
     NOTHING,
     adds_tolerations,
     asks_of,

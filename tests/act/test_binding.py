@@ -6,7 +6,7 @@ from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.scheduler import find_bindings
-from laxity_k8s.objects.affinity import affinity_patch
+from laxity_k8s.objects.node_rows.affinity import affinity_patch
 from tests.support.manifests import job, node, pod
 
 

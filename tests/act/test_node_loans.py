@@ -8,7 +8,7 @@ import pytest
 from laxity_k8s.act.event_writer import build_event
 from laxity_k8s.act.node_loans import NodeLoans
 from laxity_k8s.cluster_api import Json, Patch, PatchResult
-from laxity_k8s.objects.pool_label import POOL
+from laxity_k8s.objects.node_rows.pool_label import POOL
 from laxity_scheduler.model.decision import Loan, Reclaim
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import reason

@@ -8,7 +8,7 @@ import pytest
 from laxity import names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.held_gpus import find_holds, gpus_reserved, pods_busy
-from laxity_k8s.objects.nodes import node_rows
+from laxity_k8s.objects.node_rows.nodes import node_rows
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
 )

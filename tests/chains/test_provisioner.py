@@ -221,7 +221,7 @@ def test_prices_that_are_none_are_refused(text: str) -> None:
         Prices.parse(text)
 
 
-@pytest.mark.parametrize("kind", ["boosting", "calibrated"])
+@pytest.mark.parametrize("kind", ["boosting", pytest.param("calibrated", marks=pytest.mark.slow)])
 def test_a_learned_method_loses_less_than_reactive_in_time(kind: str) -> None:
     method = LearnedMethod(provisioner(kind), Prices())
     pairs = [Pair(waves(), (60 + day) * DAY_S, SETTINGS) for day in range(5)]
@@ -309,6 +309,7 @@ def run_laxity(*words: str) -> tuple[int, str, str]:
     return getattr(result.exception, "code", result.exit_code), result.stdout, text or result.stderr
 
 
+@pytest.mark.slow
 def test_training_and_bench_on_the_command_line(tmp_path: Path) -> None:
     log, model, kept = (tmp_path / name for name in ("waves.swf", "model.npz", "samples.npz"))
     log.write_text(as_swf(waves(), nodes=8))

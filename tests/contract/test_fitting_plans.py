@@ -14,6 +14,8 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from tests.contract.test_policies import (
     MILP,
+    POLICIES,
+    QUICK,
     asked,
     cordoned_by_seed,
     every_policy,
@@ -44,10 +46,16 @@ def fits(name: str, seeds: Iterable[int]) -> None:
         assert plan.dropped == (), f"seed {seed}: {plan.dropped[0]}"
 
 
-@pytest.mark.timeout(600)
 @every_policy
 def test_a_plan_fits_where_gpus_are_held(name: str) -> None:
-    fits(name, range(100 if name in MILP else 1_000))
+    fits(name, range(QUICK))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sorted(POLICIES.keys() - set(MILP)))
+def test_a_plan_fits_in_a_thousand_states(name: str) -> None:
+    fits(name, range(QUICK, 1_000))
 
 
 @pytest.mark.soak

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from laxity.instants import format_rfc3339
-from laxity_k8s.objects.nodes import UNREADY_S
+from laxity_k8s.objects.node_rows.nodes import UNREADY_S
 from tests.contract.live_world_exam import LIVE_EXAM
 from tests.contract.real_stage import RealStage
 from tests.contract.world_exam import EXAM, Question, named

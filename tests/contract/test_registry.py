@@ -14,7 +14,7 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Promised
 from laxity_scheduler.policies.registry import REGISTRY, UnknownPolicyError, find
 from laxity_scheduler.process.open_policies import find_policy
-from laxity_scheduler.process.policy_table import POLICY_TEXTS
+from laxity_scheduler.process.policy_table import POLICY_TEXTS, VARIANTS
 from laxity_scheduler.store import codec
 from tests.support.random_states import cases
 
@@ -44,7 +44,7 @@ def test_what_is_said_of_promises_is_what_a_policy_does(name: str) -> None:
     decide = find(name).policy()
     plans = [decide(case.state, case.predictor) for case in cases(STATES)]
     gives = any(isinstance(made, Promised) for plan in plans for made in plan.decisions)
-    (text,) = [text for text in POLICY_TEXTS if text.name == name]
+    (text,) = [text for text in (*POLICY_TEXTS, *VARIANTS) if text.name == name]
     assert gives == (text.promises == "gives")
 
 
@@ -54,7 +54,8 @@ def test_policies_are_listed_one_a_line_with_source_and_promises() -> None:
     rows = json.loads(CliRunner().invoke(app, ["policies", "--json"]).output)["policies"]
     assert shown.exit_code == 0
     assert [line for line in shown.output.splitlines() if line != line.rstrip()] == []
-    assert [line[0] for line in lines[1 : len(REGISTRY) + 1]] == [row["name"] for row in rows]
+    listed = [line[0] for line in lines[1 : len(POLICY_TEXTS) + 1]]
+    assert [*listed, *(text.name for text in VARIANTS)] == [row["name"] for row in rows]
     assert ["fifo", "-", "first", "in,", "first", "out,"] in [line[:6] for line in lines]
     assert {row["name"] for row in rows} == set(REGISTRY)
 

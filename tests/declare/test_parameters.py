@@ -19,7 +19,7 @@ from laxity.cli.exit_codes import CommandError
 from laxity.flow.signature import bind_arguments
 from laxity.job.parameters import from_json, to_json
 from laxity.job.qos import QoSError
-from laxity.worker.entrypoint import EntryError, call_arguments
+from laxity.worker.code.entrypoint import EntryError, call_arguments
 from laxity.worker.function_result import plain_result
 from laxity.worker.training import Training
 from tests.support.programs import typed_flow

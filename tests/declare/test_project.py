@@ -33,7 +33,7 @@ found = project_of(load_declared("ENTRY")[0]); {SAY}
 OUTSIDE = {name: value for name, value in os.environ.items() if name != "LAXITY_ALONE"}
 IN_WORKER = """
 import sys
-from laxity.worker.entrypoint import load_function
+from laxity.worker.code.entrypoint import load_function
 print(load_function(sys.argv[1]).__globals__["SCALE"])
 """
 

@@ -9,7 +9,7 @@ from laxity.flow.declaration import Declaration
 from laxity.job.complete_manifest import complete_manifest
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
-from laxity.worker.environment import AssignmentError, WorkerEnvironment
+from laxity.worker.code.environment import AssignmentError, WorkerEnvironment
 from tests.support.manifests import indexed_job, train_template
 
 

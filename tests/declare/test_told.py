@@ -13,8 +13,8 @@ from laxity.job import signal
 from laxity.job.complete_manifest import WORKER_SECRET, complete_manifest
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity.worker import environment
-from laxity.worker.environment import AssignmentError, WorkerEnvironment
+from laxity.worker.code import environment
+from laxity.worker.code.environment import AssignmentError, WorkerEnvironment
 
 Json = dict[str, Any]
 TOLD = {

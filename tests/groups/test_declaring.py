@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.groups.group import Group, State
-from laxity_scheduler.service.group_book import GroupBook
+from laxity_scheduler.service.group_cycle.group_book import GroupBook
 from laxity_scheduler.store.store import Store
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import staged

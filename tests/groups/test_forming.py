@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.service import group_forming
+from laxity_scheduler.service.group_cycle import group_forming
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import Stage, staged

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from laxity.cli.exit_codes import USAGE
-from laxity_scheduler.service.metrics import Metrics
+from laxity_scheduler.service.exported.metrics import Metrics
 from tests.learn.test_training import run_command
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import kubectl

@@ -4,7 +4,7 @@ import pytest
 
 from laxity.instants import format_rfc3339
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.nodes import UNREADY_S, node_rows
+from laxity_k8s.objects.node_rows.nodes import UNREADY_S, node_rows
 from laxity_scheduler.model.cluster import Node
 
 NOW = 1_800_000_000.0

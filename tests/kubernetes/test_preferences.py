@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from laxity import json_tree
-from laxity_k8s.objects.affinity import affinity_patch
+from laxity_k8s.objects.node_rows.affinity import affinity_patch
 from tests.support.kubernetes.cluster import Cluster, simulated_node
 from tests.support.kubernetes.history import History
 from tests.support.kubernetes.kubectl import apply

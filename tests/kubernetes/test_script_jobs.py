@@ -3,20 +3,23 @@
 import re
 import shlex
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
 
-from laxity import names
+from laxity import deadline_script, names
 from laxity.api.job_view import JobView
 from laxity.instants import format_instant
+from tests.support.accelerated import ACCELERATE, assert_one_model, seen_alone
 from tests.support.kubernetes.documented import Json, laid_out
 from tests.support.kubernetes.podground import GPUS, SLACK_S, PodGround
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 CURL = ROOT / "flows/examples/frameworks/train.sh"
+TRAINER = ROOT / "flows/examples/frameworks/transformers_script.py"
 
 
 def test_script_that_posts_with_curl_is_promised_makes_room_and_goes_on(
@@ -58,6 +61,59 @@ def test_script_that_posts_nothing_is_predicted_by_its_run_time(
     assert view.verdict == "promised"
 
 
+def test_transformers_script_is_promised_after_one_run_and_goes_on_after_a_stop(
+    ground: PodGround, place: str
+) -> None:
+    if find_spec("torch") is None or find_spec("transformers") is None:
+        pytest.skip("PyTorch or Transformers is not installed")
+    folder = laid_out(ground, place)
+
+    def trained(name: str, **said: str) -> None:
+        words = ["python", str(TRAINER), "--max_steps", "1200", "--output_dir", f"out-{name}"]
+        command = shlex.join([*words, "--resume_from_checkpoint", f"out-{name}"])
+        job = script_job(ground, place, name, command, model="gpt")
+        notes = {f"laxity.dev/{key}": value for key, value in said.items()}
+        submit(ground, job, {names.RESUMES: "true", **notes})
+
+    trained("alone", **{"class": "soft", "deadline": "20m"})
+    assert ended(ground, place, "alone").epochs_done == 100
+    trained("stopped", deadline="20m")
+    ground.until(lambda: ground.client.job(f"{place}/stopped").epochs_done >= 20, "a fifth of it")
+    urgent = script_job(ground, place, "urgent", f"bash {CURL} 8")
+    estimate = {names.EPOCH_ESTIMATE: "4s"}
+    told = ground.client.whatif(urgent | annotated(urgent, {**estimate, names.DEADLINE: "30m"}))
+    assert told["verdict"] == "promised", told
+    at = datetime.fromtimestamp(told["p90_at"] + SLACK_S, UTC)
+    submit(ground, urgent, {**estimate, names.DEADLINE: format_instant(at)})
+
+    promised, stopped = ended(ground, place, "urgent"), ended(ground, place, "stopped")
+    assert (promised.verdict, promised.kept) == ("promised", True)
+    assert (stopped.verdict, stopped.kept, stopped.preemptions) == ("promised", True, 1)
+    assert (stopped.epochs_done, stopped.finished_early) == (100, False)
+    weights = [
+        (folder / f"out-{name}/model.safetensors").read_bytes() for name in ("alone", "stopped")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_two_workers_of_a_launched_script_train_one_model_as_one_process_does(
+    ground: PodGround, place: str
+) -> None:
+    folder = laid_out(ground, place)
+    alone = seen_alone(folder)
+    train = deadline_script(
+        ["python", str(ACCELERATE), str(folder)],
+        name="pair", namespace=place, workers=2, launcher="torch",
+        deadline="20m", epoch_estimate="2m", template=ground.template(),
+        env=ground.env() | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+    result = train()
+
+    assert result == {"progress_percent": None}
+    assert_one_model(alone, folder)
+
+
 def script_job(
     ground: PodGround, place: str, name: str, command: str, *, model: str | None = None
 ) -> Json:
@@ -79,7 +135,10 @@ def script_job(
     container |= {
         "command": shlex.split(command),
         "workingDir": str(ground.folder / place),
-        "env": [{"name": "PATH", "value": ground.host.path}],
+        "env": [
+            {"name": "PATH", "value": ground.host.path},
+            {"name": "OMP_NUM_THREADS", "value": "1"},
+        ],
         "resources": template["resources"] | {"limits": {"nvidia.com/gpu": str(GPUS)}},
     }
     return job

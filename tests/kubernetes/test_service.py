@@ -5,7 +5,7 @@ import json
 import pytest
 
 from laxity import names
-from laxity_k8s.objects.affinity import preferred_nodes
+from laxity_k8s.objects.node_rows.affinity import preferred_nodes
 from tests.support.kubernetes.place import (
     HARD,
     Place,

@@ -19,7 +19,7 @@ from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.model.verdict import Offer
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.offers import annotations_for
-from laxity_scheduler.service.verdict_view import offer_view
+from laxity_scheduler.service.views.verdict_view import offer_view
 from tests.support.builders import Curve, job, node, promised
 
 NOW, HOUR_S = 1_000.0, 3_600.0

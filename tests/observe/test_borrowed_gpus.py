@@ -14,8 +14,8 @@ from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.notifications.mlflow_sink import tags_of
-from laxity_scheduler.service.view_cache import CycleInput, ViewCache
-from laxity_scheduler.service.views import readable_view
+from laxity_scheduler.service.views.live_view import readable_view
+from laxity_scheduler.service.views.view_cache import CycleInput, ViewCache
 from tests.support.builders import job, node
 
 T0 = 10_000.0

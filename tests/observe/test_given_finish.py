@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.service.view_record import p90_when_given
+from laxity_scheduler.service.views.view_record import p90_when_given
 
 DEADLINE_AT = 900.0
 BEFORE = {"deadline_at": DEADLINE_AT, "given_p90_at": 600.0}

@@ -3,7 +3,7 @@
 import pytest
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.accelerator_nodes import find_product
+from laxity_k8s.objects.node_rows.accelerator_nodes import find_product
 from tests.support.manifests import job, node, pod
 from tests.support.seen_nodes import Seen
 

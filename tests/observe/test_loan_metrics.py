@@ -12,8 +12,8 @@ from laxity_scheduler.model.decision import Preempt, Reclaim
 from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.loan_metrics import loan_view
-from laxity_scheduler.service.metrics import Metrics
+from laxity_scheduler.service.exported.loan_metrics import loan_view
+from laxity_scheduler.service.exported.metrics import Metrics
 
 NODES = (Node("own", 4, 0, pool="inference"), Node("lent", 4, 4, pool="loaned"))
 STOPS = Preempt("team/a", "now", "", reason("leave_lent_node", node="lent", gpus=4, due_at=0.0))

@@ -13,7 +13,7 @@ from laxity_k8s.observe.moved_promises import WITHIN_S
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Promised, Wait
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.service.verdict_view import shows_verdict_of, verdict_fields
+from laxity_scheduler.service.views.verdict_view import shows_verdict_of, verdict_fields
 from tests.support.builders import promise
 from tests.support.manifests import CREATED_AT, job, node
 from tests.support.quota_place import Place

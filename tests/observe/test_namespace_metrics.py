@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.namespace_metrics import MAX_NAMESPACES
-from laxity_scheduler.service.view_cache import ViewChange
+from laxity_scheduler.service.exported.metrics import Metrics
+from laxity_scheduler.service.exported.namespace_metrics import MAX_NAMESPACES
+from laxity_scheduler.service.views.view_cache import ViewChange
 from tests.support.builders import cluster, job
 
 VIEW: dict[str, Any] = {

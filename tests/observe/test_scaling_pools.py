@@ -11,7 +11,7 @@ import pytest
 from laxity import names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import NO_REPORT
-from laxity_k8s.objects.scaling_pool import read_pools
+from laxity_k8s.objects.node_rows.scaling_pool import read_pools
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.scaling_pools import BACKOFF

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.worker.environment import WorkerEnvironment
+from laxity.worker.code.environment import WorkerEnvironment
 from laxity_scheduler.notifications.chart_points import epoch_points
 
 WORKER = {names.ENV_JOB: "default/a", names.ENV_CHECKPOINTS: "/tmp/a", "MLFLOW_TRACKING_URI": "x"}

@@ -9,7 +9,7 @@ from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.notifications.chart_points import epoch_points
 from laxity_scheduler.service.feedback import Feedback
-from laxity_scheduler.service.view_cache import ViewChange
+from laxity_scheduler.service.views.view_cache import ViewChange
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
 from tests.support.runs import history_in
 

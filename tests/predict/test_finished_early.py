@@ -12,10 +12,10 @@ from laxity_profiler.history.history_database import open_transaction, predictio
 from laxity_profiler.history.report_fold import ReportState
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.notifications.mlflow_sink import final_metrics, tags_of
+from laxity_scheduler.service.exported.metrics import Metrics
 from laxity_scheduler.service.feedback import Feedback
-from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.view_cache import ViewChange
-from laxity_scheduler.service.views import view_of
+from laxity_scheduler.service.views.live_view import view_of
+from laxity_scheduler.service.views.view_cache import ViewChange
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
 from tests.support.manifests import job as manifest
 from tests.support.runs import START_AT, epoch_line, history_in, line

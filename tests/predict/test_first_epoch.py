@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity.worker.counted_io import open_counted
-from laxity.worker.io_meter import (
+from laxity.worker.data.counted_io import open_counted
+from laxity.worker.data.io_meter import (
     FIRST_TOLD_S,
     MOST_LOOKS,
     Meter,

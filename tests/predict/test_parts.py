@@ -1,11 +1,14 @@
 """A run is start | epochs | finishing: each part is expected, and told while it lasts."""
 
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from laxity.api.job_view import JobView, job_view
-from laxity.api.status_text import part_text
+from laxity.api.status_text import fact_rows, part_text, silence_text
+from laxity.cli.render.job_panel import job_panel
 from laxity_profiler.estimate import Progress
 from laxity_profiler.history.history import History
 from laxity_profiler.history.observations import ObservedStop
@@ -16,7 +19,7 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.expected_times import predict_ends
 from laxity_scheduler.service.transition_times import TransitionWatcher
-from laxity_scheduler.service.views import end_fields
+from laxity_scheduler.service.views.live_view import end_fields
 from tests.support.builders import Curve, cluster, job
 from tests.support.runs import LATER_AT, epoch_line, line, trained, workload
 
@@ -84,6 +87,39 @@ def test_a_start_after_a_failure_is_no_measure_of_what_resuming_costs() -> None:
 
     assert measured(again) == 0
     assert measured(first) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "now", "told"),
+    [
+        (
+            STARTING,
+            59.0,
+            False,
+        ),  # three times what a start usually takes are not over, nor a minute
+        (STARTING, 61.0, True),
+        (FINISHING, 600.0, False),
+    ],
+)
+def test_a_start_without_progress_is_told_once_it_is_no_usual_start(
+    row: Job, now: float, told: bool
+) -> None:
+    seen = seen_at(row, now)
+
+    assert ("none was reported yet" in silence_text(seen, now)) == told
+    assert not silence_text(replace(seen, state="failed"), now)
+
+
+@pytest.mark.parametrize(("progress", "told"), [(None, True), (100.0, False)])
+def test_show_says_of_a_finished_script_that_it_reported_no_progress(
+    progress: float | None, told: bool
+) -> None:
+    view = job_view({"id": "a", "state": "finished", "result": {"progress_percent": progress}})
+    shown = StringIO()
+    Console(file=shown, width=120).print(job_panel(view, now=0.0))
+
+    assert ("later runs are predicted by its run time" in shown.getvalue()) == told
+    assert (dict(fact_rows(view))["progress"] != "") == told
 
 
 def test_a_part_that_has_ended_is_told_no_more() -> None:

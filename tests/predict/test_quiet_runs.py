@@ -9,7 +9,7 @@ from laxity_profiler.estimate import Progress
 from laxity_profiler.overhead.costs import fit_costs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.stalling import epoch_limit_s
+from laxity_scheduler.service.views.stalling import epoch_limit_s
 from tests.predict.test_kinds_of_run import RULES, N, learn, make_run
 from tests.support.builders import job
 

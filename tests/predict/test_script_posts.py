@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity.worker.progress_posts import Post, read_post
+from laxity.worker.progress.progress_posts import Post, read_post
 from laxity_profiler.estimate import NO_PROGRESS, Workload
 from laxity_profiler.history.history import History
 from laxity_profiler.history.report_fold import FoldResult, ReportState

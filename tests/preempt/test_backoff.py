@@ -23,7 +23,7 @@ from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.expected_times import last_reasons
-from laxity_scheduler.service.views import LastReason, view_of
+from laxity_scheduler.service.views.live_view import LastReason, view_of
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promise, promised
 from tests.support.plans import started_jobs
 

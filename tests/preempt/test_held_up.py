@@ -12,7 +12,7 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.service.promise_outcome import is_promise_in_danger
+from laxity_scheduler.service.views.promise_outcome import is_promise_in_danger
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
 
 DUE_AT = 1000.0

@@ -14,7 +14,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.qos.product_choice import choose_products
-from laxity_scheduler.service.verdict_view import parse_verdict
+from laxity_scheduler.service.views.verdict_view import parse_verdict
 from tests.support.builders import MINUTE_S, Curve, cluster, job, promise
 
 FAST, SLOW = "A100", "T4"

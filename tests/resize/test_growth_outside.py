@@ -8,8 +8,8 @@ import pytest
 from laxity import json_tree, names
 from laxity_k8s.act.patches import JobPatch, job_patch
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.affinity import affinity_patch
 from laxity_k8s.objects.jobs import job_row
+from laxity_k8s.objects.node_rows.affinity import affinity_patch
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import Job

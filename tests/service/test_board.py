@@ -14,9 +14,9 @@ from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
-from laxity_scheduler.service import views
-from laxity_scheduler.service.view_cache import CycleInput, ViewCache
-from laxity_scheduler.service.views import JITTER_S, Absence, ExpectedEnd, LastReason
+from laxity_scheduler.service.views import live_view as views
+from laxity_scheduler.service.views.live_view import JITTER_S, Absence, ExpectedEnd, LastReason
+from laxity_scheduler.service.views.view_cache import CycleInput, ViewCache
 from tests.support.builders import cluster, job, promised
 
 DUE_AT = 500.0

@@ -10,14 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from laxity_scheduler.http import sessions
+from laxity_scheduler.http.charts.timeline import TimelineSpan
+from laxity_scheduler.http.charts.timeline_groups import group_counts, group_row
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.http.page_files import FILES, FOLDER
 from laxity_scheduler.http.sessions import Sessions
-from laxity_scheduler.http.timeline import TimelineSpan
-from laxity_scheduler.http.timeline_groups import group_counts, group_row
 from laxity_scheduler.http.tokens import Tokens, read_tokens, worker_token
 from laxity_scheduler.service.settings import Settings, SettingsError
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 from tests.support.builders import SECRET, TOKEN, Curve, bearer
 from tests.support.memory_world import MemoryWorld

@@ -16,8 +16,8 @@ from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.notifications.message import events_between, message_digest
 from laxity_scheduler.notifications.mlflow_sink import tags_of
-from laxity_scheduler.service.stalling import Stall, StallWatch, epoch_limit_s, stall_notice
-from laxity_scheduler.service.views import ExpectedEnd, view_of
+from laxity_scheduler.service.views.live_view import ExpectedEnd, view_of
+from laxity_scheduler.service.views.stalling import Stall, StallWatch, epoch_limit_s, stall_notice
 from tests.support.builders import Curve, job
 from tests.support.manifests import job as manifest
 from tests.support.memory_world import MemoryWorld

@@ -43,6 +43,7 @@ def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_commo
     assert all(one["baseline"] and one["ratio"] for one in figures.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["elasticflow", "qos"])
 def test_a_decision_is_timed_cold_and_warm(policy: str) -> None:
     cold_ms, warm_ms = decisions(policy, jobs=60, nodes=30, warm=3)

@@ -23,8 +23,8 @@ from laxity.cli.lazy_commands import BY_NAME, load_command
 from laxity.cli.main import app
 from laxity_scheduler.http.api_reference import answer_text, schema_text
 from laxity_scheduler.model.reasons import TEMPLATES
-from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
+from laxity_scheduler.service.exported.metrics import Metrics
+from laxity_scheduler.service.exported.namespace_metrics import NamespaceMetrics
 from laxity_scheduler.service.settings import Settings
 from tests.metrics.__main__ import ROOT
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from laxity.worker.io_meter import (
+from laxity.worker.data.io_meter import (
     Meter,
 )
 from laxity_profiler.estimate import Workload

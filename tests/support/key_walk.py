@@ -17,7 +17,7 @@ from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
-from laxity_scheduler.service.manifest_view import declaration_of
+from laxity_scheduler.service.views.manifest_view import declaration_of
 from tests.support.manifests import CREATED_AT
 from tests.support.waiting import Eyes
 

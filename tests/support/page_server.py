@@ -12,9 +12,9 @@ from typing import Any, Final
 import uvicorn
 
 from laxity_scheduler.http.tokens import Tokens
-from laxity_scheduler.service.manifest_view import fields_from_manifest
-from laxity_scheduler.service.promise_outcome import outcome_of
-from laxity_scheduler.service.view_record import INTERNAL_FIELDS, row_of_view
+from laxity_scheduler.service.views.manifest_view import fields_from_manifest
+from laxity_scheduler.service.views.promise_outcome import outcome_of
+from laxity_scheduler.service.views.view_record import INTERNAL_FIELDS, row_of_view
 from laxity_scheduler.store.store import Store
 from tests.support.browser import Page
 from tests.support.builders import SECRET, TOKEN, Curve

@@ -7,7 +7,7 @@ import pytest
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.affinity import affinity_patch
+from laxity_k8s.objects.node_rows.affinity import affinity_patch
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from tests.support.manifests import CREATED_AT, SUSPENDED, node, pod
 from tests.support.manifests import job as made_job

@@ -11,10 +11,12 @@ import pytest
 
 from laxity.api.job_view import job_view
 from laxity_profiler.history.history import HistoryError
-from laxity_scheduler.service import expected_times, promise_outcome, view_cache, views
+from laxity_scheduler.service import expected_times
+from laxity_scheduler.service.exported.metrics import Metrics
 from laxity_scheduler.service.feedback import Feedback
-from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.transition_times import TransitionWatcher
+from laxity_scheduler.service.views import live_view as views
+from laxity_scheduler.service.views import promise_outcome, view_cache
 from laxity_scheduler.store.audit_rows import AuditRows
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld

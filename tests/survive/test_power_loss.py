@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity.worker.checkpoint import Checkpoints
+from laxity.worker.checkpoints.checkpoint import Checkpoints
 from laxity.worker.reports import ReportChannel
 from laxity_k8s.local.shim import write_note
 from laxity_scheduler.following.chain_state import ChainState, load_chain, save_chain

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from laxity import Training
-from laxity.worker.training_state import TrainingError
+from laxity.worker.checkpoints.training_state import TrainingError
 from laxity.worker.trial import TrialTerms, pack_study, prepare_trial
 
 optuna = pytest.importorskip("optuna")

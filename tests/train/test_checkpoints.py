@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from laxity import Training
-from laxity.worker import saving
-from laxity.worker.checkpoint import CheckpointError, Checkpoints
+from laxity.worker.checkpoints import saving
+from laxity.worker.checkpoints.checkpoint import CheckpointError, Checkpoints
 
 
 def save(checkpoints: Checkpoints, epoch: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from laxity.worker.entrypoint import EntryError, call_arguments, load_function
+from laxity.worker.code.entrypoint import EntryError, call_arguments, load_function
 from laxity.worker.training import Training
 
 

@@ -9,16 +9,16 @@ from laxity import names
 from laxity.flow.declaration import Declaration
 from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
-from laxity.worker import code_copy
-from laxity.worker.code_copy import copy_code
+from laxity.worker.code import code_copy
+from laxity.worker.code.code_copy import copy_code
 from tests.support.machine import Machine, complete
 from tests.support.waiting import Eyes
 
 WORKER = """
 import sys, time
 from pathlib import Path
-from laxity.worker.code_copy import import_from_copy
-from laxity.worker.entrypoint import load_function
+from laxity.worker.code.code_copy import import_from_copy
+from laxity.worker.code.entrypoint import load_function
 while not Path("edited").exists():
     time.sleep(0.01)
 print(load_function(import_from_copy(sys.argv[1]))(), Path.cwd())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity.worker.import_hooks import when_imported
+from laxity.worker.code.import_hooks import when_imported
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from laxity import Training
-from laxity.worker import saving
-from laxity.worker.checkpoint import Checkpoints
+from laxity.worker.checkpoints import saving
+from laxity.worker.checkpoints.checkpoint import Checkpoints
 from laxity.worker.reports import read_lines
 from tests.support.crew import Crew
 from tests.support.training_service import Service

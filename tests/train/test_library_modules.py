@@ -125,6 +125,17 @@ def test_early_stop_of_the_library_finishes_early(places: Any, library: Library)
     assert 0 < finished["epochs_done"] < library.epochs
 
 
+@pytest.mark.parametrize("name", ["keras", "xgboost"])
+def test_library_that_trains_on_one_worker_refuses_several(places: Any, name: str) -> None:
+    place = places(next(library for library in LIBRARIES if library.name == name))
+    place.service.order(workers=2)
+
+    workers = [place.crew.start("train", index=index, environ=place.environ) for index in (0, 1)]
+
+    assert all(worker.wait(PATIENCE_S) for worker in workers)
+    assert "would train 2 models" in place.service.of("failed")[0]["error"]
+
+
 def test_lightning_script_as_it_is_posts_its_progress(tmp_path: Path, service: Service) -> None:
     if find_spec("lightning") is None:
         pytest.skip("lightning is not installed")

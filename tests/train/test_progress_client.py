@@ -7,7 +7,7 @@ import pytest
 from laxity.lightning import _ProgressPoster
 from laxity.names import ENV_PROGRESS_TOKEN as TOKEN
 from laxity.names import ENV_PROGRESS_URL as URL
-from laxity.worker.progress_client import OFF, takes_progress
+from laxity.worker.progress.progress_client import OFF, takes_progress
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from laxity.worker.progress_posts import (
+from laxity.worker.progress.progress_posts import (
     Post,
     PostError,
     UnitTimes,
     begins_at_zero,
     read_post,
 )
-from laxity.worker.progress_server import ProgressServer
+from laxity.worker.progress.progress_server import ProgressServer
 
 
 def body(**status: Any) -> bytes:

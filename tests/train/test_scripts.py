@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from laxity.worker import script
+from tests.support.accelerated import ACCELERATE, assert_one_model, seen_alone
 from tests.support.crew import PATIENCE_S, Crew
 from tests.support.training_service import Line, Service
 
@@ -145,11 +146,19 @@ def test_command_that_is_not_there_fails_at_once(scripts: ScriptCrew, service: S
     assert "cannot start 'no-such-program'" in service.of("failed")[0]["error"]
 
 
-@pytest.mark.parametrize(("number", "told"), [(9, "ended by SIGKILL"), (40, "ended by signal 40")])
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("kill -9 $$", "ended by SIGKILL: killed from outside, often by the memory limit"),
+        ("kill -40 $$", "ended by signal 40"),
+        ("exit 130", "exit code 130 (SIGINT: interrupted)"),  # as of a shell whose python was
+        ("exit 168", "exit code 168"),
+    ],
+)
 def test_script_that_a_signal_ends_is_told_by_the_signal(
-    scripts: ScriptCrew, service: Service, number: int, told: str
+    scripts: ScriptCrew, service: Service, command: str, told: str
 ) -> None:
-    arguments = json.dumps({"command": ["sh", "-c", f"kill -{number} $$"]})
+    arguments = json.dumps({"command": ["sh", "-c", command]})
 
     code = scripts.run("run_script", environ={"LAXITY_PARAMETERS": arguments})
 
@@ -302,6 +311,21 @@ def test_launched_scripts_have_ranks_and_worker_0_counts(
 
     assert [worker.wait(PATIENCE_S) for worker in workers] == [0, 0]
     assert epochs_of(service.of("epoch")) == list(range(1, 101))
+
+
+def test_launched_accelerate_script_trains_one_model_as_one_process_does(
+    scripts: ScriptCrew, service: Service
+) -> None:
+    alone = seen_alone(scripts.gates)
+    service.order(workers=2)
+
+    command = [sys.executable, str(ACCELERATE), str(scripts.gates)]
+    environ = {"LAXITY_PARAMETERS": json.dumps({"command": command}), "LAXITY_LAUNCHER": "torch"}
+    workers = [scripts.start("run_script", index=index, environ=environ) for index in (0, 1)]
+
+    codes = [worker.wait(PATIENCE_S) for worker in workers]
+    assert codes == [0, 0], scripts.log() + scripts.log(1)
+    assert_one_model(alone, scripts.gates)
 
 
 def test_launched_scripts_are_told_to_stop_together(scripts: ScriptCrew, service: Service) -> None:

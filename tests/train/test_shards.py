@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity.worker.counted_io import bytes_of
+from laxity.worker.data.counted_io import bytes_of
+from laxity.worker.data.shards import take_shard
 from laxity.worker.group.averaging import list_leaves, mean_by_weight
-from laxity.worker.shards import take_shard
 
 
 @given(

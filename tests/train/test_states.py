@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity.worker.checkpoint import CheckpointError, Checkpoints
-from laxity.worker.state import States, capture_state
+from laxity.worker.checkpoints.checkpoint import CheckpointError, Checkpoints
+from laxity.worker.checkpoints.state import States, capture_state
 
 GENERATOR = np.random.default_rng
 

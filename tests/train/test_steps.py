@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from laxity import Training
-from laxity.worker.environment import WorkerEnvironment
-from laxity.worker.random_generators import RandomGenerators
+from laxity.worker.checkpoints.random_generators import RandomGenerators
+from laxity.worker.code.environment import WorkerEnvironment
 from laxity.worker.sigterm import SigtermHandler
 from laxity.worker.training import TrainingError
 

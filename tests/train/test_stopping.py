@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from laxity.worker.checkpoint import Checkpoints
+from laxity.worker.checkpoints.checkpoint import Checkpoints
 from tests.support.crew import Crew
 from tests.support.training_service import Service
 

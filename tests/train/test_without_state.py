@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from laxity import Training
-from laxity.worker.checkpoint import CheckpointError, Checkpoints
+from laxity.worker.checkpoints.checkpoint import CheckpointError, Checkpoints
 from laxity.worker.reports import read_lines
 from laxity.worker.training import TrainingError
 

@@ -30,7 +30,7 @@ def train(training: Training, patience: int = 9) -> dict[str, float]:
         verbose=0,
     )
     weights = sum(float(part.sum(dtype="float64")) for part in model.get_weights())
-    return {"steps": int(model.optimizer.iterations), "weights": weights}
+    return {"steps": int(model.optimizer.iterations.numpy()), "weights": weights}
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Net(lightning.LightningModule):  # type: ignore[misc]  # has no types wher
 
 @deadline_flow(deadline="20m", model="tiny-net", epochs=8, epoch_estimate="2s")
 def train(training: Training, patience: int = 9) -> dict[str, float]:
-    lightning.seed_everything(0, verbose=False)
+    lightning.seed_everything(0)
     rows = torch.randn(512, 8)
     loader = DataLoader(TensorDataset(rows, rows.sum(dim=1, keepdim=True)), batch_size=8)
     stopping = EarlyStopping("loss", patience=patience, min_delta=0.0 if patience > 1 else 9.0)

@@ -1,10 +1,16 @@
 """A net trained with Lightning, as any such script is: nothing in it knows laxity.
 
-laxity run --deadline 10m -- python lightning_script.py
+    laxity run --deadline 10m -- python lightning_script.py
+    laxity run --deadline 10m --resumes -- python lightning_script.py --output_dir out
+
+With a folder it saves each epoch, and begins at the last one that was saved.
 """
+
+import argparse
 
 import lightning
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -24,6 +30,18 @@ class LineFit(lightning.LightningModule):  # type: ignore[misc]  # has no types 
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output_dir")
+    parser.add_argument("--max_epochs", type=int, default=8)
+    options = parser.parse_args()
+    lightning.seed_everything(0)
     rows = torch.randn(2_000, 8)
     loader = DataLoader(TensorDataset(rows, rows.sum(dim=1, keepdim=True)), batch_size=8)
-    lightning.Trainer(max_epochs=8, logger=False, enable_checkpointing=False).fit(LineFit(), loader)
+    folder = options.output_dir
+    trainer = lightning.Trainer(
+        max_epochs=options.max_epochs,
+        logger=False,
+        callbacks=[ModelCheckpoint(folder, save_last=True)] if folder else [],
+        enable_checkpointing=bool(folder),
+    )
+    trainer.fit(LineFit(), loader, ckpt_path="last" if folder else None)

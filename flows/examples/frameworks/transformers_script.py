@@ -8,9 +8,10 @@ step. The model is tiny and random, so nothing is downloaded.
 """
 
 import argparse
+from pathlib import Path
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 
@@ -34,9 +35,10 @@ def main() -> None:
     parser.add_argument("--max_steps", type=int, default=400)
     parser.add_argument("--resume_from_checkpoint", metavar="FOLDER")
     options = parser.parse_args()
-    model = GPT2LMHeadModel(
-        GPT2Config(vocab_size=64, n_positions=32, n_embd=32, n_layer=2, n_head=2)
-    )
+    set_seed(0)
+    no_dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)  # as newer models
+    shape = {"vocab_size": 64, "n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 2}
+    model = GPT2LMHeadModel(GPT2Config(**shape, **no_dropout))
     arguments = TrainingArguments(
         options.output_dir,
         max_steps=options.max_steps,
@@ -49,7 +51,8 @@ def main() -> None:
     )
     trainer = Trainer(model, arguments, train_dataset=Counting(4_000))
     folder = options.resume_from_checkpoint
-    trainer.train(resume_from_checkpoint=folder and get_last_checkpoint(folder))
+    last = get_last_checkpoint(folder) if folder and Path(folder).is_dir() else None
+    trainer.train(resume_from_checkpoint=last)
     trainer.save_model()
 
 

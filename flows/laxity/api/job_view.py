@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from laxity import names
 from laxity.safe_text import printable
 
 Json = dict[str, Any]
@@ -111,6 +112,11 @@ class JobView:
     def ended(self) -> bool:
         """Whether nothing more will happen to this attempt; a refused job that is there may be accepted."""
         return self.state in ENDED or (self.state == "refused" and self.finished_at is not None)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it was a script that has finished, and posted no progress."""
+        return isinstance(self.result, Mapping) and self.result.get(names.PROGRESS, 0) is None
 
     def has_lapsed(self, now: float) -> bool:
         """Whether it was refused, and its deadline and those of its offers have passed."""

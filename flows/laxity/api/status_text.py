@@ -9,6 +9,9 @@ from laxity.instants import calendar_instant, format_rfc3339
 from laxity.safe_text import markdown
 from laxity.worded_error import WordedError
 
+SILENT: Final = "none was reported: later runs are predicted by its run time"
+SILENT_S: Final = 60.0  # of a start, and so many times as long as usual: then it is told
+SILENT_TIMES: Final = 3.0
 PASSING: Final = ("capacity_", "quota_")  # how the reasons begin that pass when others end
 
 
@@ -150,6 +153,16 @@ def stalled_text(job: JobView, now: float) -> str:
     return f"no epoch has ended for {lasts}, usually {usual}"
 
 
+def silence_text(job: JobView, now: float) -> str:
+    """That nothing is known of its progress, and what follows from that; "" where something is."""
+    if job.is_silent:
+        return SILENT
+    began_at = job.part_since if job.part == "starting" and not job.ended else None
+    if began_at is None or now - began_at < max(SILENT_S, SILENT_TIMES * (job.part_usual_s or 0.0)):
+        return ""
+    return "none was reported yet: a script that reports none is predicted by its run time"
+
+
 def part_text(job: JobView, now: float) -> str:
     """What it does before its first epoch or after its last: "finishing for 15s, usually 26s"."""
     if not job.part or job.ended or job.part_since is None:
@@ -236,6 +249,7 @@ def fact_rows(job: JobView) -> list[tuple[str, str]]:
         ("deadline", with_clock(instant_text(job.deadline_at), job)),
         *_finish_rows(job),
         ("history", "" if job.ended else job.prediction_note),
+        ("progress", SILENT if job.is_silent else ""),
         ("class", job.service_class),
         ("model", job.model),
         ("widths", ", ".join(map(str, job.widths))),

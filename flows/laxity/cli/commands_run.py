@@ -32,7 +32,7 @@ from laxity.cli.job_options import (
 )
 
 if TYPE_CHECKING:
-    from laxity.api.client import Client, JobView
+    from laxity.api.client import Client
     from laxity.flow.script import Script
 
 NO_PROGRESS: Final = "no progress was reported: the next run is predicted by its run time"
@@ -87,7 +87,7 @@ def run(
     (job,), code = submit_jobs(
         client, [manifest], timeout_s=timeout_s, follow=follow, as_json=as_json
     )
-    if epochs is None and _is_silent(job):
+    if epochs is None and job.is_silent:
         typer.echo(f"{job.id}: {NO_PROGRESS}", err=True)
     raise typer.Exit(code)
 
@@ -117,11 +117,4 @@ def _planned_epochs(
         if job.state == "finished" and job.id.startswith(wanted[0]) and job.model == wanted[1]
     ]
     latest = max(runs, key=lambda job: job.finished_at or 0.0, default=None)
-    return 1 if latest is not None and _is_silent(latest) else None
-
-
-def _is_silent(job: "JobView") -> bool:
-    """Whether its script has finished, and posted no progress."""
-    from laxity.worker.progress_posts import PROGRESS
-
-    return isinstance(job.result, dict) and job.result.get(PROGRESS, 0) is None
+    return 1 if latest is not None and latest.is_silent else None

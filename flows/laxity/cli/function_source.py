@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.cli.optional_packages import install_advice
-from laxity.worker.entrypoint import error_place, import_file, package_of
+from laxity.worker.code.entrypoint import error_place, import_file, package_of
 
 MOST_NAMED: Final = 8
 

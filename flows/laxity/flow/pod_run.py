@@ -29,7 +29,7 @@ from laxity.flow.signature import read_call
 from laxity.job.qos import QoSError
 from laxity.stderr import say
 from laxity.worker import __main__
-from laxity.worker.environment import WorkerEnvironment
+from laxity.worker.code.environment import WorkerEnvironment
 from laxity.worker.prefect_context import enter_run
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED, SigtermHandler
 from laxity.worker.training import Training

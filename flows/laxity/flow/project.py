@@ -31,7 +31,7 @@ from laxity import names
 from laxity.job.pod_template import RESERVED_ENV, escape_literal
 from laxity.job.qos import QoSError
 from laxity.stderr import say
-from laxity.worker.entrypoint import package_of
+from laxity.worker.code.entrypoint import package_of
 from laxity.worker.launcher import VARIABLES
 
 TAKEN: Final = (

@@ -18,7 +18,7 @@ from laxity.durations import parse_duration
 from laxity.flow.declaration import Declaration
 from laxity.flow.decorator import deadline_flow
 from laxity.job.qos import QoSError
-from laxity.worker.progress_posts import UNITS
+from laxity.worker.progress.progress_posts import UNITS
 from laxity.worker.script import run_script
 
 if TYPE_CHECKING:

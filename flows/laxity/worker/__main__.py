@@ -23,10 +23,11 @@ from laxity.job.worker_exits import EXIT_RAISED
 from laxity.safe_text import without_secrets
 from laxity.stderr import say
 from laxity.worker import failure_file, launcher, prefect_context
-from laxity.worker.code_copy import import_from_copy
+from laxity.worker.checkpoints.training_state import ScriptError
+from laxity.worker.code.code_copy import import_from_copy
+from laxity.worker.code.entrypoint import call_arguments, error_place, load_function
+from laxity.worker.code.environment import AssignmentError, WorkerEnvironment
 from laxity.worker.early_exit import no_early_success
-from laxity.worker.entrypoint import call_arguments, error_place, load_function
-from laxity.worker.environment import AssignmentError, WorkerEnvironment
 from laxity.worker.function_result import plain_result
 from laxity.worker.leftovers import leave
 from laxity.worker.mlflow_tracking import Tracker
@@ -40,7 +41,6 @@ from laxity.worker.sigterm import (
     TrainingStopped,
 )
 from laxity.worker.training import CheckpointError, Training, TrainingError
-from laxity.worker.training_state import ScriptError
 
 RESULT: Final = "result.json"
 FAILED: Final = 1

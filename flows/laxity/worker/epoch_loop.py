@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from laxity.stderr import say
-from laxity.worker.code_copy import is_installed
+from laxity.worker.code.code_copy import is_installed
 
 # Instructions that can let go of an iterator and raise nothing, of Python 3.11 to 3.14.
 _DROPS: Final = frozenset(

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from laxity.worker import launcher
+from laxity.worker.checkpoints.training_state import TrainingState
 from laxity.worker.group.membership import GroupClient
 from laxity.worker.group.messages import Header
 from laxity.worker.sigterm import BeginAnew, EndedWithout
-from laxity.worker.training_state import TrainingState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,14 +13,14 @@ from laxity.human_time import count_noun
 from laxity.stderr import say
 from laxity.worker import launcher
 from laxity.worker.chain_link import EXIT_UNFINISHED, LinkEnded
-from laxity.worker.checkpoint import CheckpointNotWrittenError
-from laxity.worker.code_digest import note_code, tell_changed_files
+from laxity.worker.checkpoints.checkpoint import CheckpointNotWrittenError
+from laxity.worker.checkpoints.saving import Saver
+from laxity.worker.checkpoints.training_state import Inside, TrainingState, instant_of
+from laxity.worker.code.code_digest import note_code, tell_changed_files
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import Tracker, finite_numbers
 from laxity.worker.reports import Line, ReportChannel
-from laxity.worker.saving import Saver
 from laxity.worker.sigterm import BeginAnew, Superseded
-from laxity.worker.training_state import Inside, TrainingState, instant_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,21 +9,27 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from laxity.worker.checkpoint import CheckpointError
+from laxity.worker.checkpoints.checkpoint import CheckpointError
 from laxity.worker.steps import Stops
-from laxity.worker.training import Training
+from laxity.worker.training import Training, TrainingError
 
 
 class LibraryLoop:
     """`save(path)` makes a file or folder of the library's state there. All workers take part in it.
 
     `checkpoint` is the one to go on from, None at the first start. Before `begin`, nothing counts.
+    `alone` is the library that trains on one worker; TrainingError says so where there are several.
     """
 
     def __init__(
-        self, training: Training, save: Callable[[Path], object], *, random: bool = False
+        self,
+        training: Training,
+        save: Callable[[Path], object],
+        *,
+        random: bool = False,
+        alone: str = "",
     ) -> None:
-        self.training, self._save = training, save
+        self.training, self._save, self._alone = training, save, alone
         self.checkpoint: Path | None = None
         self._steps: Iterator[int] | None = None
         self._next: int | None = None  # the step in flight, counted from 0; None: none
@@ -43,7 +49,7 @@ class LibraryLoop:
         every = None if declared else every or max(1, total // 100)
         self.training.count_from(at, total=total, every=every)
         self._steps = self.training.steps(total=total, every=every, stops=stops)
-        self._next = next(self._steps, None)
+        self._next = self._take_step(self._steps)
 
     def advance(self, done: int) -> None:
         """The library has done so many steps in all. May save, and wait here when told to stop."""
@@ -51,7 +57,17 @@ class LibraryLoop:
             if self.training.workers > 1 and self.training.ends_epoch and self._staged is not None:
                 _remove(self._staged)
                 self._save(self._staged)
-            self._next = next(self._steps, None)
+            self._next = self._take_step(self._steps)
+
+    def _take_step(self, steps: Iterator[int]) -> int | None:
+        """The next one, None behind the last. How many workers there are is known then."""
+        step = next(steps, None)
+        if self._alone and self.training.workers > 1:
+            raise TrainingError(
+                f"{self._alone} would train {self.training.workers} models that know nothing of "
+                "each other: declare workers=1"
+            )
+        return step
 
     def end(self) -> None:
         """The library trains no more."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from laxity.stderr import say
-from laxity.worker.training_state import TrainingState
+from laxity.worker.checkpoints.training_state import TrainingState
 
 LONE: Final = "each trains a model of its own, and worker 0's counts"
 LOOP_S: Final = 60.0  # until a function is expected to enter its loop

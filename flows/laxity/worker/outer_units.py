@@ -8,11 +8,11 @@ import time
 from bisect import bisect_right
 from dataclasses import replace
 
+from laxity.worker.checkpoints.training_state import Inside, Judge, TrainingState, instant_of
 from laxity.worker.leader import Leader
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role
 from laxity.worker.steps import epoch_ends
-from laxity.worker.training_state import Inside, Judge, TrainingState, instant_of
 
 
 class OuterUnits:

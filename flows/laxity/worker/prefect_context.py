@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laxity import names
 from laxity.http_login import request_to
 from laxity.stderr import say
-from laxity.worker.import_hooks import when_imported
+from laxity.worker.code.import_hooks import when_imported
 
 if TYPE_CHECKING:
     from prefect import Flow

@@ -21,7 +21,7 @@ from laxity.backoff import Backoff
 from laxity.durable_files import append_to_file
 from laxity.job.signal import Signal, format_parked_line, read_signal_file
 from laxity.stderr import say
-from laxity.worker.environment import REPORTS, WorkerEnvironment
+from laxity.worker.code.environment import REPORTS, WorkerEnvironment
 
 ALL_REPORTS: Final = "reports*.jsonl"  # of all attempts
 POLL_S: Final = 20.0  # how long the service may hold a question

@@ -1,11 +1,11 @@
 """Which part this process has at a boundary: worker 0 leads, the others follow."""
 
+from laxity.worker.checkpoints.training_state import TrainingState
 from laxity.worker.follower import Follower
 from laxity.worker.group.membership import GroupClient, GroupServer
 from laxity.worker.leader import Leader
 from laxity.worker.mlflow_tracking import Tracker
 from laxity.worker.reports import ReportChannel
-from laxity.worker.training_state import TrainingState
 
 Role = Leader | Follower
 

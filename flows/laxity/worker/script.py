@@ -21,12 +21,13 @@ from typing import Any, Final
 from laxity import names
 from laxity.durable_files import replace_file
 from laxity.job.pod_template import RESERVED_ENV
+from laxity.job.worker_exits import SIGNALLED, signal_text
 from laxity.stderr import say
-from laxity.worker.progress_posts import PROGRESS, UNITS, Post, UnitTimes, begins_at_zero
-from laxity.worker.progress_server import HOST, ProgressServer
+from laxity.worker.checkpoints.training_state import ScriptError, TrainingError
+from laxity.worker.progress.progress_posts import UNITS, Post, UnitTimes, begins_at_zero
+from laxity.worker.progress.progress_server import HOST, ProgressServer
 from laxity.worker.sigterm import BeginAnew, TrainingStopped
 from laxity.worker.training import Training
-from laxity.worker.training_state import ScriptError, TrainingError
 
 LOOK_S: Final = 0.25
 LONGEST_COMMAND: Final = 80
@@ -132,7 +133,7 @@ class ScriptRun:
         finally:
             self._signal_group(signal.SIGKILL)  # what it has left behind
         share = self._times.share if self._times is not None and self._has_posted else None
-        return {PROGRESS: share and round(100 * share, 1), **self._metrics}
+        return {names.PROGRESS: share and round(100 * share, 1), **self._metrics}
 
     def _follow(self) -> None:
         """Count what the script posts, until it has ended or an order has ended it."""
@@ -296,8 +297,7 @@ class ScriptRun:
 
 
 def _exit_text(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    with suppress(ValueError):  # real-time signals have no name
-        return f"ended by {signal.Signals(-code).name}"
-    return f"ended by signal {-code}"
+    if code < 0:
+        return f"ended by {signal_text(-code) or f'signal {-code}'}"
+    by = signal_text(code - SIGNALLED)
+    return f"exit code {code} ({by})" if by else f"exit code {code}"

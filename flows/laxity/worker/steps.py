@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 from laxity.human_time import count_noun
 from laxity.stderr import say
+from laxity.worker.checkpoints.training_state import TrainingError, TrainingState
 from laxity.worker.roles import Role
-from laxity.worker.training_state import TrainingError, TrainingState
 
 Stops = Literal["boundary", "anywhere"]
 

@@ -22,23 +22,23 @@ from laxity.parsing import whole_number
 from laxity.stderr import say
 from laxity.worker.active_run import ActiveRun
 from laxity.worker.chain_link import ChainLink
-from laxity.worker.checkpoint import CheckpointError, Checkpoints
-from laxity.worker.data_access import DataAccess
-from laxity.worker.environment import WorkerEnvironment, saving_share, says_resumes
+from laxity.worker.checkpoints.checkpoint import CheckpointError, Checkpoints
+from laxity.worker.checkpoints.random_generators import RandomGenerators
+from laxity.worker.checkpoints.state import States, check_restorable
+from laxity.worker.checkpoints.training_state import TrainingError, TrainingState
+from laxity.worker.code.environment import WorkerEnvironment, saving_share, says_resumes
+from laxity.worker.code.import_hooks import when_imported
+from laxity.worker.data.data_access import DataAccess
+from laxity.worker.data.io_meter import Meter
 from laxity.worker.epoch_loop import EpochLoop, UnitTime
 from laxity.worker.group.membership import GroupError
-from laxity.worker.import_hooks import when_imported
-from laxity.worker.io_meter import Meter
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker, logged_number
 from laxity.worker.notices import Notices
 from laxity.worker.outer_units import OuterUnits
-from laxity.worker.random_generators import RandomGenerators
 from laxity.worker.reports import ReportChannel
 from laxity.worker.roles import Role, take_role
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
-from laxity.worker.state import States, check_restorable
 from laxity.worker.steps import Steps
-from laxity.worker.training_state import TrainingError, TrainingState
 
 __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "TrainingStopped"]
 

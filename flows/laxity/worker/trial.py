@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laxity.stderr import say
 from laxity.worker.chain_link import EPOCH_MARGIN, LEAVING_S
-from laxity.worker.entrypoint import call_arguments
+from laxity.worker.checkpoints.training_state import TrainingError
+from laxity.worker.code.entrypoint import call_arguments
 from laxity.worker.training import Training
-from laxity.worker.training_state import TrainingError
 
 if TYPE_CHECKING:
     from optuna import Study

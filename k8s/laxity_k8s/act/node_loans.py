@@ -14,8 +14,8 @@ from typing import Final
 from laxity import json_tree
 from laxity_k8s.act.event_writer import EventWriter, own_pod
 from laxity_k8s.cluster_api import FORBIDDEN, NOT_FOUND, ClusterApi, Patch, PatchResult
-from laxity_k8s.objects.accelerator_nodes import machine_name
-from laxity_k8s.objects.pool_label import POOL
+from laxity_k8s.objects.node_rows.accelerator_nodes import machine_name
+from laxity_k8s.objects.node_rows.pool_label import POOL
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.model.decision import Decision, Loan, Reclaim
 from laxity_scheduler.model.job import FOREVER

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import FORBIDDEN, ClusterApi, Json, Patch
-from laxity_k8s.objects.accelerator_nodes import machine_name
+from laxity_k8s.objects.node_rows.accelerator_nodes import machine_name
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.capacity.kept_nodes import find_kept_nodes
 from laxity_scheduler.model.cluster import ClusterState

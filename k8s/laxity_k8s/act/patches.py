@@ -17,9 +17,9 @@ from laxity import json_tree, names
 from laxity.instants import calendar_instant, format_rfc3339
 from laxity_k8s.act.offer_annotations import describe_offers
 from laxity_k8s.cluster_api import Json, Patch
-from laxity_k8s.objects.accelerator_nodes import machine_names
-from laxity_k8s.objects.affinity import Lean, affinity_patch, held_nodes
 from laxity_k8s.objects.jobs import is_elastic
+from laxity_k8s.objects.node_rows.accelerator_nodes import machine_names
+from laxity_k8s.objects.node_rows.affinity import Lean, affinity_patch, held_nodes
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
     digest_terms,

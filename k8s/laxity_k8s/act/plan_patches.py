@@ -19,7 +19,7 @@ from laxity_k8s.act.promise_events import BACKOFF_CODE, MoveFilter, describe_bac
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import preempted_for
-from laxity_k8s.objects.accelerator_nodes import machine_name, machine_names
+from laxity_k8s.objects.node_rows.accelerator_nodes import machine_name, machine_names
 from laxity_k8s.objects.status_annotation import read_status
 from laxity_k8s.observe.moved_promises import CODE as MOVED
 from laxity_k8s.observe.snapshot import Snapshot

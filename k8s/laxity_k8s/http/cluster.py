@@ -37,7 +37,7 @@ from laxity_k8s.http.watch import KindWatch, Recovery
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, LeaseTimings, own_namespace
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.objects.scaling_pool import read_pools
+from laxity_k8s.objects.node_rows.scaling_pool import read_pools
 from laxity_k8s.objects.seal import Seal, open_seal
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Reports

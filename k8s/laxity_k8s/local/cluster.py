@@ -19,7 +19,7 @@ from laxity.flow.project import worker_variables
 from laxity.instants import format_rfc3339, instant_at
 from laxity.job.accelerators import GPU
 from laxity.private_files import private_folder
-from laxity.worker.environment import reports_file_of
+from laxity.worker.code.environment import reports_file_of
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
 from laxity_k8s.cluster_api import (
     ApiError,
@@ -44,7 +44,7 @@ from laxity_k8s.local.worker_processes import WorkerProcesses
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.attempts import origin_of
 from laxity_k8s.objects.conditions import is_finished
-from laxity_k8s.objects.pool_label import POOL
+from laxity_k8s.objects.node_rows.pool_label import POOL
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Reports
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from laxity import json_tree, names
 from laxity.job.qos import QoSError
 from laxity.private_files import private_folder
-from laxity.worker.code_copy import copy_code
+from laxity.worker.code.code_copy import copy_code
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.launch import container_env
 

@@ -25,7 +25,7 @@ from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.local.worker_processes import Seen, WorkerProcesses
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.attempts import origin_of
-from laxity_k8s.objects.nodes import is_ready
+from laxity_k8s.objects.node_rows.nodes import is_ready
 
 LOST_CODE: Final = 137
 GRACE_S: Final = 30.0

@@ -11,11 +11,11 @@ from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import count_offered
-from laxity_k8s.objects.affinity import held_nodes
-from laxity_k8s.objects.node_constraints import asks_of, is_suited
-from laxity_k8s.objects.nodes import is_usable, read_assigned_nodes
-from laxity_k8s.objects.pool_label import POOL
+from laxity_k8s.objects.node_rows.accelerator_nodes import count_offered
+from laxity_k8s.objects.node_rows.affinity import held_nodes
+from laxity_k8s.objects.node_rows.node_constraints import asks_of, is_suited
+from laxity_k8s.objects.node_rows.nodes import is_usable, read_assigned_nodes
+from laxity_k8s.objects.node_rows.pool_label import POOL
 
 
 def find_bindings(

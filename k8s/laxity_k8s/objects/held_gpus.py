@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import site_name
 from laxity_k8s.objects.jobs import due_workers, pods_by_number
+from laxity_k8s.objects.node_rows.accelerator_nodes import site_name
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_scheduler.model.cluster import HOLD_S, Hold
 from laxity_scheduler.model.job import Job

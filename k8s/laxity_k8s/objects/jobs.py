@@ -23,12 +23,12 @@ from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, widths_within
 from laxity.parsing import finite_number, whole_number
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import site_name
 from laxity_k8s.objects.attempts import epochs_done
 from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.controller_seen import is_observed, may_come
 from laxity_k8s.objects.kept_state import holds_state, parked_epoch, read_kept_state
-from laxity_k8s.objects.nodes import read_assigned_nodes
+from laxity_k8s.objects.node_rows.accelerator_nodes import site_name
+from laxity_k8s.objects.node_rows.nodes import read_assigned_nodes
 from laxity_k8s.objects.spec_cache import read_spec
 from laxity_k8s.objects.start_limit import start_limit_s
 from laxity_k8s.objects.status_annotation import (

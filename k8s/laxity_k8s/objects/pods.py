@@ -1,6 +1,5 @@
 """Reading a Pod: whose it is, which index, where, how many GPUs, and whether it still counts."""
 
-import signal
 from collections.abc import Iterable
 from textwrap import shorten
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from laxity import json_tree
 from laxity.instants import instant_at
 from laxity.job.accelerators import GPU, count_accelerators
+from laxity.job.worker_exits import SIGNALLED, signal_text
 from laxity.parsing import whole_number
 from laxity.safe_text import without_secrets
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
@@ -232,10 +232,8 @@ def kill_reason(end: Json) -> str:
     """What a signal or the kubelet ended; "" if the worker exited by itself."""
     if end.get("reason") == "OOMKilled":
         return " (out of memory)"
-    code = end.get("exitCode") or 0
-    name = next((status.name for status in signal.Signals if code == 128 + status), "")
-    how = ": killed from outside, often by the memory limit" if name == "SIGKILL" else ""
-    return f" ({name}{how})" if name else ""
+    by = signal_text((end.get("exitCode") or 0) - SIGNALLED)
+    return f" ({by})" if by else ""
 
 
 def creation_text(pod: Json) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 
 from laxity import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.accelerator_nodes import machine_name
+from laxity_k8s.objects.node_rows.accelerator_nodes import machine_name
 from laxity_scheduler.model.decision import Decision, Preempt
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import may_be_named

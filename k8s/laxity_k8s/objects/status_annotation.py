@@ -18,7 +18,7 @@ from laxity import json_tree, names
 from laxity.instants import LAST_AT
 from laxity.parsing import MOST, finite_number, whole_number
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.node_constraints import NOTHING, asks_of
+from laxity_k8s.objects.node_rows.node_constraints import NOTHING, asks_of
 from laxity_k8s.objects.text_cache import TextCache
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import TEMPLATES, Reason

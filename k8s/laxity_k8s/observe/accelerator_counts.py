@@ -11,7 +11,7 @@ from typing import Final
 
 from laxity import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.accelerator_nodes import count_capacity, count_offered
+from laxity_k8s.objects.node_rows.accelerator_nodes import count_capacity, count_offered
 from laxity_scheduler.model.job import FOREVER
 
 RELIST_S: Final = 60.0  # so long a restarted device plugin may take

@@ -11,8 +11,8 @@ from laxity import json_tree
 from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.accelerator_nodes import find_product, site_name
-from laxity_k8s.objects.node_constraints import NOTHING, Asks, adds_tolerations, shut_out
+from laxity_k8s.objects.node_rows.accelerator_nodes import find_product, site_name
+from laxity_k8s.objects.node_rows.node_constraints import NOTHING, Asks, adds_tolerations, shut_out
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.scaling_pools import ScalingPools
 from laxity_scheduler.model.cluster import NodeSet

@@ -8,10 +8,10 @@ from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import held_gpus, pods
 from laxity_k8s.objects import jobs as objects
-from laxity_k8s.objects.accelerator_nodes import machine_name, site_name
-from laxity_k8s.objects.affinity import preferred_nodes
 from laxity_k8s.objects.jobs import BadJob
-from laxity_k8s.objects.node_constraints import NOTHING, Asks
+from laxity_k8s.objects.node_rows.accelerator_nodes import machine_name, site_name
+from laxity_k8s.objects.node_rows.affinity import preferred_nodes
+from laxity_k8s.objects.node_rows.node_constraints import NOTHING, Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.unplaced import Unplaced, count_unseen
 from laxity_scheduler.live import Report

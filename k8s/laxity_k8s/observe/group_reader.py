@@ -14,8 +14,8 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import held_gpus, jobs, pods, preempted_for
 from laxity_k8s.objects.controller_seen import is_observed
 from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
-from laxity_k8s.objects.node_constraints import Asks, asks_of
-from laxity_k8s.objects.nodes import read_assigned_nodes
+from laxity_k8s.objects.node_rows.node_constraints import Asks, asks_of
+from laxity_k8s.objects.node_rows.nodes import read_assigned_nodes
 from laxity_k8s.objects.pod_requests import requested_on, requests_of
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import ClusterCache

@@ -14,8 +14,8 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.jobs import is_managed
-from laxity_k8s.objects.node_constraints import Asks, asks_of, is_suited
-from laxity_k8s.objects.pool_label import POOL
+from laxity_k8s.objects.node_rows.node_constraints import Asks, asks_of, is_suited
+from laxity_k8s.objects.node_rows.pool_label import POOL
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferencePod, InferenceWaits

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.accelerator_nodes import machine_name, resource_of, site_name
-from laxity_k8s.objects.nodes import is_cordoned, loss_instant, node_rows
+from laxity_k8s.objects.node_rows.accelerator_nodes import machine_name, resource_of, site_name
+from laxity_k8s.objects.node_rows.nodes import is_cordoned, loss_instant, node_rows
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.entries import GroupEntry, find_unplaced
 from laxity_k8s.observe.node_rooms import NodeRooms

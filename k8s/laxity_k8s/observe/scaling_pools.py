@@ -10,8 +10,8 @@ from typing import Final
 
 from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.accelerator_nodes import COMING, is_coming, machine_name
-from laxity_k8s.objects.scaling_pool import ScalingPool
+from laxity_k8s.objects.node_rows.accelerator_nodes import COMING, is_coming, machine_name
+from laxity_k8s.objects.node_rows.scaling_pool import ScalingPool
 from laxity_k8s.observe.unplaced import Unplaced
 from laxity_scheduler.model.cluster import Coming
 from laxity_scheduler.model.job import FOREVER, Job

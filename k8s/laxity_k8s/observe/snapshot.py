@@ -15,8 +15,8 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import held_gpus, preempted_for
 from laxity_k8s.objects.jobs import BadJob
-from laxity_k8s.objects.node_constraints import Asks
-from laxity_k8s.objects.scaling_pool import ScalingPool
+from laxity_k8s.objects.node_rows.node_constraints import Asks
+from laxity_k8s.objects.node_rows.scaling_pool import ScalingPool
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.cluster_cache import ClusterCache

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from laxity import names
 from laxity.api.report_lines import ReportKind
-from laxity.worker.progress_posts import PROGRESS, UNITS, Post, UnitTimes, begins_at_zero
+from laxity.worker.progress.progress_posts import UNITS, Post, UnitTimes, begins_at_zero
 from laxity_profiler.history.report_fold import ReportState
 
 Line = dict[str, Any]
@@ -108,7 +109,7 @@ class _Writer:
             self._end_unit(ended_at)
         since = {"finishing_s": max(0.0, ended_at - start.ended_at)} if start.ended_at else {}
         progress = round(100 * start.share, 1) if start.has_posted else None
-        result = {PROGRESS: progress, **start.metrics}
+        result = {names.PROGRESS: progress, **start.metrics}
         self._write("finished", ended_at, epochs_done=start.done, result=result, **since)
 
     def _enter(self, early: Sequence[Post]) -> None:

@@ -23,7 +23,7 @@ from laxity_k8s.http.paths import collection_path
 from laxity_k8s.http.session import ApiSession
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.held_gpus import pods_busy
-from laxity_k8s.objects.nodes import node_rows
+from laxity_k8s.objects.node_rows.nodes import node_rows
 
 LABEL: Final = f"{names.DOMAIN}/bench"
 NAMESPACES: Final = "/api/v1/namespaces"

@@ -8,10 +8,10 @@ link never blocks the next. It is plain sh with flock.
 from typing import Final
 
 from laxity import names
+from laxity.job.worker_exits import SIGNALLED
 from laxity.worker.chain_link import EXIT_UNFINISHED, TRAINED
 
 GOES_ON: Final = (0, EXIT_UNFINISHED)  # exit codes after which the chain goes on
-SIGNALLED: Final = 128  # from here on a shell's exit code is a signal
 
 _BODY: Final = """
 # Written by laxity chain. One link of a chain trains at a time: the one that holds the lock.

@@ -26,7 +26,7 @@ from laxity_scheduler.http.sessions import Sessions
 from laxity_scheduler.http.tokens import Caller, Tokens
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
-from laxity_scheduler.service.group_book import UnknownGroupError
+from laxity_scheduler.service.group_cycle.group_book import UnknownGroupError
 from laxity_scheduler.service.loop import NotReadyError, Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import StoreError

@@ -22,7 +22,7 @@ from laxity_scheduler.http.dependencies import (
 )
 from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.tokens import Caller
-from laxity_scheduler.service.metrics import CONTENT_TYPE
+from laxity_scheduler.service.exported.metrics import CONTENT_TYPE
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.store import StoreError
 

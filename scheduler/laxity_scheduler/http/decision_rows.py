@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 
 
 def fold_repeats(rows: Iterable[Any]) -> list[Json]:

@@ -17,7 +17,7 @@ from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.model.reasons import visible_names
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 
 NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
 CYCLES_FAIL: Final = "cycles fail; a token for all namespaces shows why"

@@ -7,11 +7,11 @@ from starlette.concurrency import run_in_threadpool
 
 from laxity.job.qos import QoSError
 from laxity_scheduler.http.answers import GroupAnswer, GroupList, answering
+from laxity_scheduler.http.charts.story import story_of_group
 from laxity_scheduler.http.dependencies import TheCaller, check_namespace, job_of
 from laxity_scheduler.http.group_service import GroupService
 from laxity_scheduler.http.request_body import check_json, reading_body
 from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
-from laxity_scheduler.http.story import story_of_group
 
 router = APIRouter(responses=ERRORS)
 

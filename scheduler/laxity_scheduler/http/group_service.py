@@ -10,10 +10,10 @@ from laxity_scheduler.groups.group import ENDED, Group, State
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
-from laxity_scheduler.service.group_book import read_group
-from laxity_scheduler.service.group_rows import view_of
+from laxity_scheduler.service.group_cycle.group_book import read_group
+from laxity_scheduler.service.group_cycle.group_rows import view_of
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
+from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json
 from laxity_scheduler.service_clock import CLOCK
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from laxity.job.qos import QoSError
-from laxity.worker.progress_posts import PostError
+from laxity.worker.progress.progress_posts import PostError
 from laxity_scheduler.http.answers import (
     Explanation,
     Job,
@@ -20,6 +20,7 @@ from laxity_scheduler.http.answers import (
     WorkerLog,
     answering,
 )
+from laxity_scheduler.http.charts.story import story_of
 from laxity_scheduler.http.dependencies import (
     Jobs,
     Manifest,
@@ -36,11 +37,10 @@ from laxity_scheduler.http.dependencies import (
 from laxity_scheduler.http.long_poll import MAX_POLL_S, loop_time, wait_for_change, wait_for_verdict
 from laxity_scheduler.http.request_body import check_json, reading_body
 from laxity_scheduler.http.responses import ERRORS, JOB_ERRORS, JsonResponse, Problem
-from laxity_scheduler.http.story import story_of
 from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 
 MAX_LINES: Final = 10_000

@@ -31,10 +31,10 @@ from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.expected_times import prediction_note
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.manifest_view import declaration_of, project_view
 from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
-from laxity_scheduler.service.verdict_view import verdict_view
-from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, job_id_of
+from laxity_scheduler.service.views.manifest_view import declaration_of, project_view
+from laxity_scheduler.service.views.verdict_view import verdict_view
+from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json, job_id_of
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.audit_rows import STANDS, refused_amendment
 

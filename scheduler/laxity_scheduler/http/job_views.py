@@ -10,20 +10,20 @@ from laxity import json_tree
 from laxity.api.log_text import read_log
 from laxity.safe_text import without_secrets
 from laxity_scheduler.groups.group import Group
+from laxity_scheduler.http.charts.timeline import TimelineRows, TimelineSpan
+from laxity_scheduler.http.charts.timeline_groups import lane_id
 from laxity_scheduler.http.decision_rows import fold_repeats
 from laxity_scheduler.http.responses import Problem
-from laxity_scheduler.http.timeline import TimelineRows, TimelineSpan
-from laxity_scheduler.http.timeline_groups import lane_id
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
-from laxity_scheduler.service.group_rows import view_of
-from laxity_scheduler.service.loan_metrics import loan_view
+from laxity_scheduler.service.exported.loan_metrics import loan_view
+from laxity_scheduler.service.group_cycle.group_rows import view_of
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.manifest_view import project_view
-from laxity_scheduler.service.promise_outcome import promise_counts
-from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, finite_or_none
-from laxity_scheduler.service.views import readable_view
+from laxity_scheduler.service.views.live_view import readable_view
+from laxity_scheduler.service.views.manifest_view import project_view
+from laxity_scheduler.service.views.promise_outcome import promise_counts
+from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json, finite_or_none
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.capacity_history import CapacityHistory
 

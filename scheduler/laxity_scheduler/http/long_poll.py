@@ -9,7 +9,7 @@ from laxity_scheduler.http.gate import stopping_problem
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.notifier import wait_for_event
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 
 MAX_POLL_S: Final = 25.0
 VERDICT_WAIT_S: Final = 5.0

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from laxity.instants import LAST_AT
+from laxity_scheduler.http.charts.timeline import TimelineSpan
 from laxity_scheduler.http.dependencies import Jobs, TheCaller, TheService
 from laxity_scheduler.http.gate import NO_TOKEN, SESSION_PATH, WRONG_TOKEN
 from laxity_scheduler.http.long_poll import MAX_POLL_S, loop_time, wait_for_change
 from laxity_scheduler.http.page_files import HEADERS, INDEX, embedded_headers, read_page_file
 from laxity_scheduler.http.responses import ERRORS, JsonResponse, Problem
 from laxity_scheduler.http.sessions import SESSION_S, Sessions
-from laxity_scheduler.http.timeline import TimelineSpan
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 
 DAY_S: Final = 86_400.0

@@ -14,7 +14,7 @@ from laxity.job.manifest_reader import is_script
 from laxity.job.qos import QoSError
 from laxity.job.signal import Signal
 from laxity.job.spec import TrainingSpec
-from laxity.worker.progress_posts import read_post
+from laxity.worker.progress.progress_posts import read_post
 from laxity.worker.reports import LINES_PER_CALL, read_lines
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history.history import History, HistoryError, LineMaker
@@ -25,9 +25,9 @@ from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.live import Manifest, UnknownJobError
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.promise_outcome import is_over
-from laxity_scheduler.service.view_fields import Json, job_id_of
-from laxity_scheduler.service.views import final_condition
+from laxity_scheduler.service.views.live_view import final_condition
+from laxity_scheduler.service.views.promise_outcome import is_over
+from laxity_scheduler.service.views.view_fields import Json, job_id_of
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.store import StoreError
 

@@ -10,9 +10,9 @@ from laxity.job.qos import MOST_EPOCHS
 from laxity.worker.mlflow_tracking import POINTS_HANDED_OVER, EpochMetrics, series_name
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.promise_outcome import laxity_s
-from laxity_scheduler.service.view_cache import ViewChange
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.promise_outcome import laxity_s
+from laxity_scheduler.service.views.view_cache import ViewChange
+from laxity_scheduler.service.views.view_fields import Json
 
 PREDICTION_FIELDS: Final = ("epochs_done", "workers", "verdict", "promised_p90_at")
 

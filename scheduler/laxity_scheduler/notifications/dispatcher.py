@@ -23,9 +23,9 @@ from laxity_scheduler.notifications.message import (
 )
 from laxity_scheduler.notifications.outbox import Outbox, Sink
 from laxity_scheduler.notifications.waiting_points import WaitingPoints
-from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.view_cache import ViewCache, ViewChange
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.exported.metrics import Metrics
+from laxity_scheduler.service.views.view_cache import ViewCache, ViewChange
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.store.store import Store, StoreError
 
 LOG = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ It is made with the first of them and found again by its tag. It is open while o
 from typing import TYPE_CHECKING, Final
 
 from laxity import names
-from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
+from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from laxity.worker.mlflow_tracking import EpochMetrics
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from laxity_scheduler.notifications.group_runs import GroupRuns
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.run_origin import RunOrigin, flow_run_url, origin_of
 from laxity_scheduler.notifications.run_picture import FILE, RunPictures
-from laxity_scheduler.service.borrowing import count_borrowed_gpu_h
-from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
+from laxity_scheduler.service.views.borrowing import count_borrowed_gpu_h
+from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

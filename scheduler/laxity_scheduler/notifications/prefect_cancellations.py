@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from laxity_scheduler.notifications.prefect_api import PrefectApi, flow_run_of
-from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
+from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json
 
 INTERVAL_S: Final = 5.0
 RUNS_PER_CALL: Final = 200  # Prefect answers no more rows

@@ -26,7 +26,7 @@ from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.outbox import NotYetError
 from laxity_scheduler.notifications.prefect_api import PrefectApi, PrefectError, flow_run_of
 from laxity_scheduler.notifications.prefect_states import RunState, log_lines, state_wanted_for
-from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
+from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json
 
 LOG: Final = logging.getLogger(__name__)
 SUSPENDED: Final = "suspended"

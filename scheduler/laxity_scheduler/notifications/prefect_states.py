@@ -17,7 +17,7 @@ from laxity.api.status_text import (
     standing_text,
 )
 from laxity.instants import format_instant
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 
 REFUSAL_PREFIX: Final = "DeadlineRefused: "  # of the message of a run that the service ended
 WAITING_NAMES: Final = {"promised": "Promised", "forecast": "Waiting"}

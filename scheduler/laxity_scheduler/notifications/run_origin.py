@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from laxity import json_tree, names
 from laxity.worker.mlflow_tracking import EXPERIMENT
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 
 MAX_VALUE_LENGTH: Final = 6_000  # MLflow takes no longer ones
 MAX_NAME_LENGTH: Final = 250

@@ -15,7 +15,7 @@ import orjson
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.notifications.chart_points import readable_points
 from laxity_scheduler.notifications.message import Message
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.store.store import Store, StoreError
 from laxity_scheduler.store.tables import NewRow, WaitingPointsRow
 

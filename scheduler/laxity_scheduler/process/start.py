@@ -22,10 +22,10 @@ from laxity_scheduler.live import LiveWorld, Report, WorldModule
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.process.open_policies import alias_poller, open_policy
+from laxity_scheduler.service.exported.metrics import Metrics
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store
 

@@ -15,7 +15,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.views import ExpectedEnd, LastReason
+from laxity_scheduler.service.views.live_view import ExpectedEnd, LastReason
 
 
 @runtime_checkable

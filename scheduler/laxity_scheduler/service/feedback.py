@@ -20,7 +20,7 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.transition_times import TransitionWatcher
-from laxity_scheduler.service.view_cache import ViewChange
+from laxity_scheduler.service.views.view_cache import ViewChange
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -27,25 +27,25 @@ from laxity_scheduler.model.job import DAY_S, FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.cycle_faults import FailureStreak
 from laxity_scheduler.service.demand_keeper import DemandKeeper
+from laxity_scheduler.service.exported.metrics import Metrics
 from laxity_scheduler.service.fault_isolation import (
     PolicyFaultError,
     decide_without_faulty,
     state_without,
 )
 from laxity_scheduler.service.feedback import Feedback
-from laxity_scheduler.service.group_book import GroupBook
-from laxity_scheduler.service.group_keeper import GroupKeeper
+from laxity_scheduler.service.group_cycle.group_book import GroupBook
+from laxity_scheduler.service.group_cycle.group_keeper import GroupKeeper
 from laxity_scheduler.service.leadership import OtherStoreError
 from laxity_scheduler.service.loan_orders import LoanOrders
-from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.publisher import Notifications, Publisher
 from laxity_scheduler.service.queue_finishes import Cycle, QueueFinishes
 from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.service.view_cache import ViewCache
-from laxity_scheduler.service.view_fields import uids_by_id
+from laxity_scheduler.service.views.view_cache import ViewCache
+from laxity_scheduler.service.views.view_fields import uids_by_id
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record

@@ -10,7 +10,7 @@ from laxity.instants import LAST_AT, format_rfc3339
 from laxity.job.spec import TrainingSpec
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.verdict import Offer
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 
 PROBE_EPOCHS: Final = 2
 PROBE_KEY_PREFIX: Final = "probe-of-"  # a probe's idempotency key, before the uid that it is for

@@ -16,7 +16,7 @@ from laxity_scheduler.policies.learned import decide_by
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.learned_models import LearnedModel
 from laxity_scheduler.service.reward_guard import RewardComparison, RewardGuard
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.store.store import Store, StoreError
 from laxity_scheduler.store.tables import FallbackRow
 

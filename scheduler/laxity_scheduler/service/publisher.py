@@ -23,16 +23,16 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service import expected_times
 from laxity_scheduler.service.demand_keeper import DemandKeeper
+from laxity_scheduler.service.exported.metrics import Metrics
 from laxity_scheduler.service.feedback import Feedback
-from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.offers import PROBE_KEY_PREFIX
 from laxity_scheduler.service.pool_keeper import PoolKeeper
 from laxity_scheduler.service.queue_finishes import QueueFinishes
-from laxity_scheduler.service.stalling import StallWatch, stall_notice
-from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
-from laxity_scheduler.service.view_fields import Json
-from laxity_scheduler.service.views import ExpectedEnd, LastReason
+from laxity_scheduler.service.views.live_view import ExpectedEnd, LastReason
+from laxity_scheduler.service.views.stalling import StallWatch, stall_notice
+from laxity_scheduler.service.views.view_cache import CycleInput, ViewCache, ViewChange
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 from laxity_scheduler.simulated.told_finish import ToldFinish
 from laxity_scheduler.store.audit_rows import AuditRows, row_of_notice

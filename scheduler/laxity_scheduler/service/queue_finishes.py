@@ -20,7 +20,7 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.simulated.overtaking import EndedFinish, Overtaking
 from laxity_scheduler.simulated.rollout import roll_out
 from laxity_scheduler.simulated.told_finish import ToldFinish, kind_of, told_finishes

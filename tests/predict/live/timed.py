@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from laxity import Training
-from laxity.worker.entrypoint import call_arguments, load_function
+from laxity.worker.code.entrypoint import call_arguments, load_function
 
 
 def timed(training: Training, entry: str, given: str = "{}") -> Any:

@@ -4,7 +4,7 @@ import copy
 from typing import Any, Final
 
 from laxity import names
-from laxity_k8s.objects.affinity import HELD
+from laxity_k8s.objects.node_rows.affinity import HELD
 from tests.support.kubernetes.history import annotations
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any, Final
 
-from laxity_k8s.objects.pool_label import POOL
+from laxity_k8s.objects.node_rows.pool_label import POOL
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl
 

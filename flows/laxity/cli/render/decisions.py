@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.job_view import ENDED, JobView, job_view
-from laxity.api.status_text import stalled_text
+from laxity.api.status_text import silence_text, stalled_text
 from laxity.cli.render.job_panel import (
     describe_lost_state,
     format_borrowing,
@@ -27,6 +27,7 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     parts += offer_lines(job, now)
     facts = [
         ("history", "" if job.ended else job.prediction_note),
+        ("progress", silence_text(job, now)),
         ("stalled", stalled_text(job, now)),
         ("checkpoint", describe_lost_state(job)),
         ("borrowed", format_borrowing(job)),

@@ -1,0 +1,1 @@
+"""What is saved of a training between epochs, and how it comes back."""

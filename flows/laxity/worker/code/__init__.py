@@ -1,0 +1,1 @@
+"""The training's code: found, copied, digested."""

@@ -1,0 +1,1 @@
+"""The data of a training: shares of it, and how many bytes are read and written."""

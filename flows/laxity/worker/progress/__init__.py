@@ -1,0 +1,1 @@
+"""Progress that code posts by HTTP, heard beside it."""

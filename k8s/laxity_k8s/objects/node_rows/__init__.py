@@ -1,0 +1,1 @@
+"""Nodes as the scheduler sees them, and what binds a pod to one."""

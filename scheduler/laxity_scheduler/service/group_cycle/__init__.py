@@ -1,0 +1,1 @@
+"""Groups in the service's cycle: formed, planned, kept, shown."""

@@ -1,0 +1,168 @@
+"""The groups of one service in each cycle, between the world that is observed and the policy that decides."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.groups.cycle import GroupCycle, Standing, find_end, overlay
+from laxity_scheduler.groups.group import Group, State
+from laxity_scheduler.groups.structure import GroupStep
+from laxity_scheduler.job_faults import JobFaults
+from laxity_scheduler.live import LiveWorld, UnknownJobError
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Wait
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.service.group_cycle.group_book import GroupBook
+from laxity_scheduler.service.group_cycle.group_forming import find_forming
+from laxity_scheduler.service.group_cycle.group_steps import learn_steps
+from laxity_scheduler.service.views.view_cache import ViewCache
+from laxity_scheduler.service.views.view_fields import Json, finite_or_none
+
+
+class GroupKeeper:
+    """Which groups there are, and what they come to."""
+
+    def __init__(
+        self, book: GroupBook, world: LiveWorld, views: ViewCache, faults: JobFaults
+    ) -> None:
+        self.book, self._world, self._faults = book, world, faults
+        self._views = views.views_in_any_order
+        self._cycle = GroupCycle(self._row_of)
+        self._rows: dict[tuple[str, str], Job | None] = {}
+        self._strays: Mapping[str, Reason] = {}  # jobs of groups that nobody declared yet
+        self.settles_at = FOREVER  # when such a group may be complete
+
+    def apply_to(self, state: ClusterState, predictor: Predictor, *, acts: bool) -> ClusterState:
+        """The snapshot as policies are to see it; itself while there are no active groups.
+
+        Groups are ended, and jobs cancelled, only by the replica that `acts`.
+        """
+        self.book.refresh()
+        self._form_groups(state, predictor, acts=acts)
+        groups = [
+            group
+            for group in self.book.groups(lambda _: True)
+            if group.state == "active" and not group.is_sweep
+        ]
+        changed = _without_jobs(state, self._strays)
+        self._cycle.begin(groups, state, predictor)
+        views = self._views() if groups else ()
+        for group in groups:
+            with self._faults.isolate("group", group.id):
+                standing = self._cycle.update(group, views)
+                if acts and (end := find_end(group, standing, state.now)):
+                    self._end(group, standing, end)
+            changed = overlay(changed, group, self._cycle.standings[group.id])
+        return changed
+
+    def _form_groups(self, state: ClusterState, predictor: Predictor, *, acts: bool) -> None:
+        """Declare the groups whose Jobs have come without one that declares them."""
+        forming = find_forming(state, self.book.groups(lambda _: True), self._find_job)
+        self._strays, self.settles_at = dict(forming.waits), forming.settles_at
+        for group in forming.ready if acts else ():
+            with self._faults.isolate("group", group.id):
+                self.book.keep(self.judge(group, state, predictor))
+                self._world.wake()  # its Jobs go on in the next cycle
+
+    def with_waits(self, plan: Plan) -> Plan:
+        """The plan, which also tells each job that is left out of it what it waits for."""
+        standings = self._cycle.standings.values()
+        why = [self._strays, *(standing.waits for standing in standings)]
+        waits = [Wait(job, cause) for waits in why for job, cause in waits.items()]
+        return replace(plan, decisions=(*plan.decisions, *waits)) if waits else plan
+
+    def judge(self, group: Group, state: ClusterState, predictor: Predictor) -> Group:
+        """The group with the verdict on the whole. QoSError if one of its Jobs makes no sense.
+
+        A sweep has its client's verdict: each of its trials is promised as a job of its own.
+        """
+        if group.is_sweep:
+            return group
+        steps = group.steps or self._learned_steps(group)
+        return self._cycle.judge(replace(group, steps=steps), self._views(), state, predictor)
+
+    def job_fields(self, view: Json) -> Json:
+        """What a job's view says of its share: why it has it, or what it waits for."""
+        if stray := self._strays.get(view["id"]):
+            return {"share_reason": stray.text, "reason": stray.text}
+        standing = self._cycle.standings.get(f"{view['id'].partition('/')[0]}/{view['group']}")
+        if standing is None:
+            return {}
+        waits = standing.waits.get(view["id"])
+        share = standing.reasons.get(view["step"])
+        text = why.text if (why := waits or share) else ""
+        return {"share_reason": text, **({"reason": text} if waits else {})}
+
+    def group_fields(self, group: Group) -> Json:
+        """What a group's view says of its steps now."""
+        standing = self._cycle.standings.get(group.id, Standing())
+        steps = [_step_view(step, standing) for step in group.steps]
+        fields: Json = {"steps": steps}
+        if group.state == "active" and standing.p90_at:
+            fields["p90_at"] = finite_or_none(standing.p90_at)
+        if standing.late:
+            sentence = "step {} has not come, and its GPUs are no longer kept"
+            fields["reason"] = "; ".join(map(sentence.format, standing.late))
+        return fields
+
+    def finish(self, group: Group, state: State) -> Group:
+        """The group, ended, with the steps that it really had where none were declared."""
+        if not group.steps and not group.is_sweep:
+            learned = learn_steps(group, self._views(), self._find_job)
+            self.book.keep(replace(group, steps=learned))
+        return self.book.end(group.id, state)
+
+    def _find_job(self, job_id: str) -> Mapping[str, Any] | None:
+        try:
+            return self._world.job(job_id)
+        except UnknownJobError:
+            return None
+
+    def _learned_steps(self, group: Group) -> tuple[GroupStep, ...]:
+        """Those of the last finished run of this workflow; none without one."""
+        runs = [
+            run
+            for run in self.book.groups(lambda namespace: namespace == group.namespace)
+            if run.workflow == group.workflow and run.state == "finished" and run.steps
+        ]
+        return runs[-1].steps if runs else ()
+
+    def _row_of(self, group: Group, step: GroupStep, now: float) -> Job | None:
+        """A row as its coming jobs will have; None where nobody says what these are."""
+        key = group.id, step.name
+        if key not in self._rows or self._rows[key] is None:
+            row = None
+            if step.manifest is not None:
+                row = replace(
+                    self._world.preview(step.manifest, now).row,
+                    id=f"{group.id}-{step.name}-coming", verdict=None, deadline_at=FOREVER,
+                )  # fmt: skip
+            self._rows[key] = row
+        return self._rows[key]
+
+    def _end(self, group: Group, standing: Standing, end: State) -> None:
+        self.finish(group, end)
+        for job_id in standing.waits:
+            self._world.cancel(job_id)
+
+
+def _step_view(step: GroupStep, standing: Standing) -> Json:
+    """A step without the Job that it is predicted from; its share, until it is done."""
+    view = step.view()
+    record, share = standing.records.get(step.name), standing.reasons.get(step.name)
+    if record is None or share is None:
+        return view
+    view |= record.counts
+    if record.is_done:
+        return view
+    due_at = finite_or_none(standing.due_at.get(step.name))
+    return view | {"due_at": due_at, "share_reason": share.text}
+
+
+def _without_jobs(state: ClusterState, names: Collection[str]) -> ClusterState:
+    if not names:
+        return state
+    return replace(state, jobs=tuple(job for job in state.jobs if job.id not in names))

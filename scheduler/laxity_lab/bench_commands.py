@@ -35,9 +35,9 @@ def benches(app: typer.Typer) -> None:
     """Add each kind as a command."""
     from laxity_lab.batch_queue.commands import chains
     from laxity_lab.bench.acting_command import bench_acting
-    from laxity_lab.bench.answers import answers
+    from laxity_lab.bench.answer_speed import answers
     from laxity_lab.bench.ingest import ingest
-    from laxity_lab.bench.prediction import prediction
+    from laxity_lab.bench.prediction_errors import prediction
     from laxity_lab.policy_training.bench_command import learned
 
     app.command("all")(everything)

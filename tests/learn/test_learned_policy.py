@@ -12,8 +12,8 @@ from laxity_lab.simulate.replay import literal
 from laxity_lab.simulate.report import report
 from laxity_lab.simulate.run import Setting, nodes_of, simulate
 from laxity_lab.traces.throughput_tables import ThroughputTable
-from laxity_lab.world.ground_truth import ground_truths
 from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_lab.world.trace_truths import ground_truths
 from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.learned.job_features import FEATURES

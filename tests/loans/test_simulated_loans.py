@@ -18,10 +18,10 @@ from laxity_lab.traces.inference_load import (
 )
 from laxity_lab.traces.trace_lookup import SAMPLES, trace_at
 from laxity_lab.traces.traces import Trace, TraceError, TraceJob, load
-from laxity_lab.world.ground_truth import ground_truths
 from laxity_lab.world.inference_fleet import RECLAIM_S, InferenceFleet
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.outcome import Run
+from laxity_lab.world.trace_truths import ground_truths
 from laxity_lab.world.world import SimWorld
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.loans.demand_forecast import SeasonalForecast

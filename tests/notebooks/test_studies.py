@@ -20,7 +20,7 @@ from laxity_lab.studies.notebook_tables import (
 )
 from laxity_lab.studies.results import mean_rows, read_rows, write_rows
 from laxity_lab.studies.study import STUDIES, Study, run_study
-from laxity_lab.studies.trial import LABELS, Cell, Row, Trial, cell_text, row_key
+from laxity_lab.studies.study_rows import LABELS, Cell, Row, Trial, cell_text, row_key
 from laxity_lab.traces.cases import Made
 from laxity_lab.traces.traces import TraceError
 from tests.support.command_line import invoke

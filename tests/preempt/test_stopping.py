@@ -84,6 +84,15 @@ def test_a_job_that_may_not_be_stopped_keeps_its_width_where_it_would_give_cheap
     assert changed == ["team/gives"]
 
 
+def test_an_aged_job_has_another_stopped_where_promises_wait_for_one_another_as_well() -> None:
+    waits = promised("waits", 4000.0, workers=(2,))
+    long, short = job("long", epochs=500, running=1), job("short", epochs=1, asked=False)
+    jobs = [promised("runs", 4000.0, running=1), waits, long, short]
+    plan = decide(cluster(gpus=2, jobs=jobs, now=600.0), MINUTE_EPOCHS)
+    stops = [(one.job, one.beneficiary, one.reason.code) for one in preempted(plan)]
+    assert stops == [("team/long", "team/short", "preempt_for_aged")]
+
+
 def test_a_best_effort_job_never_stops_another_before_it_has_aged() -> None:
     jobs = [job("long", epochs=500, running=1), job("short", epochs=1, asked=False)]
     fresh = decide(cluster(gpus=1, jobs=jobs, now=599.0), MINUTE_EPOCHS)

@@ -11,10 +11,10 @@ from laxity_lab.simulate.report import report
 from laxity_lab.traces.inference_load import InferenceLoad
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_lab.traces.traces import Trace, TraceJob
-from laxity_lab.world.ground_truth import ground_truths
 from laxity_lab.world.inference_fleet import InferenceFleet
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.outcome import Run
+from laxity_lab.world.trace_truths import ground_truths
 from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.cluster import Hold
+from laxity_scheduler.model.cluster import Hold, NodeSet
 from laxity_scheduler.model.decision import Forecasted, Wait
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Refusal
@@ -84,6 +84,23 @@ def test_gpus_held_for_one_job_start_no_other() -> None:
     plan = decide(state, MINUTE_EPOCHS)
     assert started_jobs(plan) == ["team/a"]
     assert plan.wake_at <= 60.0
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        pytest.param(None, id="all may use all nodes"),
+        pytest.param({"n": NodeSet(frozenset({"n0"}))}, id="some may use some nodes"),
+    ],
+)
+def test_gpus_held_for_a_job_start_it_although_promises_wait_for_one_another(
+    sets: dict[str, NodeSet] | None,
+) -> None:
+    held = job("a", epochs=50, eligible="n" if sets else "")
+    runs = promised("runs", 4000.0, running=1, nodes=("n1",))
+    jobs = [held, runs, promised("waits", 4000.0, workers=(2,))]
+    state = cluster(gpus=[1, 1], jobs=jobs, holds=[Hold("team/a", "n0", 1, 60.0)], sets=sets)
+    assert started_jobs(decide(state, MINUTE_EPOCHS)) == ["team/a"]
 
 
 @pytest.mark.parametrize(

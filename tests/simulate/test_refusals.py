@@ -10,8 +10,8 @@ import pytest
 from laxity_lab.simulate.refusals import false_refusals, longest_s, wrongly_refused
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.traces import TraceJob
-from laxity_lab.world.ground_truth import ground_truths
 from laxity_lab.world.outcome import Run, columns_with_defaults
+from laxity_lab.world.trace_truths import ground_truths
 from laxity_scheduler.simulated.change_costs import costs
 from tests.support.command_line import run_simulate
 from tests.support.simulated import LINEAR, SAMPLES, job, trace

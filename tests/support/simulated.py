@@ -10,7 +10,7 @@ import numpy as np
 from laxity_lab.simulate.run import nodes_of
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_lab.traces.traces import Trace, TraceJob
-from laxity_lab.world.ground_truth import ground_truths
+from laxity_lab.world.trace_truths import ground_truths
 from laxity_lab.world.world import SimWorld
 from laxity_scheduler.simulated.change_costs import CostName, costs
 from laxity_scheduler.simulated.ground_truth import GroundTruth

@@ -21,8 +21,8 @@ from laxity_lab.simulate.run import Setting, nodes_of, run_cycles
 from laxity_lab.traces.throughput_tables import ThroughputTable, load_tables
 from laxity_lab.traces.trace_lookup import SAMPLES
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.ground_truth import ground_truths
 from laxity_lab.world.outcome import Run
+from laxity_lab.world.trace_truths import ground_truths
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet

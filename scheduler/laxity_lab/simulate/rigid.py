@@ -16,8 +16,8 @@ import numpy as np
 
 from laxity_lab.simulate.progress import Ended, nobody
 from laxity_lab.traces.traces import Trace, TraceJob
-from laxity_lab.world.ground_truth import rigid_shape
 from laxity_lab.world.outcome import Run, columns_with_defaults
+from laxity_lab.world.trace_truths import rigid_shape
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.allocation.order import GpuSource, Order, Packing, Pool, Queue, Shape, pack
 from laxity_scheduler.capacity.ledger import Ledger

@@ -12,7 +12,7 @@ from laxity.cli.job_names import completing
 
 if TYPE_CHECKING:
     from laxity_lab.studies.study import TrialResult
-    from laxity_lab.studies.trial import Trial
+    from laxity_lab.studies.study_rows import Trial
 
 OUT: Final = Path(".laxity/studies")
 
@@ -103,7 +103,7 @@ def _print_result(done: int, trial_count: int, result: "TrialResult") -> None:
 
 def _label_filter(conditions: list[str]) -> Callable[["Trial"], bool]:
     """Whether a trial has all these labels. ValueError if one of them is none."""
-    from laxity_lab.studies.trial import LABELS, cell_text
+    from laxity_lab.studies.study_rows import LABELS, cell_text
 
     values_by_label: dict[str, set[str]] = {}
     for condition in conditions:

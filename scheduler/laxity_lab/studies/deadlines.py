@@ -11,7 +11,7 @@ from typing import Final
 
 from laxity_lab.simulate.run import Setting
 from laxity_lab.studies.datasets import TRACE_FILES, Datasets
-from laxity_lab.studies.trial import Trial, linear_program_trial, simulation_trial
+from laxity_lab.studies.study_rows import Trial, linear_program_trial, simulation_trial
 
 TABLE: Final = ("195job", "elasticVpollux_e", "10", "01", "03", "05", "02", "04")
 SHARES: Final = ("elasticflow", "laxity", "edf_elastic")

@@ -11,7 +11,7 @@ from typing import Final
 
 from laxity_lab.simulate.run import Setting
 from laxity_lab.studies.datasets import TRACE_FILES, Datasets
-from laxity_lab.studies.trial import Trial, simulation_trial
+from laxity_lab.studies.study_rows import Trial, simulation_trial
 from laxity_scheduler.simulated.change_costs import CostName
 
 ERRORS: Final = (0.0, 0.1, 0.2, 0.4)

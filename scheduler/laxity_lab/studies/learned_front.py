@@ -26,7 +26,7 @@ from laxity_lab.studies.learned_study import (
     TableJobs,
     read_tables,
 )
-from laxity_lab.studies.trial import Row, Trial, simulation_row, simulation_trial
+from laxity_lab.studies.study_rows import Row, Trial, simulation_row, simulation_trial
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy, save_policy
 

@@ -24,7 +24,7 @@ from laxity_lab.policy_training.reinforcement import DL2, OURS, GradientParts, r
 from laxity_lab.policy_training.training_worlds import WorldKinds, validate
 from laxity_lab.studies.datasets import Datasets
 from laxity_lab.studies.learned_study import read_tables
-from laxity_lab.studies.trial import Row, Trial
+from laxity_lab.studies.study_rows import Row, Trial
 from laxity_lab.traces.cases import Source
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy

@@ -27,7 +27,7 @@ from laxity_lab.bench.bench_loans import (
 from laxity_lab.simulate.loan_instances import compare_with_optimum
 from laxity_lab.studies.datasets import Datasets
 from laxity_lab.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
-from laxity_lab.studies.trial import Row, Trial, figures_row
+from laxity_lab.studies.study_rows import Row, Trial, figures_row
 from laxity_lab.traces.cases import Source
 from laxity_scheduler.allocation.surplus import WidthRule
 from laxity_scheduler.capacity.pools import PoolLedger, WorkerOrder, keep_apart

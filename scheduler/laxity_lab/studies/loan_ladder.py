@@ -15,7 +15,7 @@ from typing import Final
 from laxity_lab.simulate.run import Setting
 from laxity_lab.studies.datasets import Datasets
 from laxity_lab.studies.deadlines import RESTART_S, RUNGS, SLOT_S, SMALL
-from laxity_lab.studies.trial import Trial, simulation_trial
+from laxity_lab.studies.study_rows import Trial, simulation_trial
 from laxity_lab.traces.cases import Case, Source
 from laxity_lab.traces.traces import Trace
 

@@ -14,7 +14,7 @@ from laxity_lab.simulate.report import interval
 from laxity_lab.studies.datasets import open_datasets
 from laxity_lab.studies.results import read_rows
 from laxity_lab.studies.study import STUDIES, run_study
-from laxity_lab.studies.trial import Cell, Row
+from laxity_lab.studies.study_rows import Cell, Row
 
 STUDY: Final = "LAXITY_STUDY"  # "samples": notebooks make their study anew, on traces that ship
 SEEDS_OF_SAMPLES: Final = 2

@@ -36,7 +36,7 @@ import numpy as np
 
 from laxity_lab.simulate.run import Setting
 from laxity_lab.studies.datasets import TRACE_FILES, Datasets
-from laxity_lab.studies.trial import Row, Trial, simulation_trial
+from laxity_lab.studies.study_rows import Row, Trial, simulation_trial
 from laxity_lab.traces.cases import Batch, Case, Made, Window
 from laxity_lab.traces.generate import Mix
 from laxity_scheduler.allocation.order import Packing

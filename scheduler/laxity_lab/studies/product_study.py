@@ -21,12 +21,12 @@ import numpy as np
 from laxity_lab.simulate.replay import literal
 from laxity_lab.simulate.run import Setting, nodes_of, open_world
 from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.trial import FIGURES, Row, Trial, figures_row, labels_of
+from laxity_lab.studies.study_rows import FIGURES, Row, Trial, figures_row, labels_of
 from laxity_lab.traces.cases import Case, Window
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.ground_truth import epochs_of, names_of
 from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_lab.world.trace_truths import epochs_of, names_of
 from laxity_profiler.estimate import NO_PROGRESS, Estimate, Predictor, Progress, Workload
 from laxity_profiler.model.products import ProductFactor, ProductFactors
 from laxity_scheduler.engine import Policy

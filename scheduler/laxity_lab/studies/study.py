@@ -21,7 +21,7 @@ from laxity_lab.studies import (
 )
 from laxity_lab.studies.datasets import Datasets
 from laxity_lab.studies.results import read_rows, write_rows
-from laxity_lab.studies.trial import LABELS, Row, Trial, cell_text, row_key
+from laxity_lab.studies.study_rows import LABELS, Row, Trial, cell_text, row_key
 from laxity_lab.traces.traces import TraceError
 
 

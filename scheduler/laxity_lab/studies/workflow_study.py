@@ -24,7 +24,7 @@ from laxity_lab.simulate.report import LATE_TOLERANCE_S
 from laxity_lab.simulate.run import Setting, run_cycles, truths_of
 from laxity_lab.simulate.trace_groups import TraceGroups, groups_of
 from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.trial import Row, Trial, labels_of
+from laxity_lab.studies.study_rows import Row, Trial, labels_of
 from laxity_lab.traces.cases import Case, Window
 from laxity_lab.traces.traces import Trace, TraceJob
 from laxity_lab.world.outcome import Run

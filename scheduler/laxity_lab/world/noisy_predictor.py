@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from laxity_lab.world.ground_truth import error_factors, sigma_of
+from laxity_lab.world.trace_truths import error_factors, sigma_of
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_scheduler.simulated.beliefs import UNKNOWN, believed, certain
 from laxity_scheduler.simulated.change_costs import Costs

@@ -37,7 +37,7 @@ class PlacementRules:
     def _rest(self) -> Profile | None:
         """What claims leave over time; None where all of them run at once, or may use all nodes."""
         apart = self.regions and not self._reservations.roomy
-        return self._reservations.profile() if apart else None
+        return self._reservations.left_by_claims() if apart else None
 
     @cached_property
     def _left(self) -> list[int]:

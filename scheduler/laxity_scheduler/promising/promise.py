@@ -34,7 +34,7 @@ from laxity_scheduler.model.verdict import (
     Refusal,
     Verdict,
 )
-from laxity_scheduler.promising import time_limits
+from laxity_scheduler.promising import start_limits
 from laxity_scheduler.promising.budget import promised_gpu_s, reservation_gpu_s, runs_of
 from laxity_scheduler.promising.claims import holds_promise
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
@@ -229,7 +229,7 @@ class _Case:
     def _over_limit(self, slots: int) -> Refusal | None:
         """A start may not run long enough for it, or nobody knows how long it takes."""
         job, forecasts = self.job, self.reservations.forecasts
-        limit = time_limits.find_limit(job, forecasts, slots)
+        limit = start_limits.find_limit(job, forecasts, slots)
         if limit is not None:
             return Refusal(limit, self._wider(slots))
         return None if forecasts.curve(job).known else self._unknown()
@@ -246,7 +246,7 @@ class _Case:
         restarts_s = rest_s - forecasts.rest_s(replace(job, wall_limit_s=FOREVER), best)
         if restarts_s >= late_s:  # without links it would be in time
             late = {"workers": best, "p90_at": p90_at, "late_s": late_s}
-            figures = time_limits.restarts_reason(job, forecasts.predictor, restarts_s, late)
+            figures = start_limits.restarts_reason(job, forecasts.predictor, restarts_s, late)
         else:
             figures = too_slow_reason(
                 job, forecasts.predictor, workers=best, p90_at=p90_at, late_s=late_s
@@ -344,7 +344,7 @@ class _Case:
         width, tried = 2 * job.widths[-1], 0
         while width <= slots and tried < MOST_WIDTH_OFFERS:
             wider = forecasts.on_widths(job, (*job.widths, width))
-            if wider and time_limits.find_limit(wider, forecasts, slots):
+            if wider and start_limits.find_limit(wider, forecasts, slots):
                 wider = None
             share = self.reservations.fits(Claim(wider, job.deadline_at - now)) if wider else None
             if wider and share:

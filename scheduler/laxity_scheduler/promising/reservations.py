@@ -117,6 +117,12 @@ class Reservations:
         ]
         return sorted(jobs, key=self.forecasts.time_to_free_s)
 
+    def left_by_claims(self) -> Profile:
+        """What jobs without a claim may use, per slot; the caller may change it."""
+        profile = self.profile().copy()
+        self.room.free_unclaimed_holds(profile)
+        return profile
+
     def due_width(self, share: Share) -> int:
         """The width planned for now, or so soon that others must be stopped for it already."""
         return max(width for at_s, width in share.steps if at_s <= self.reach_s)

@@ -31,7 +31,13 @@ from laxity_scheduler.promising.claims import (
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import Region, regions_of
-from laxity_scheduler.promising.reserve import Profile, find_end, keep_gpus, slot_edges
+from laxity_scheduler.promising.reserve import (
+    Profile,
+    add_gpus,
+    find_end,
+    keep_gpus,
+    slot_edges,
+)
 from laxity_scheduler.promising.share_table import ShareTable
 from laxity_scheduler.promising.whole_workers import (
     Frees,
@@ -342,6 +348,14 @@ class Room:
             for part, region in enumerate(self.regions, 1):
                 held.gpus[place, part] += hold.gpus * (hold.node in region.nodes)
         return held
+
+    def free_unclaimed_holds(self, profile: Profile) -> None:
+        """What is held for jobs without a claim, which start on it, is no claim's."""
+        for hold in self._holds:
+            if hold.job not in self.ids:
+                on_parts = [hold.node in region.nodes for region in self.regions]
+                gpus = hold.gpus * np.array([True, *on_parts], dtype=float)
+                add_gpus(profile, 0.0, hold.until_at - self.state.now, gpus)
 
     @cached_property
     def _holds(self) -> Sequence[Hold]:

@@ -33,11 +33,10 @@ def order_by_plan(
     places = np.argsort(plans.workers_now <= 0, kind="stable")
     plans = plans.at(places)
     ordered = [ones[place] for place in places.tolist()]
-    aged = np.array([entry.rank == "aged" for entry in ordered], dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         ahead_s = plans.starts_s - reservations.reach_s
-    waits = (plans.workers_now == 0) & np.where(aged, plans.starts_s > 0.0, ahead_s > TINY_S)
-    context.wake_first(context.now + np.maximum(ahead_s[waits & ~aged], LOOK_AGAIN_S))
+    waits = (plans.workers_now == 0) & (ahead_s > TINY_S)
+    context.wake_first(context.now + np.maximum(ahead_s[waits], LOOK_AGAIN_S))
     return ordered, waits.tolist()
 
 

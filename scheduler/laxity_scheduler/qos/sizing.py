@@ -7,11 +7,15 @@ epochs between changes, a re-forming must cost less than a tenth of what it save
 ends sooner than a restart takes is left alone. A promise in danger knows none of these.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.allocation.victims import Need, Victim, gpus_freed_by, victim_by_shrinking
+from laxity_scheduler.frame import fields
+from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.curve import late_s_of
 from laxity_scheduler.frame.fields import (
     BEST_EFFORT,
@@ -29,7 +33,6 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.context import MOST_DISPLACING, THETA, DecisionContext
 from laxity_scheduler.qos.idle_growth import pays
-from laxity_scheduler.qos.plan_drift import compare_promised
 from laxity_scheduler.qos.preemption import carry_out, choose, least_width_in_time
 
 WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much sooner
@@ -41,11 +44,52 @@ def grow_promised(context: DecisionContext) -> None:
         for job in _in_turn(context):
             _grow_promised(context, job)
         return
-    for job, as_planned, wake_at in compare_promised(context):
+    for job, as_planned, wake_at in _compare_promised(context):
         if not as_planned:
             _grow_promised(context, job)
         elif job.id not in context.acted:
             context.wake(wake_at)
+
+
+def _compare_promised(context: DecisionContext) -> Iterator[tuple[Job, bool, float]]:
+    """Running promised jobs that have formed, most urgent first: whether each is as planned.
+
+    Who is needs only to be woken for, and when.
+    """
+    reservations, frame = context.reservations, context.forecasts.frame
+    runs = frame.column(fields.WORKERS)[reservations.claims.rows] > 0.0
+    claims = reservations.claims.at(np.flatnonzero(runs))
+    claims = claims.at(np.flatnonzero(_find_formed(context, claims.jobs, frame.table[claims.rows])))
+    rows, names = claims.rows, claims.names
+    due_at = frame.in_force_at[rows]
+    slack_s, _ = frame.slack_s(rows, due_at - context.now)
+    late, plans = reservations.late, reservations.shares.rows_of(names)
+    workers = frame.table[rows, fields.WORKERS]
+    order = np.lexsort((frame.ranks[rows], slack_s, plans.workers_now <= workers))
+    quiet = (plans.workers_now >= 0) & (plans.widest_by(reservations.reach_s) <= workers)
+    if late or context.newly:
+        newly = context.newly
+        unaffected = [name not in late and name not in newly for name in names]
+        quiet &= np.array(unaffected, dtype=np.bool_)
+    wake_at = frame.late_at(rows, due_at) + 1e-3
+    begun = ~np.isnan(frame.table[rows, fields.BEGUN_AT])
+    wake_at = np.where(begun, wake_at, FOREVER)
+    return zip(claims.at(order).jobs, quiet[order].tolist(), wake_at[order].tolist(), strict=True)
+
+
+def _find_formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -> Bools:
+    """As `DecisionContext.is_formed`, of jobs that have workers."""
+    now = context.now
+    changed = table[:, fields.CHANGED_AT] >= now
+    resumed = ~changed & (table[:, fields.RESUMED_AT] >= now)
+    if changed.any() or resumed.any():
+        context.wake(now + 1.0)
+    formed: Bools = ~changed & ~resumed & (table[:, fields.PINNED] == 0.0)
+    formed &= (table[:, fields.STOPPING] == 0.0) & (table[:, fields.RESIZING] == 0.0)
+    formed &= table[:, fields.FORMED_AT] == table[:, fields.WORKERS]
+    if context.acted:
+        formed &= np.array([job.id not in context.acted for job in jobs], dtype=np.bool_)
+    return formed
 
 
 def _in_turn(context: DecisionContext) -> list[Job]:

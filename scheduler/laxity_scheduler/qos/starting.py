@@ -50,7 +50,7 @@ class Starts:
         self._kept: dict[str, Counter[str]] = {}  # what is kept free for whom, by node
         self._rest: Profile | None = None
         if not self._reservations.roomy:
-            self._rest = self._reservations.profile().copy()
+            self._rest = self._reservations.left_by_claims()
         for name in context.releases.asked_for:
             self._share_surplus(context.state.by_id[name])
         self._coming = ComingNodes(context)

@@ -1,5 +1,6 @@
 """Workflows in traces are simulated with the service's own code."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.traces import Trace, TraceError, load
 from laxity_lab.world.outcome import Outcome
+from laxity_scheduler.policies.registry import REGISTRY
 
 HEAD = "job_id,num_gpu,submit_time,duration,expect_time_list,best_effort,model_name,user,group,step,after"
 RELEASE = """
@@ -49,10 +51,14 @@ def test_gpus_of_coming_steps_are_kept_from_others_in_a_simulation(tmp_path: Pat
     assert jobs["ev"].finished_at == 150 * MINUTE_S
 
 
-def test_orders_too_hold_steps_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_each_policy_keeps_the_order_of_steps_and_ends_them(policy: str, tmp_path: Path) -> None:
     trace = trace_of(tmp_path, RELEASE.format(due=300))
-    jobs = outcomes(trace, Setting("fifo", 1, 2))
-    assert jobs["f1"].first_start_at == jobs["pre"].finished_at
+    jobs = outcomes(trace, Setting(policy, 1, 2, cost_model="free"))
+    assert all(job.finished_at < math.inf for job in jobs.values()), jobs
+    assert jobs["f1"].first_start_at >= jobs["pre"].finished_at
+    assert jobs["f2"].first_start_at >= jobs["pre"].finished_at
+    assert jobs["ev"].first_start_at >= max(jobs["f1"].finished_at, jobs["f2"].finished_at)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 
 from laxity_scheduler.model.decision import Wait
 from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.policies.registry import REGISTRY, find
+from laxity_scheduler.service.policy_in_force import PolicyInForce
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import Stage, manifest, staged
@@ -56,6 +58,25 @@ def test_group_that_fits_is_promised(tmp_path: Path) -> None:
         view = declare(stage, *chain(), deadline="1h")
     assert view["verdict"] == "promised"
     assert view["p90_at"] - view["submitted_at"] == pytest.approx(1800.0, abs=60.0)
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_group_is_promised_only_where_the_policy_keeps_coming_steps(
+    policy: str, tmp_path: Path
+) -> None:
+    decide = find(policy).policy()
+    curve = Curve(epoch_s=60.0)
+    with staged(
+        tmp_path, MemoryWorld(4), predictor=curve, policy=PolicyInForce(policy, decide)
+    ) as s:
+        view = declare(s, *chain(), deadline="1h")
+        submit(s, "p1", "pretrain")
+        s.until("default/p1", lambda v: v["workers"] > 0, "running")
+    if policy in {"qos", "qos_open_to_all"}:
+        assert view["verdict"] == "promised"
+    else:
+        assert (view["verdict"], view["reason_code"]) == ("forecast", "group_not_kept")
+        assert f"policy {policy} keeps no GPUs" in view["reason"]
 
 
 def test_refusal_names_the_step_that_takes_the_most(tmp_path: Path) -> None:

@@ -56,6 +56,15 @@ def judged(group: Group, layout: GroupLayout, reservations: Reservations) -> Gro
     return replace(group, state="active", verdict=verdict_of("promised", why, **figures))
 
 
+def without_promise(group: Group, policy: str) -> Group:
+    """A forecast in place of a promise, where what decides keeps nothing for coming steps."""
+    if not group.promised:
+        return group
+    figures = {name: group.verdict[name] for name in ("p50_at", "p90_at")}
+    why = reason("group_not_kept", p90_at=figures["p90_at"], policy=policy)
+    return replace(group, verdict=verdict_of("forecast", why, **figures))
+
+
 def _over_budget(group: Group, layout: GroupLayout, reservations: Reservations) -> Reason | None:
     """Why its namespace may not have so much promised at a time; None if it may."""
     budget = (reservations.state.budgets or {}).get(group.namespace)

@@ -45,6 +45,9 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "group_not_running": "its group {group} is not planned yet: {why}",
     "group_refused": "its group {group} is refused: {why}",
     "group_unknown": "nothing is known about {what}: this run is predicted, and the next is promised",
+    "group_not_kept": (
+        "P90 finish of the whole {p90}; no promise, since policy {policy} keeps no GPUs for coming steps"
+    ),
     "offer_later": "deadline {due}",
     "group_does_not_fit": (
         "step {step} needs {needed_gpus:GPU} at a time, and the cluster has {free_gpus} for it"

@@ -44,6 +44,11 @@ class Registered:
     def _module(self) -> Any:
         return import_module(f"laxity_scheduler.policies.{self.page or self.name}")
 
+    @property
+    def keeps_coming_steps(self) -> bool:
+        """Whether it plans around GPUs that are kept for the coming steps of groups."""
+        return "qos" in {self.page, self.name}
+
     def check_file(self) -> None:
         """ValueError where `file` cannot be used, and another rule would decide in its name."""
         if self.file:

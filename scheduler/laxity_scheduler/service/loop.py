@@ -104,7 +104,9 @@ class Service:
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )
         self.view_cache = ViewCache.load(store, self.metrics.faults)
-        self.groups = GroupKeeper(GroupBook(store), world, self.view_cache, self.metrics.faults)
+        self.groups = GroupKeeper(
+            GroupBook(store), world, self.view_cache, self.metrics.faults, self.policies
+        )
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None

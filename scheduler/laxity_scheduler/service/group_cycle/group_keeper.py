@@ -7,6 +7,7 @@ from typing import Any
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.groups.cycle import GroupCycle, Standing, find_end, overlay
 from laxity_scheduler.groups.group import Group, State
+from laxity_scheduler.groups.group_verdict import without_promise
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import LiveWorld, UnknownJobError
@@ -15,9 +16,11 @@ from laxity_scheduler.model.decision import Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies.registry import REGISTRY
 from laxity_scheduler.service.group_cycle.group_book import GroupBook
 from laxity_scheduler.service.group_cycle.group_forming import find_forming
 from laxity_scheduler.service.group_cycle.group_steps import learn_steps
+from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.views.view_cache import ViewCache
 from laxity_scheduler.service.views.view_fields import Json, finite_or_none
 
@@ -26,8 +29,14 @@ class GroupKeeper:
     """Which groups there are, and what they come to."""
 
     def __init__(
-        self, book: GroupBook, world: LiveWorld, views: ViewCache, faults: JobFaults
+        self,
+        book: GroupBook,
+        world: LiveWorld,
+        views: ViewCache,
+        faults: JobFaults,
+        policies: PolicyInForce,
     ) -> None:
+        self._policies = policies
         self.book, self._world, self._faults = book, world, faults
         self._views = views.views_in_any_order
         self._cycle = GroupCycle(self._row_of)
@@ -82,7 +91,11 @@ class GroupKeeper:
         if group.is_sweep:
             return group
         steps = group.steps or self._learned_steps(group)
-        return self._cycle.judge(replace(group, steps=steps), self._views(), state, predictor)
+        judged = self._cycle.judge(replace(group, steps=steps), self._views(), state, predictor)
+        policy = self._policies.name
+        if policy in REGISTRY and REGISTRY[policy].keeps_coming_steps:
+            return judged
+        return without_promise(judged, policy)
 
     def job_fields(self, view: Json) -> Json:
         """What a job's view says of its share: why it has it, or what it waits for."""

@@ -25,6 +25,12 @@ KINDS = [
             find_spec("accelerate") is None, reason="Accelerate is not installed"
         ),
     ),
+    pytest.param(
+        "with_lightning",
+        marks=pytest.mark.skipif(
+            find_spec("lightning") is None, reason="Lightning is not installed"
+        ),
+    ),
 ]
 
 

@@ -36,9 +36,10 @@ class Follower:
         if command["do"] == "end":
             return False
         self._launched = True
+        self._course.width = int(command["width"])
         launcher.set_variables(
             rank=self._course.rank,
-            width=int(command["width"]),
+            width=self._course.width,
             host=str(command["host"]),
             port=int(command["port"]),
             run=self._course.assignment.training,

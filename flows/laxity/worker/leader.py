@@ -63,8 +63,8 @@ class Leader:
         """With a launcher: meet the other workers, before the function is called."""
         assignment, group = self._course.assignment, self._group
         self._gather_workers()
-        self._launched, port = self._reachable_width(), launcher.free_port()
-        host = assignment.host or "127.0.0.1"
+        self._launched = self._course.width = self._reachable_width()
+        host, port = assignment.host or "127.0.0.1", launcher.free_port()
         if group is not None:
             group.launch(self._launched, host=host, port=port)
         launcher.set_variables(

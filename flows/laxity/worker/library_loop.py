@@ -49,25 +49,36 @@ class LibraryLoop:
         every = None if declared else every or max(1, total // 100)
         self.training.count_from(at, total=total, every=every)
         self._steps = self.training.steps(total=total, every=every, stops=stops)
+        self._check_width()
+        self._stage()
         self._next = self._take_step(self._steps)
 
     def advance(self, done: int) -> None:
         """The library has done so many steps in all. May save, and wait here when told to stop."""
         while self._steps is not None and self._next is not None and self._next < done:
-            if self.training.workers > 1 and self.training.ends_epoch and self._staged is not None:
-                _remove(self._staged)
-                self._save(self._staged)
+            if self.training.ends_epoch:
+                self._stage()
             self._next = self._take_step(self._steps)
 
     def _take_step(self, steps: Iterator[int]) -> int | None:
         """The next one, None behind the last. How many workers there are is known then."""
         step = next(steps, None)
+        self._check_width()
+        return step
+
+    def _check_width(self) -> None:
         if self._alone and self.training.workers > 1:
             raise TrainingError(
                 f"{self._alone} would train {self.training.workers} models that know nothing of "
                 "each other: declare workers=1"
             )
-        return step
+
+    def _stage(self) -> None:
+        """All of several workers save together, before one of them makes a checkpoint of it."""
+        if self.training.workers > 1 and self._staged is not None:
+            if self.training.rank == 0:
+                _remove(self._staged)
+            self._save(self._staged)
 
     def end(self) -> None:
         """The library trains no more."""

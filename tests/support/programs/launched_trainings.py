@@ -85,3 +85,45 @@ def with_accelerate(training: Training, gates: str) -> dict[str, Any]:
     write_end(gates, accelerator.process_index, model)
     accelerator.end_training()
     return {"world": width, "main": accelerator.is_main_process, "loss": training.last("loss")}
+
+
+def with_lightning(training: Training, gates: str) -> dict[str, Any]:
+    """Its Trainer counts the epochs by itself, and is one of as many nodes as there are workers."""
+    import lightning
+    from lightning.pytorch.utilities import disable_possible_user_warnings
+    from torch.utils.data import DataLoader, TensorDataset
+
+    import laxity.lightning
+
+    disable_possible_user_warnings()
+
+    class Net(lightning.LightningModule):  # type: ignore[misc]  # as in lightning_flow.py
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.optimizer = make_model()
+
+        def on_train_epoch_start(self) -> None:
+            world = self.trainer.world_size
+            note(gates, training, "began", world=world, launched=LAUNCHED, child=None)
+            wait_at_gate(gates, self.trainer.current_epoch + 1)
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            rows, want = batch
+            loss = torch.nn.functional.mse_loss(self.model(rows), want)
+            whole = self.trainer.strategy.reduce(loss.detach(), reduce_op="mean")
+            self.log("loss", whole)
+            return loss
+
+        def configure_optimizers(self) -> Any:
+            return self.optimizer
+
+    width = training.workers
+    loader = DataLoader(TensorDataset(ROWS, WANT), batch_size=BATCH // width, shuffle=False)
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=1, num_nodes=width, strategy="ddp", max_epochs=4,
+        logger=False, enable_checkpointing=False, enable_progress_bar=False,
+    )  # fmt: skip
+    net = Net()
+    trainer.fit(net, loader, ckpt_path=laxity.lightning.resume())
+    write_end(gates, trainer.global_rank, net.model)
+    return {"world": trainer.world_size, "loss": training.last("loss")}

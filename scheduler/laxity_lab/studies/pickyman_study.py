@@ -36,7 +36,14 @@ import numpy as np
 
 from laxity_lab.simulate.run import Setting
 from laxity_lab.studies.datasets import TRACE_FILES, Datasets
-from laxity_lab.studies.study_rows import Row, Trial, simulation_trial
+from laxity_lab.studies.study_rows import (
+    FIGURES,
+    Row,
+    Trial,
+    labels_of,
+    simulation_row,
+    simulation_trial,
+)
 from laxity_lab.traces.cases import Batch, Case, Made, Window
 from laxity_lab.traces.generate import Mix
 from laxity_scheduler.allocation.order import Packing
@@ -142,17 +149,17 @@ def _small_setting(policy: str, packing: Packing, scale: int, seed: int) -> Sett
 def price_trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Windows and closed batches of Philly's jobs, and made ones of minutes, at each price of a stop."""
     return [
-        simulation_trial(
-            case,
-            _priced(case, policy, cluster, share, seed),
-            part=part,
-            trace=name,
-            variant=f"{share:g}",
+        Trial(
+            labels_of(setting, part=part, trace=name) | {"variant": f"{share:g}"},
+            partial(_priced_row, case, setting, share),
         )
         for seed in seeds
         for part, name, case, cluster in _priced_cases(datasets, seed)
         for share in STOP_SHARES
         for policy in RIVALS
+        for setting in [
+            Setting(policy, *cluster, cost_model="live", paid_starts=True, error=ERROR, seed=seed)
+        ]
     ]
 
 
@@ -168,20 +175,12 @@ def _priced_cases(
         yield "closed", name, Batch(source, 400, seed), PHILLY
 
 
-def _priced(case: Case, policy: str, cluster: tuple[int, int], share: float, seed: int) -> Setting:
-    """On a cluster of so many nodes with so many GPUs each."""
+def _priced_row(case: Case, setting: Setting, share: float) -> Row:
     median_s = float(np.median([job.duration_s for job in case.load().jobs]))
-    live = costs("live", cluster_gpus=cluster[0] * cluster[1])
-    return Setting(
-        policy,
-        *cluster,
-        cost_model="live",
-        cost_scale=share * median_s / (live.stop_s(1) + live.start_s(1)),
-        paid_starts=True,
-        error=ERROR,
-        seed=seed,
-        epoch_s=median_s / EPOCHS_OF_MEDIAN,
-    )
+    live = costs("live", cluster_gpus=setting.gpus)
+    price = share * median_s / (live.stop_s(1) + live.start_s(1))
+    priced = replace(setting, cost_scale=price, epoch_s=median_s / EPOCHS_OF_MEDIAN)
+    return simulation_row(case, priced, FIGURES)
 
 
 def cover_trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:

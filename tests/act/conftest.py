@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from laxity_k8s.local.cluster import stop_workers
+from laxity_k8s.local.local_cluster import stop_workers
 from tests.support.machine import Machine
 
 

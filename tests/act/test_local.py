@@ -10,7 +10,7 @@ import pytest
 from laxity import json_tree, names
 from laxity_k8s import steady_clock
 from laxity_k8s.cluster_api import ApiError, Json, Patch
-from laxity_k8s.local.cluster import LocalCluster, open_world, stop_workers
+from laxity_k8s.local.local_cluster import LocalCluster, open_world, stop_workers
 from laxity_k8s.local.worker_processes import pids_of
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition

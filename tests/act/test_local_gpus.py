@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from laxity_k8s.local.cluster import open_world
 from laxity_k8s.local.gpus import VISIBLE, choose_gpus, find_gpus, gpus_of_nodes
+from laxity_k8s.local.local_cluster import open_world
 from laxity_scheduler.live import Report
 from tests.support.machine import Machine, complete
 from tests.support.waiting import Eyes, until

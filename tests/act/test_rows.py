@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from laxity.json_tree import get_in, merge_patch
 from laxity_k8s.cluster_api import ApiError, Change, Json
 from laxity_k8s.local import object_store as rows_module
-from laxity_k8s.local.cluster import RowWatch
+from laxity_k8s.local.local_cluster import RowWatch
 from laxity_k8s.local.object_store import ObjectStore, is_selected
 from laxity_k8s.objects.pods import format_ranges, parse_ranges
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.local.cluster import LocalCluster, stop_workers
+from laxity_k8s.local.local_cluster import LocalCluster, stop_workers
 from tests.support.manifests import train_template
 
 # Runs for argv[1] seconds (-1: until stopped) and takes argv[2] seconds to stop, once its log says so.

@@ -8,7 +8,7 @@ import pytest
 
 from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal
 from laxity_scheduler.live import Report

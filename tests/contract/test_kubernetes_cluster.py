@@ -8,7 +8,7 @@ import pytest
 
 from laxity import json_tree
 from laxity_k8s.cluster_api import Json, Patch
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.http.session import ApiSession
 from tests.contract.api_answer_exam import ANSWERS
 from tests.contract.cluster_bench import NAMESPACE, Question, job, named

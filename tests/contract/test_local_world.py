@@ -8,7 +8,7 @@ import pytest
 from laxity import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.local.cluster import open_world, stop_workers
+from laxity_k8s.local.local_cluster import open_world, stop_workers
 from laxity_k8s.local.worker_processes import pids_of
 from laxity_k8s.objects import pods
 from laxity_scheduler.live import Report

@@ -18,7 +18,7 @@ from laxity.job.spec import TrainingSpec
 from laxity_k8s.act.job_submission import submit_job
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.local.cluster import open_world, stop_workers
+from laxity_k8s.local.local_cluster import open_world, stop_workers
 from laxity_k8s.objects.attempts import Origin, origin_of
 from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_profiler.estimate import Progress

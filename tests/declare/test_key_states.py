@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.local.cluster import LocalCluster
+from laxity_k8s.local.local_cluster import LocalCluster
 from laxity_k8s.objects.attempts import attempt_number, origin_of
 from laxity_scheduler.live import DuplicateJobError
 from tests.support.key_walk import AMENDED, KeyWalk

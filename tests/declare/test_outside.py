@@ -19,7 +19,7 @@ from laxity_k8s.act.patches import format_instant, job_patch
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.local.cluster import open_world, stop_workers
+from laxity_k8s.local.local_cluster import open_world, stop_workers
 from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.objects import conditions, jobs, pods, status_annotation
 from laxity_k8s.objects.attempts import attempt_number

@@ -8,7 +8,7 @@ import pytest
 
 from laxity import names
 from laxity_k8s.cluster_api import ApiError, Kind, Patch
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from tests.support.kubernetes.any_job import job
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl, tried

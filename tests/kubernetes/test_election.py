@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from laxity_k8s.cluster_api import ApiError, Json, Kind, Patch
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.lease import STORE, Brief, Lease, LeaseTimings
 from laxity_scheduler.service.leadership import OtherStoreError
 from tests.support.kubernetes.cluster import Cluster

@@ -6,7 +6,7 @@ import pytest
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.objects.attempts import attempt_number, origin_of
 from laxity_scheduler.live import DuplicateJobError
 from tests.support.key_walk import KeyWalk

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_scheduler.live import Report
 from tests.support.kubernetes.cluster import Cluster, simulated_node

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from laxity import json_tree, names
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_lab.bench.ground import Ground
 from laxity_lab.bench.lanes import run_service
 from tests.support.kubernetes.cluster import Cluster

@@ -7,7 +7,7 @@ import pytest
 
 from laxity import names
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.conditions import read_condition
 from laxity_scheduler.live import Report

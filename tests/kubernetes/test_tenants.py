@@ -17,7 +17,7 @@ import pytest
 from laxity import names
 from laxity.job.qos import QoSError
 from laxity_k8s.act.namespace_limits import ENFORCED, Limits
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise

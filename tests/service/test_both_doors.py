@@ -10,7 +10,7 @@ import pytest
 from laxity import names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.local.cluster import LocalCluster, stop_workers
+from laxity_k8s.local.local_cluster import LocalCluster, stop_workers
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
 from tests.support.builders import Curve

@@ -5,9 +5,9 @@ from multiprocessing import active_children
 
 import pytest
 
+from laxity_lab.simulate.many_runs import sweep
 from laxity_lab.simulate.progress_bar import CLEAR, ProgressBar
 from laxity_lab.simulate.run import Setting
-from laxity_lab.simulate.sweep import sweep
 from laxity_lab.traces.cases import Source
 from tests.support.simulated import SAMPLES
 

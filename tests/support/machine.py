@@ -7,7 +7,7 @@ from typing import Any
 
 from laxity import names
 from laxity.backoff import Backoff
-from laxity_k8s.local.cluster import LocalCluster
+from laxity_k8s.local.local_cluster import LocalCluster
 from laxity_k8s.objects.conditions import read_condition
 from tests.support.waiting import Eyes
 

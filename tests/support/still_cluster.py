@@ -9,7 +9,7 @@ import pytest
 
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import control_loop
-from laxity_k8s.local.cluster import open_world, stop_workers
+from laxity_k8s.local.local_cluster import open_world, stop_workers
 from laxity_k8s.objects import status_annotation
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Report

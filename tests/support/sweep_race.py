@@ -15,7 +15,7 @@ import optuna
 from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
 
-from laxity.sweeps.plan import SweepState, TrialTime, count_starts
+from laxity.sweeps.trial_plan import SweepState, TrialTime, count_starts
 from laxity.worker.chain_link import EPOCH_MARGIN, LEAVING_S
 
 EPOCHS = 16

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_k8s.local.cluster import LocalCluster, stop_workers
+from laxity_k8s.local.local_cluster import LocalCluster, stop_workers
 from laxity_k8s.local.shim import start_ticks
 from laxity_k8s.local.worker_processes import MARK, is_alive
 from tests.support.programs.crashing import JOBS, opened, settled, wanted

@@ -11,7 +11,7 @@ from laxity import names
 from laxity_k8s import live_cluster as acting
 from laxity_k8s.act import patches, plan_patches, pod_signals, sender
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.local import cluster
+from laxity_k8s.local import local_cluster as cluster
 from laxity_k8s.objects import held_gpus, pods, status_annotation
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.observe import cluster_cache, eligible, group_reader, node_table, rejections

@@ -9,8 +9,8 @@ from laxity_k8s import error_isolation
 from laxity_k8s.cluster_api import ApiError, Patch
 from laxity_k8s.http import session
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.local import cluster as local
 from laxity_k8s.local import control_loop, scheduler
+from laxity_k8s.local import local_cluster as local
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition
 from tests.support.breaking import BAD, GOOD, SAID, Breaking

@@ -18,7 +18,7 @@ from laxity_k8s.cluster_api import (
     ignore_cut,
 )
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.local.cluster import LocalCluster, RowWatch, stop_workers
+from laxity_k8s.local.local_cluster import LocalCluster, RowWatch, stop_workers
 from laxity_k8s.objects.conditions import read_condition
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState

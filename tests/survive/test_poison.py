@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from laxity_k8s.live_cluster import LiveCluster
-from laxity_k8s.local.cluster import open_world, stop_workers
+from laxity_k8s.local.local_cluster import open_world, stop_workers
 from laxity_scheduler.live import Report
 from tests.support.poison import delay_nobody
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from laxity.human_time import wall_time
-from laxity.sweeps.plan import SweepState, TrialTime, count_starts, forecast, promise_text
+from laxity.sweeps.trial_plan import SweepState, TrialTime, count_starts, forecast, promise_text
 
 HOUR = 3600.0
 HALF_HOUR = TrialTime(1800.0, 1900.0)

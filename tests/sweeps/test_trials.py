@@ -12,7 +12,7 @@ from laxity.sweeps.trials import GridTrials, SweepRecord, Trials
 
 optuna = pytest.importorskip("optuna")
 
-from laxity.sweeps.study import StudyTrials  # noqa: E402 - it needs Optuna
+from laxity.sweeps.optuna_study import StudyTrials  # noqa: E402 - it needs Optuna
 
 Study = Any
 NOW_OR_LATER = 4e9  # a deadline that has not passed

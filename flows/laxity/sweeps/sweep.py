@@ -15,13 +15,13 @@ from laxity.job.qos import QoSError, check_whole
 from laxity.job.spec import dns_label
 from laxity.stderr import say
 from laxity.sweeps.result import SweepResult
-from laxity.sweeps.run import SweepRun, TrialJobs
+from laxity.sweeps.sweep_loop import SweepRun, TrialJobs
 from laxity.sweeps.trials import MOST_TRIALS, Direction, GridTrials, SweepRecord, Trials
 
 if TYPE_CHECKING:
     from optuna import Study
 
-    from laxity.sweeps.study import StudyTrials
+    from laxity.sweeps.optuna_study import StudyTrials
 
 DIRECTIONS: Final = ("minimize", "maximize")
 PATIENCE_S: Final = 5.0
@@ -116,7 +116,7 @@ def _check_service() -> None:
 def _open_study(
     study: "Study", declared: Declaration, metric: str | None, direction: Direction | None
 ) -> "StudyTrials":
-    from laxity.sweeps.study import StudyTrials
+    from laxity.sweeps.optuna_study import StudyTrials
 
     return StudyTrials(
         study,

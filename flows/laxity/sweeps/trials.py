@@ -1,6 +1,6 @@
 """The trials of a sweep: where their parameters come from and where their outcomes go.
 
-A study of Optuna is one source (laxity.sweeps.study), a grid of parameters the other.
+A study of Optuna is one source (laxity.sweeps.optuna_study), a grid of parameters the other.
 """
 
 import itertools

@@ -16,7 +16,7 @@ from laxity_k8s.chains.job_links import build_link, name_link, read_limit_s, rea
 from laxity_k8s.chains.job_rows import failure_words, job_row, read_rows
 from laxity_k8s.chains.job_waits import controller_words, pod_words, suspension_words
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, Json, Kind
-from laxity_k8s.http.cluster import KubernetesApi, current_namespace
+from laxity_k8s.http.api_cluster import KubernetesApi, current_namespace
 from laxity_k8s.http.paths import collection_path, whole_items
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.pods import count_gpus

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar
 from laxity import json_tree, names
 from laxity.job.accelerators import GPU
 from laxity_k8s.cluster_api import NOT_FOUND, ApiError, Json
-from laxity_k8s.http.cluster import open_session
+from laxity_k8s.http.api_cluster import open_session
 from laxity_k8s.http.paths import collection_path
 from laxity_k8s.http.session import ApiSession
 from laxity_k8s.objects.conditions import read_condition

@@ -22,7 +22,7 @@ import orjson
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Change, Json, Kind, Listing, Patch, PatchResult, ignore_cut
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.http.paths import object_path
 from laxity_k8s.http.session import STRATEGIC_PATCH, ApiSession
 from laxity_k8s.http.watch_thread import WatchThread

@@ -13,12 +13,12 @@ import typer
 from laxity.cli.exit_codes import FAILED, USAGE
 from laxity.cli.job_names import completing
 from laxity.human_time import count_noun
+from laxity_lab.simulate.many_runs import combine, sweep
 from laxity_lab.simulate.printed import print_reports
 from laxity_lab.simulate.progress_bar import ProgressBar
 from laxity_lab.simulate.replay import UnsettledError
 from laxity_lab.simulate.report import Figures
 from laxity_lab.simulate.run import Setting, in_links
-from laxity_lab.simulate.sweep import combine, sweep
 from laxity_lab.traces.cases import Case, Source
 from laxity_lab.traces.limits import (
     check_counts,

@@ -82,7 +82,13 @@ class Planner:
     _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
 
     def plan_all(
-        self, claims: Claims, held: Held, profile: Profile, *, stay: bool, drops: bool = False
+        self,
+        claims: Claims,
+        held: Held,
+        profile: Profile,
+        *,
+        stay: bool = False,
+        drops: bool = False,
     ) -> Plans:
         """Plan all claims, one after the other, and take their shares out of the profile.
 

@@ -322,18 +322,13 @@ class Room:
         """In the order in which they are planned (`ClaimRows.sort_claims`)."""
         return self.rows.sort_claims(claims, order, self.awaited)
 
-    def in_order(
-        self, claims: Claims, profile: Profile, *, stay: bool = False, drops: bool = False
-    ) -> Kept:
+    def in_order(self, claims: Claims, profile: Profile, **how: bool) -> Kept:
         """All claims planned one after the other on this profile, and taken out of it."""
-        return Kept(*self.plan(claims, profile, stay=stay, drops=drops).keep(), profile)
+        return Kept(*self.plan(claims, profile, **how).keep(), profile)
 
-    def plan(
-        self, claims: Claims, profile: Profile, *, stay: bool = False, drops: bool = False
-    ) -> Plans:
-        """The same, for what is left of the profile."""
-        held = self.find_held(claims)
-        return self.planner.plan_all(claims, held, profile, stay=stay, drops=drops)
+    def plan(self, claims: Claims, profile: Profile, **how: bool) -> Plans:
+        """The same, for what is left of the profile; `how` is that of `Planner.plan_all`."""
+        return self.planner.plan_all(claims, self.find_held(claims), profile, **how)
 
     def find_held(self, claims: Claims) -> Held:
         """GPUs that are held for jobs that wait."""

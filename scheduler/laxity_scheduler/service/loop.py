@@ -104,9 +104,8 @@ class Service:
             store.save_loan_order, unsaid_gpus=None if world.sees_inference else 0
         )
         self.view_cache = ViewCache.load(store, self.metrics.faults)
-        self.groups = GroupKeeper(
-            GroupBook(store), world, self.view_cache, self.metrics.faults, self.policies
-        )
+        book, faults = GroupBook(store), self.metrics.faults
+        self.groups = GroupKeeper(book, world, self.view_cache, faults, self.policies)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
@@ -125,9 +124,8 @@ class Service:
         demand_keeper.restore()
         self._journal = Journal(store)
         self._audit_rows = AuditRows(self.metrics.faults)
-        self.finishes = QueueFinishes(
-            self.deciding, self.view_cache.views_in_any_order, wake=world.wake
-        )
+        views = self.view_cache.views_in_any_order
+        self.finishes = QueueFinishes(self.deciding, views, wake=world.wake)
         self._publisher = Publisher(
             world=world,
             store=store,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Change, Kind
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from tests.support.kubernetes.cluster import Cluster
 
 Json = dict[str, Any]

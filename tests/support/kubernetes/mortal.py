@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG: Final = 1
 CODE: Final = (
     "alembic.command", "kubernetes.aio.client", "kubernetes.aio.config", "psycopg",
     "uvicorn.protocols.http.auto", "uvicorn.protocols.websockets.auto", "laxity.cli.main",
-    "laxity_k8s.http.cluster", "laxity_profiler.learning.learner", "laxity_scheduler.commands",
+    "laxity_k8s.http.api_cluster", "laxity_profiler.learning.learner", "laxity_scheduler.commands",
     "laxity_scheduler.policies.qos", "laxity_scheduler.process.serve", "laxity_lab.simulate.commands",
 )  # fmt: skip
 STEPS: Final = tuple(

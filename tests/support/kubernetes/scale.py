@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from laxity import json_tree
 from laxity_k8s.cluster_api import Patch
-from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_lab.bench.ground import Ground
 from laxity_lab.bench.lanes import Narrowed, open_service
 from laxity_profiler.estimate import Predictor

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from laxity_k8s.cluster_api import ApiError, Json, Patch
-from laxity_k8s.local.cluster import LocalCluster
+from laxity_k8s.local.local_cluster import LocalCluster
 from tests.support.manifests import indexed_job, train_template
 from tests.support.waiting import Eyes
 

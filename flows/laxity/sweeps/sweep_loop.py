@@ -24,8 +24,8 @@ from laxity.instants import format_instant
 from laxity.job.pod_template import escape_literal
 from laxity.job.spec import TrainingSpec
 from laxity.stderr import say
-from laxity.sweeps.plan import SweepState, TrialTime, count_starts, promise_text
 from laxity.sweeps.result import SweepFailed, SweepResult, best_of
+from laxity.sweeps.trial_plan import SweepState, TrialTime, count_starts, promise_text
 from laxity.sweeps.trials import NOT_STARTED, SweepRecord, SweepTrial, Trials
 from laxity.worker.trial import ENDED, VALUE
 

@@ -76,9 +76,9 @@ def _first_short(
     """The most urgent of these for whom not enough is free or on its way, and who makes way for it.
 
     Whose quota is used up needs a job of the same quota to make way. Where one without a claim will do
-    that, and nodes are full as well, others may free these.
+    that, and nodes are full as well, others may free these. No promise makes way for a soft claim.
     """
-    trial = context.ledger.copy()
+    trial, behind = context.ledger.copy(), context.reservations.behind
     taken: Counter[str] = Counter()  # of quotas
     for taker in takers:
         own = context.releases.own(taker) + kept.get(taker.id, Counter())
@@ -87,14 +87,15 @@ def _first_short(
             continue
         need = replace(need, quota_left=max(0, need.quota_left - taken[need.quota]))
         context.releases.use(replace(need, coming=own))
+        stopped = [job for job in ways if taker.id not in behind or job.id in behind]
         if need.exceeds_quota:
-            mine = [job for job in ways if job.quota == taker.quota]
+            mine = [job for job in stopped if job.quota == taker.quota]
             if mine:
                 return taker, mine
-            if _lacks_nodes(need) and _quota_comes(context, taker, need):
-                return taker, ways
-        elif need.workers_fitting < need.workers:
-            return taker, ways
+            if stopped and _lacks_nodes(need) and _quota_comes(context, taker, need):
+                return taker, stopped
+        elif stopped and need.workers_fitting < need.workers:
+            return taker, stopped
         size, among = taker.gpus_per_worker, need.nodes or None
         fitting = min(
             need.workers, need.workers_fitting, trial.slots(size, among, needs=taker.needs)

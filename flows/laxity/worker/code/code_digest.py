@@ -16,7 +16,7 @@ from laxity.stderr import say
 from laxity.worker.code.code_copy import in_copy, is_installed
 
 FILE: Final = "code.json"
-LAXITY: Final = Path(__file__).resolve().parents[1]
+LAXITY: Final = Path(__file__).resolve().parents[2]
 MOST_NAMED: Final = 5
 
 

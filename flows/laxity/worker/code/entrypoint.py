@@ -18,7 +18,7 @@ from laxity.job.parameters import ParameterError, from_json
 from laxity.worker.code.code_copy import in_copy, is_installed
 
 PARAMETER: Final = "training"
-_OURS: Final = Path(__file__).parents[1]
+_OURS: Final = Path(__file__).parents[2]
 
 
 class EntryError(ValueError):

@@ -1,6 +1,7 @@
 """Soft jobs claim what promises leave, in order of deadline (algorithms.md 3.4). An epoch takes 60 s."""
 
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -54,6 +55,11 @@ def test_a_newcomer_is_promised_as_if_soft_jobs_claimed_nothing() -> None:
     assert list(started_widths(plan)) == ["hard"]
 
 
+TIGHT: Final = job(
+    "tight", epochs=20, due_at=780.0, workers=(2,), service_class="soft", asked=False
+)
+
+
 @pytest.mark.parametrize(
     ("stops", "stopped"),
     [
@@ -63,10 +69,18 @@ def test_a_newcomer_is_promised_as_if_soft_jobs_claimed_nothing() -> None:
 )
 def test_who_was_stopped_often_makes_way_for_no_soft_job(stops: int, stopped: list[str]) -> None:
     """2 GPUs, both held: 300 s of work by 2,000 s. The other needs 600 s on both by 780 s."""
-    wide = promised("wide", 2_000.0, workers=(2,), running=2, preemptions=stops)
-    soft = job("soft", epochs=20, due_at=780.0, workers=(2,), service_class="soft", asked=False)
-    plan = qos.decide(cluster(gpus=2, jobs=[wide, soft], now=1.0), MINUTE_EPOCHS)
+    wide = job(
+        "wide", due_at=2_000.0, service_class="soft", workers=(2,), running=2, preemptions=stops
+    )
+    plan = qos.decide(cluster(gpus=2, jobs=[wide, TIGHT], now=1.0), MINUTE_EPOCHS)
     assert stopped_jobs(plan) == stopped
+
+
+def test_no_promise_makes_way_for_a_soft_job() -> None:
+    """Though it would be in time all the same."""
+    wide = promised("wide", 2_000.0, workers=(2,), running=2)
+    plan = qos.decide(cluster(gpus=2, jobs=[wide, TIGHT], now=1.0), MINUTE_EPOCHS)
+    assert stopped_jobs(plan) == []
 
 
 def test_a_best_effort_job_that_was_stopped_often_starts_only_to_run_to_its_end() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.service.group_cycle import group_forming
+from tests.groups.test_promising import declare, step
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import Stage, staged
@@ -54,6 +55,14 @@ def test_jobs_form_their_group_and_start_in_its_order(stage: Stage) -> None:
     steps = {step["name"]: step["after"] for step in group["steps"]}
     assert steps == {"pretrain": [], "finetune": ["pretrain"]}
     assert first["deadline_at"] < group["deadline_at"], "its share"
+
+
+def test_a_group_is_judged_beside_what_is_kept_for_another(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, step("pretrain"), step("finetune", "pretrain"), deadline="30m", name="one")
+        apply_both(stage, "30m")
+        until_reason(stage, "default/pretrain", "its group default/release is refused")
+        assert group_of(stage)["state"] == "refused"
 
 
 def test_group_waits_for_a_step_that_another_one_comes_after(stage: Stage) -> None:

@@ -9,6 +9,7 @@ import pytest
 from laxity_scheduler.model.decision import Wait
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies.registry import REGISTRY, find
+from laxity_scheduler.service.group_cycle.group_book import read_group
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
@@ -125,6 +126,20 @@ def test_group_finds_its_place_behind_earlier_promises(tmp_path: Path) -> None:
         late = declare(stage, step("pretrain"), deadline="25m")
         fits = declare(stage, step("pretrain"), deadline="40m", name="later")
     assert (late["verdict"], fits["verdict"]) == ("refused", "promised")
+
+
+def test_two_groups_declared_between_two_cycles_are_not_promised_the_same_gpu(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
+        (state, predictor), keeper = stage.service.last_snapshot, stage.service.groups
+        verdicts = []
+        for name in ("one", "other"):
+            steps = [step("pretrain"), step("finetune", "pretrain")]
+            document = {"name": name, "deadline": "30m", "steps": steps}
+            judged = keeper.judge(read_group(document, state.now), state, predictor, keeps=True)
+            verdicts.append(judged.verdict["verdict"])
+    assert verdicts == ["promised", "refused"]
 
 
 def test_step_of_a_promised_group_holds_a_share(tmp_path: Path) -> None:

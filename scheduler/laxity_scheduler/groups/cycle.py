@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import chain
 from typing import Final
 
 from laxity.job.qos import QoSError
@@ -21,7 +22,7 @@ from laxity_scheduler.groups.group_verdict import judged, p90_s_of, verdict_of
 from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState
 from laxity_scheduler.groups.records import StepRecord, View, record_steps
 from laxity_scheduler.groups.structure import GroupStep
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import ClusterState, Reserved
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Promise
@@ -53,12 +54,14 @@ class GroupCycle:
     def __init__(self, row_of: Callable[[Group, GroupStep, float], Job | None]) -> None:
         self._row_of = row_of
         self.standings: dict[str, Standing] = {}
+        self._promised: dict[str, Sequence[Reserved]] = {}  # since the last cycle began
         self._state: ClusterState
         self._plan: Callable[[], GroupPlanner]
 
     def begin(self, groups: Sequence[Group], state: ClusterState, predictor: Predictor) -> None:
         """A cycle begins with these active groups; others are forgotten."""
         self._state = state
+        self._promised.clear()
         self.standings = {group.id: self.standings.get(group.id, Standing()) for group in groups}
         kept = [
             reserved
@@ -90,10 +93,22 @@ class GroupCycle:
         return self.standings[group.id]
 
     def judge(
-        self, group: Group, views: Iterable[View], state: ClusterState, predictor: Predictor
+        self,
+        group: Group,
+        views: Iterable[View],
+        state: ClusterState,
+        predictor: Predictor,
+        *,
+        keeps: bool = False,
     ) -> Group:
-        """The group with the verdict on the whole. QoSError if one of its Jobs makes no sense."""
+        """The group with the verdict on the whole. QoSError if one of its Jobs makes no sense.
+
+        Where the caller `keeps` it, what it is promised is there for no other before the next cycle.
+        """
         others = [kept for kept in state.reserved if not kept.step.startswith(f"{group.id}/")]
+        others += chain.from_iterable(
+            kept for name, kept in self._promised.items() if name != group.id
+        )
         state = replace(state, reserved=tuple(others))
         what = self._unknown_part(group, state, predictor)
         if what:
@@ -106,7 +121,10 @@ class GroupCycle:
         layout = next(
             (one for one in layouts if p90_s_of(one) <= left_s), min(layouts, key=p90_s_of)
         )
-        return judged(group, layout, planner.reservations)
+        group = judged(group, layout, planner.reservations)
+        if keeps and group.promised:
+            self._promised[group.id] = tuple(layout.reserved.values())
+        return group
 
     def _unknown_part(self, group: Group, state: ClusterState, predictor: Predictor) -> str:
         """Of what nobody knows how long it takes; "" if all is known."""

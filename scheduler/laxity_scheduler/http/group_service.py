@@ -28,7 +28,7 @@ class GroupService:
         """The view of the group with its verdict, and whether it is new."""
         group, is_new = self._book.find_declared(document)
         if is_new:
-            self._book.keep(self._judge(group))
+            self._book.keep(self._judge(group, keeps=True))
         self._service.world.wake()
         return self.view_of(group.id) | {"attached": not is_new}, is_new
 
@@ -62,12 +62,12 @@ class GroupService:
         self._service.world.wake()
         return self.view_of(group_id)
 
-    def _judge(self, group: Group) -> Group:
+    def _judge(self, group: Group, *, keeps: bool = False) -> Group:
         """The group with a verdict on the whole, as of now."""
         state, predictor = self._service.last_snapshot
         state = replace(state, now=max(state.now, CLOCK.now()))
         with self._service.deciding:
-            return self._keeper.judge(group, state, predictor)
+            return self._keeper.judge(group, state, predictor, keeps=keeps)
 
     def end_group(self, group_id: str, state: State) -> Json:
         """The group after its client has come to its end; cancelled: its jobs with it."""

@@ -50,7 +50,8 @@ class GroupKeeper:
         Groups are ended, and jobs cancelled, only by the replica that `acts`.
         """
         self.book.refresh()
-        self._form_groups(state, predictor, acts=acts)
+        forming = find_forming(state, self.book.groups(lambda _: True), self._find_job)
+        self._strays, self.settles_at = dict(forming.waits), forming.settles_at
         groups = [
             group
             for group in self.book.groups(lambda _: True)
@@ -65,16 +66,14 @@ class GroupKeeper:
                 if acts and (end := find_end(group, standing, state.now)):
                     self._end(group, standing, end)
             changed = overlay(changed, group, self._cycle.standings[group.id])
-        return changed
-
-    def _form_groups(self, state: ClusterState, predictor: Predictor, *, acts: bool) -> None:
-        """Declare the groups whose Jobs have come without one that declares them."""
-        forming = find_forming(state, self.book.groups(lambda _: True), self._find_job)
-        self._strays, self.settles_at = dict(forming.waits), forming.settles_at
-        for group in forming.ready if acts else ():
+        for group in forming.ready if acts else ():  # whose Jobs have come, and nobody declared it
+            own = [job for job in state.jobs if f"{job.namespace}/{job.group}" == group.id]
+            beside = _without_jobs(changed, {job.id for job in own})
             with self._faults.isolate("group", group.id):
-                self.book.keep(self.judge(group, state, predictor))
+                there = replace(beside, jobs=(*beside.jobs, *own))
+                self.book.keep(self.judge(group, there, predictor, keeps=True))
                 self._world.wake()  # its Jobs go on in the next cycle
+        return changed
 
     def with_waits(self, plan: Plan) -> Plan:
         """The plan, which also tells each job that is left out of it what it waits for."""
@@ -83,19 +82,21 @@ class GroupKeeper:
         waits = [Wait(job, cause) for waits in why for job, cause in waits.items()]
         return replace(plan, decisions=(*plan.decisions, *waits)) if waits else plan
 
-    def judge(self, group: Group, state: ClusterState, predictor: Predictor) -> Group:
+    def judge(
+        self, group: Group, state: ClusterState, predictor: Predictor, *, keeps: bool
+    ) -> Group:
         """The group with the verdict on the whole. QoSError if one of its Jobs makes no sense.
 
+        What is promised to one that the caller `keeps` is there for no other one from now on.
         A sweep has its client's verdict: each of its trials is promised as a job of its own.
         """
         if group.is_sweep:
             return group
         steps = group.steps or self._learned_steps(group)
-        judged = self._cycle.judge(replace(group, steps=steps), self._views(), state, predictor)
-        policy = self._policies.name
-        if policy in REGISTRY and REGISTRY[policy].keeps_coming_steps:
-            return judged
-        return without_promise(judged, policy)
+        policy, group = self._policies.name, replace(group, steps=steps)
+        plans = policy in REGISTRY and REGISTRY[policy].keeps_coming_steps
+        judged = self._cycle.judge(group, self._views(), state, predictor, keeps=keeps and plans)
+        return judged if plans else without_promise(judged, policy)
 
     def job_fields(self, view: Json) -> Json:
         """What a job's view says of its share: why it has it, or what it waits for."""

@@ -119,7 +119,7 @@ def test_what_a_stop_costs_a_job_that_decides_the_end_counts_twice(
 
 
 def test_a_closed_batch_ends_about_as_soon_as_with_fifo_and_waits_less() -> None:
-    """Six batches of 100 jobs in about an hour, 16 GPUs: 8 % later than FIFO."""
+    """Six batches of 100 jobs in about an hour, 16 GPUs: 7 % later than FIFO."""
     ends, waits = [], []
     for seed in range(200, 206):
         trace = generate(BATCH, seed=seed)
@@ -128,7 +128,7 @@ def test_a_closed_batch_ends_about_as_soon_as_with_fifo_and_waits_less() -> None
         )
         ends.append(end_s / fifo_end_s)
         waits.append(wait_s / fifo_wait_s)
-    assert np.mean(ends) <= 1.1
+    assert np.mean(ends) <= 1.08
     assert np.mean(waits) <= 0.8
 
 

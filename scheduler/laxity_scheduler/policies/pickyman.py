@@ -17,7 +17,7 @@ GPUs are kept where it will fit first, and what a stop costs it counts twice, si
 put off as well. This is our own reading of the abstract's second goal, the makespan.
 
 A victim must have more left (P10) than the newcomer needs in all (P90) with the overhead, have run
-since its last start for as long as that costs, and have been stopped less than eight times; one with a deadline
+since its last start for as long as that costs, and have been stopped less than five times; one with a deadline
 must have the slack, unless that deadline is lost anyway and was never promised. The papers' formulas
 are not public: the reading is ours (algorithms.md 2.5).
 
@@ -43,7 +43,7 @@ from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.promising.claims import holds_promise
+from laxity_scheduler.promising.claims import MOST_STOPS, holds_promise
 
 MOST_TRIED: Final = 16  # waiting jobs for which victims are looked for, per decision
 
@@ -57,7 +57,7 @@ class PickyMan:
 
     overhead: float = 1.0
     pause: float = 1.0
-    most_stops: int = 8
+    most_stops: int = MOST_STOPS
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
         return _Division(state, Forecasts(state, predictor), self).plan()

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import laxity
 from laxity.api.job_view import job_view
 from laxity.cli.render.job_panel import job_panel
+from laxity.worker.code.code_digest import digest_project
 from laxity_profiler.history.report_fold import ReportState
 from tests.support.crew import Crew
 from tests.support.training_service import Service
@@ -89,3 +91,9 @@ def test_show_names_the_files_also_after_later_starts() -> None:
     view = {"id": "default/a", "state": "running", "epochs": 4, "code_changed": kept}
     Console(file=shown, width=120).print(job_panel(job_view(view), now=0.0))
     assert "changed since the first start: project.py" in shown.getvalue()
+
+
+def test_laxitys_own_modules_are_no_code_of_the_project() -> None:
+    """Or each new version of it would tell that the training's code has changed."""
+    own = Path(laxity.__file__).resolve().parent
+    assert [name for name in digest_project() if Path(name).resolve().is_relative_to(own)] == []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from laxity import Training
+from laxity.worker.training import run_of
 from tests.support.crew import Crew
 from tests.support.training_service import Service
 
@@ -201,9 +202,9 @@ def test_code_without_a_loop_is_told_so_after_a_while(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("laxity.worker.notices.LOOP_S", 0.01)
-    training, told = Training(epochs=3), ""
+    run, told = run_of(Training(epochs=3)), ""
 
-    with training.notices.expect_loop(lambda: training.started):
+    with run.notices.expect_loop(lambda: run.started):
         while "no epoch is counted yet" not in told:
             told += capsys.readouterr().err
 

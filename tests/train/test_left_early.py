@@ -14,6 +14,7 @@ from laxity import Training
 from laxity.worker.checkpoints import saving
 from laxity.worker.checkpoints.checkpoint import Checkpoints
 from laxity.worker.reports import read_lines
+from laxity.worker.training import run_of
 from tests.support.crew import Crew
 from tests.support.training_service import Service
 
@@ -127,7 +128,7 @@ def test_the_epoch_in_flight_counts_if_it_was_trained_and_is_saved_at_the_end(
     training.restore(weights)
 
     loop(training)
-    training.finish()
+    run_of(training).finish()
 
     newest = Checkpoints(tmp_path).newest()
     lines = [line for line in read_lines(tmp_path / "reports.jsonl") if line["kind"] == "epoch"]
@@ -176,7 +177,7 @@ def test_an_epoch_that_an_exception_ends_does_not_count(tmp_path: Path, loop: Lo
 
     with pytest.raises(ValueError, match=r"no better|not convert"):
         loop(training)
-    training.finish()
+    run_of(training).finish()
 
     assert training.done
     assert training.epoch == 5

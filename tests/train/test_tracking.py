@@ -207,11 +207,12 @@ def test_a_worker_that_is_stopped_hands_over_what_an_open_mlflow_does_not_take(
         append=lambda kind, points: appended.append((kind, [point["epoch"] for point in points])),
         drain=lambda at_most_s: at_most_s > 0,
     )
-    training: Any = SimpleNamespace(
-        save_rest=lambda: None, rank=0, folder=None, tracker=tracker, outbox=outbox
+    course = SimpleNamespace(rank=0, assignment=SimpleNamespace(folder=None))
+    run: Any = SimpleNamespace(
+        save_rest=lambda: None, course=course, tracker=tracker, outbox=outbox
     )
 
-    assert save_and_stop(training, SigtermHandler()) == EXIT_STOPPED
+    assert save_and_stop(run, SigtermHandler()) == EXIT_STOPPED
     assert appended == [("stopped", [2])]
 
 
@@ -225,11 +226,10 @@ def test_a_worker_that_is_stopped_waits_for_mlflow_only_where_it_is_open(
 ) -> None:
     waits: list[float] = []
     tracker = SimpleNamespace(opened=is_open, flush=lambda at_most_s, **_: waits.append(at_most_s))
-    training: Any = SimpleNamespace(
-        save_rest=lambda: None, rank=0, folder=None, tracker=tracker, outbox=None
-    )
+    course = SimpleNamespace(rank=0, assignment=SimpleNamespace(folder=None))
+    run: Any = SimpleNamespace(save_rest=lambda: None, course=course, tracker=tracker, outbox=None)
 
-    assert save_and_stop(training, SigtermHandler()) == EXIT_STOPPED
+    assert save_and_stop(run, SigtermHandler()) == EXIT_STOPPED
     assert len(waits) == flushes
 
 

@@ -117,13 +117,13 @@ def work_for_run() -> int:
 def _train_call(call: _Call, declared: Declaration) -> int:
     termination = SigtermHandler()
     with _taking_signals(termination):
-        assignment = replace(
+        environment = replace(
             WorkerEnvironment.of(os.environ),
             epochs=declared.epochs,
             model=declared.model,
             resumes=declared.resumes,
         )
-        run = WorkerRun(assignment, termination)
+        run = WorkerRun(environment, termination)
         return __main__.run_to_completion(run, termination, lambda: call(training_of(run)))
 
 

@@ -26,7 +26,7 @@ from laxity.worker import failure_file, launcher, prefect_context
 from laxity.worker.checkpoints.training_state import ScriptError
 from laxity.worker.code.code_copy import import_from_copy
 from laxity.worker.code.entrypoint import call_arguments, error_place, load_function
-from laxity.worker.code.environment import AssignmentError, WorkerEnvironment
+from laxity.worker.code.environment import WorkerEnvironment, WorkerEnvironmentError
 from laxity.worker.early_exit import no_early_success
 from laxity.worker.function_result import plain_result
 from laxity.worker.leftovers import leave
@@ -95,19 +95,19 @@ def main(argv: list[str]) -> int:
         return USAGE
     try:
         termination.install()
-        assignment = WorkerEnvironment.of(os.environ)
-        run = WorkerRun(assignment, termination)
-        if assignment.launcher and not run.launch():
+        environment = WorkerEnvironment.of(os.environ)
+        run = WorkerRun(environment, termination)
+        if environment.launcher and not run.launch():
             return 0  # all epochs are done
         prefect_context.watch_imports(
-            os.environ, lambda: _flow_run(run), leads=assignment.index == 0
+            os.environ, lambda: _flow_run(run), leads=environment.index == 0
         )
-    except (AssignmentError, OSError) as error:
+    except (WorkerEnvironmentError, OSError) as error:
         say(str(error))
         return USAGE
     except TrainingStopped:
         return EXIT_STOPPED
-    if not assignment.job and names.ENV_INDEX in os.environ:
+    if not environment.job and names.ENV_INDEX in os.environ:
         say(NOT_TOLD)
     code = run_to_completion(run, termination, lambda: _run_entry(run, argv[0]))
     if code == 0:
@@ -119,7 +119,7 @@ def run_to_completion(run: WorkerRun, termination: SigtermHandler, call: Callabl
     """Call the training function to an end of some kind, and report which; the exit code."""
     try:
         if not launcher.is_anew():
-            _append_report(run, "started", worker_pid=os.getpid(), width=run.course.width)
+            _append_report(run, "started", worker_pid=os.getpid(), width=run.state.width)
         began = time.monotonic()
         with run.notices.expect_loop(lambda: run.started):
             result = call_function(run, termination, call)
@@ -127,7 +127,7 @@ def run_to_completion(run: WorkerRun, termination: SigtermHandler, call: Callabl
             return save_and_stop(run, termination)  # the user's code swallowed the exception
         _require_epochs(run, began, result)
         run.finish()
-        if run.course.rank == 0:
+        if run.state.rank == 0:
             report_finish(run, termination, result)
     except TrainingStopped:
         return save_and_stop(run, termination)
@@ -162,7 +162,7 @@ def call_function(run: WorkerRun, termination: SigtermHandler, call: Callable[[]
 
 def _flow_run(run: WorkerRun) -> str:
     """Id of the flow run that follows the job now; "" if nobody has said."""
-    return run.outbox.signal.flow_run if run.outbox is not None else ""
+    return run.reports.signal.flow_run if run.reports is not None else ""
 
 
 def _run_entry(run: WorkerRun, entry: str) -> Any:
@@ -196,7 +196,7 @@ def _require_epochs(run: WorkerRun, began: float, result: Any) -> None:
 
 
 def _never_entered(run: WorkerRun) -> str:
-    return NEVER_ENTERED.format(epochs=count_noun(run.course.total, "epoch"))
+    return NEVER_ENTERED.format(epochs=count_noun(run.state.total, "epoch"))
 
 
 def report_finish(run: WorkerRun, termination: SigtermHandler, result: Any) -> None:
@@ -212,18 +212,18 @@ def report_finish(run: WorkerRun, termination: SigtermHandler, result: Any) -> N
 
 
 def _write_result(run: WorkerRun, json_result: Any) -> None:
-    if run.course.assignment.folder is not None:
+    if run.state.environment.folder is not None:
         try:
-            replace_file(run.course.assignment.folder / RESULT, json.dumps(json_result))
+            replace_file(run.state.environment.folder / RESULT, json.dumps(json_result))
         except OSError as error:
             say(
-                f"{RESULT} cannot be written to {run.course.assignment.folder}: {error.strerror}; it is reported"
+                f"{RESULT} cannot be written to {run.state.environment.folder}: {error.strerror}; it is reported"
             )
 
 
 def _finishing_time(run: WorkerRun) -> dict[str, float]:
     """Field of the last report: seconds since the last epoch, where this process trained it."""
-    ended = run.outbox.epoch_ended if run.outbox is not None else None
+    ended = run.reports.epoch_ended if run.reports is not None else None
     return {} if ended is None else {"finishing_s": time.monotonic() - ended}
 
 
@@ -232,14 +232,14 @@ def _report_end(run: WorkerRun, kind: ReportKind, *, at_most_s: float, **fields:
 
     The first report does not wait for MLflow. The second is for a service that was away, too.
     """
-    outbox, tracker = run.outbox, run.tracker
+    reports, tracker = run.reports, run.tracker
     _append_report(run, kind, **fields, **_unlogged_points(run))
     left: list[dict[str, Any]] = []
     if tracker is not None and not _flush(tracker, at_most_s=at_most_s, outcome=kind.upper()):
         left = [point.to_json() for point in tracker.take_left(starts_again=False)]
-    if left and outbox is not None:
+    if left and reports is not None:
         _append_report(run, kind, **fields, points=left)
-    sent = outbox is not None and outbox.drain(at_most_s=at_most_s)
+    sent = reports is not None and reports.drain(at_most_s=at_most_s)
     if left and not sent:
         say(NOT_IN_MLFLOW.format(count=len(left)))
     prefect_context.flush_logs()
@@ -250,8 +250,8 @@ def _unlogged_points(run: WorkerRun) -> dict[str, Any]:
 
     A short training would hold its GPUs for the seconds that the import of MLflow takes.
     """
-    outbox, tracker = run.outbox, run.tracker
-    if outbox is None or tracker is None or not outbox.takes_points():
+    reports, tracker = run.reports, run.tracker
+    if reports is None or tracker is None or not reports.takes_points():
         return {}
     points = [point.to_json() for point in tracker.take_unlogged()]
     return {"points": points} if points else {}
@@ -272,8 +272,8 @@ def save_and_stop(run: WorkerRun, termination: SigtermHandler) -> int:
 def _tell_of_others(run: WorkerRun) -> float:
     """Another worker that failed cannot report it itself. How long the reports may take."""
     failure = ""
-    if run.course.rank == 0 and run.course.assignment.folder is not None:
-        failure = failure_file.read_failure(run.course.assignment.folder, since=_STARTED_AT)
+    if run.state.rank == 0 and run.state.environment.folder is not None:
+        failure = failure_file.read_failure(run.state.environment.folder, since=_STARTED_AT)
     if failure:
         _append_report(run, "failed", error=failure[:ERROR_LENGTH])
     return _FAILED_S if failure else _STOPPED_S
@@ -294,8 +294,8 @@ def report_failure(run: WorkerRun, termination: SigtermHandler, error: BaseExcep
             _hand_over(run, at_most_s=_tell_of_others(run))
         return EXIT_RESTART
     message = without_secrets(_describe_error(error))[:ERROR_LENGTH]
-    if run.course.rank and run.course.assignment.folder is not None:
-        failure_file.write_failure(run.course.assignment.folder, run.course.rank, message)
+    if run.state.rank and run.state.environment.folder is not None:
+        failure_file.write_failure(run.state.environment.folder, run.state.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
     kept = {"result": error.json_result} if isinstance(error, TrainingError) else {}
     with suppress(TrainingStopped), termination.defer():
@@ -317,7 +317,7 @@ def _describe_error(error: BaseException) -> str:
 def _others_lost(run: WorkerRun) -> bool:
     """A lost worker shows in the library that talks to it first, in our connection a moment later."""
     until = time.monotonic() + 1.0
-    while run.course.width > 1 and time.monotonic() < until:
+    while run.state.width > 1 and time.monotonic() < until:
         if run.has_lost_others():
             return True
         time.sleep(0.1)
@@ -330,17 +330,17 @@ def _hand_over(run: WorkerRun, *, at_most_s: float) -> None:
     A stop is not the time to import MLflow: the next start logs again what is in the reports. What an
     open MLflow does not take now goes to the service: a cancelled job has no next start.
     """
-    outbox, tracker = run.outbox, run.tracker
+    reports, tracker = run.reports, run.tracker
     with suppress(TrainingStopped):
         if tracker is not None and tracker.opened and not _flush(tracker, at_most_s=at_most_s):
             _hand_over_left_points(run, tracker)
-        if outbox is not None:
-            outbox.drain(at_most_s=at_most_s)
+        if reports is not None:
+            reports.drain(at_most_s=at_most_s)
         prefect_context.flush_logs()
 
 
 def _hand_over_left_points(run: WorkerRun, tracker: Tracker) -> None:
-    if run.outbox is not None and run.outbox.takes_points():
+    if run.reports is not None and run.reports.takes_points():
         points = [point.to_json() for point in tracker.take_left(starts_again=True)]
         if points:
             _append_report(run, "stopped", points=points)
@@ -351,8 +351,8 @@ def _flush(tracker: Tracker, *, at_most_s: float, outcome: str = "") -> bool:
 
 
 def _append_report(run: WorkerRun, kind: ReportKind, **fields: Any) -> None:
-    if run.outbox is not None:
-        run.outbox.append(kind, **fields)
+    if run.reports is not None:
+        run.reports.append(kind, **fields)
 
 
 def _start_worker() -> None:

@@ -69,7 +69,7 @@ def _full_command(run: WorkerRun, command: list[str], resume_args: list[str]) ->
 
     One of whose progress nothing is known can, once it was started.
     """
-    goes_on = run.earlier_epochs or (run.course.total == 1 and run.starts > 1)
+    goes_on = run.earlier_epochs or (run.state.total == 1 and run.starts > 1)
     return [*command, *(resume_args if goes_on else [])]
 
 

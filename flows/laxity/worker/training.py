@@ -59,15 +59,15 @@ class Training:
         link = ChainLink.of(os.environ)
         if folder is None and link is not None:
             folder = link.checkpoints
-        assignment = WorkerEnvironment(
+        environment = WorkerEnvironment(
             folder=Path(folder) if folder is not None else None,
             epochs=epochs,
             saving_share=saving_share(os.environ),
             tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", ""),
             resumes=resumes or says_resumes(os.environ),
         )
-        self._enter(WorkerRun(assignment, SigtermHandler()))
-        self._run.course.link = link
+        self._enter(WorkerRun(environment, SigtermHandler()))
+        self._run.state.link = link
         if save is not None and load is not None:
             self.checkpoint_with(save, load)
 
@@ -80,12 +80,12 @@ class Training:
     @property
     def rank(self) -> int:
         """Number of this worker, from 0."""
-        return self._run.course.rank
+        return self._run.state.rank
 
     @property
     def workers(self) -> int:
         """How many workers train now; may change from one epoch to the next."""
-        return self._run.course.width
+        return self._run.state.width
 
     @property
     def epoch(self) -> int:
@@ -95,17 +95,17 @@ class Training:
     @property
     def total_epochs(self) -> int:
         """Epochs of the whole training."""
-        return self._run.course.total
+        return self._run.state.total
 
     @property
     def done(self) -> bool:
         """Whether no epoch is left to train. After a start, `restore()` must come before."""
-        return self._run.course.is_done
+        return self._run.state.is_done
 
     @property
     def folder(self) -> Path | None:
         """The training's own folder, the same for all its workers and for a later attempt."""
-        return self._run.course.assignment.folder
+        return self._run.state.environment.folder
 
     @property
     def run_id(self) -> str:
@@ -142,20 +142,20 @@ class Training:
             raise TrainingError("restore() comes before epochs()")
         for thing in things:
             check_restorable(thing)
-        course = self._run.course
-        first = len(course.states.objects)
-        course.states.objects += (*things, *([RandomGenerators(self.rank)] if random else ()))
-        newest = course.newest_checkpoint()
+        state = self._run.state
+        first = len(state.states.objects)
+        state.states.objects += (*things, *([RandomGenerators(self.rank)] if random else ()))
+        newest = state.newest_checkpoint()
         if newest is not None:
-            course.load(newest, first=first)
-        return course.done
+            state.load(newest, first=first)
+        return state.done
 
     def checkpoint_with(self, save: Save, load: Save) -> None:
         """Callables of your own: `save(path)` makes a file or a folder there, `load(path)` reads it."""
         if self._run.role is not None:
             raise TrainingError("checkpoint_with() comes before epochs()")
-        self._run.course.states.save, self._run.course.states.load = save, load
-        self._run.course.loaded = None
+        self._run.state.states.save, self._run.state.states.load = save, load
+        self._run.state.loaded = None
 
     def average(self, thing: Thing, *, weight: float = 1.0) -> Thing:
         """Replace every number of a model or of arrays by its mean over all workers, in place.
@@ -181,18 +181,16 @@ class Training:
                 "shard() belongs inside the loop over epochs(): "
                 "the parts change when the number of workers does"
             )
-        course = self._run.course
-        return take_shard(
-            data, rank=course.rank, width=course.width, seed=seed, epoch=course.done + 1
-        )
+        state = self._run.state
+        return take_shard(data, rank=state.rank, width=state.width, seed=seed, epoch=state.done + 1)
 
     def count_bytes(self, count: int) -> None:
         """So many bytes were read: for loaders that `open` and `reading` do not see."""
-        self._run.course.count(int(count))
+        self._run.state.count(int(count))
 
     def open(self, path: Path | str, mode: str = "rb") -> IO[Any]:
         """A file for reading, counted."""
-        return open_counted(Path(path), mode, partial(self._run.course.count, of_file=True))
+        return open_counted(Path(path), mode, partial(self._run.state.count, of_file=True))
 
     def reading(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items, with the bytes of their arrays counted."""
@@ -209,8 +207,8 @@ class Training:
         """
         sizes = {"samples": samples, "batch_size": batch_size, "size": size}
         known = {name: _checked_size(name, n) for name, n in sizes.items() if n is not None}
-        if self._run.outbox is not None and known:
-            self._run.outbox.append("declared", **known)
+        if self._run.reports is not None and known:
+            self._run.reports.append("declared", **known)
 
     def log(self, **metrics: float) -> None:
         """Figures of this epoch, for MLflow and the reports; worker 0's count."""
@@ -219,15 +217,15 @@ class Training:
         if self._run.role is None and self.total_epochs > 1:
             self._run.notices.no_loop("training.log() came before training.epochs()")
         if self._run.is_inside or self._run.role is None:
-            self._run.course.metrics |= figures
+            self._run.state.metrics |= figures
             return
-        self._run.course.last |= figures
+        self._run.state.last |= figures
         if self._run.tracker is not None:
-            self._run.tracker.add([EpochMetrics.after(self._run.course.done, figures)])
+            self._run.tracker.add([EpochMetrics.after(self._run.state.done, figures)])
 
     def last(self, name: str) -> float:
         """The latest value logged under this name, also by an earlier start."""
-        figures = self._run.course.last | self._run.course.metrics
+        figures = self._run.state.last | self._run.state.metrics
         if name not in figures:
             raise KeyError(f"{name!r} was never logged; logged were {sorted(figures)}")
         return figures[name]

@@ -36,8 +36,8 @@ def train_until_followed(training: Training, by: str) -> int:
     for epoch in training.epochs():
         logger.warning("epoch %d", epoch)
         if epoch == 1:
-            outbox = run_of(training).outbox
-            assert outbox is not None
-            outbox.wait_until(lambda now: now.flow_run == by, at_most_s=240)
+            reports = run_of(training).reports
+            assert reports is not None
+            reports.wait_until(lambda now: now.flow_run == by, at_most_s=240)
         evaluate(epoch)
     return training.total_epochs

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.groups.composition import GroupCourse, StepPart, quantile_of
 from laxity_scheduler.groups.structure import GroupStep
@@ -183,7 +184,8 @@ def find_start(
     profile: Profile, from_s: float, gpus: int, length_s: float, parts: Sequence[int] = (0,)
 ) -> float:
     """The first instant from which so many GPUs of all these parts are free for so long; never: infinity."""
-    room = (profile.parts[list(parts)] >= gpus - 1e-9).all(axis=0)
+    free: Floats = profile.parts[list(parts)].min(axis=0)
+    room = free >= gpus - 1e-9
     for slot in range(find_slot(profile, from_s), len(room)):
         if not room[slot]:
             continue

@@ -197,15 +197,14 @@ def test_gpu_time_that_is_held_is_useful_or_lost(
 
 
 @pytest.mark.parametrize("policy", ["elasticflow", "laxity", "drf", "pollux", "las", "pickyman"])
-@pytest.mark.parametrize("literal", [False, True])
-def test_gpus_held_are_never_more_than_there_are(policy: str, *, literal: bool) -> None:
+def test_gpus_held_are_never_more_than_there_are(policy: str) -> None:
     jobs = trace(
         *[
             job(f"j{n}", at=100.0 * n, runs_s=1_500.0, due_at=100.0 * n + 4_000.0, table=LINEAR)
             for n in range(9)
         ]
     )
-    run = simulate(jobs, Setting(policy, 1, 8, restart_s=20.0, literal_cycle=literal))
+    run = simulate(jobs, Setting(policy, 1, 8, restart_s=20.0))
     assert max(held for _, held in run.busy) <= 8
     figures = report(run)
     used = figures["gpu_utilisation"]

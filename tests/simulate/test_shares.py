@@ -52,7 +52,7 @@ def test_without_admission_it_runs_on_late() -> None:
         job("kept", runs_s=4_000.0, due_at=1_000.0, table=LINEAR),
         job("late", at=10.0, runs_s=4_000.0, due_at=1_010.0, table=LINEAR),
     )
-    run = simulate(jobs, Setting("laxity", 1, 4, cost_model="free", admission="none"))
+    run = simulate(jobs, Setting("elasticflow", 1, 4, cost_model="free", admission="none"))
     assert np.isfinite(run.column("finished_at")).all()
 
 
@@ -61,7 +61,7 @@ def test_who_cannot_be_in_time_runs_before_others_grow() -> None:
         job("kept", runs_s=8_000.0, due_at=9_000.0, table=LINEAR),
         job("late", at=10.0, runs_s=8_000.0, due_at=1_000.0, table=LINEAR),
     )
-    run = simulate(jobs, Setting("laxity", 1, 2, cost_model="free", admission="none"))
+    run = simulate(jobs, Setting("elasticflow", 1, 2, cost_model="free", admission="none"))
     epoch_s = 600.0 / 1.95  # on two GPUs, of which the first gives one at its end
     assert run.column("first_start_at").tolist() == pytest.approx([0.0, epoch_s])
     assert run.column("finished_at")[0] <= 9_000.0

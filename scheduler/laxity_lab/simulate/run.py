@@ -210,7 +210,7 @@ def run_cycles(
     sets: Mapping[str, NodeSet] | None = None,
     finish: Callable[[Policy], Policy] = with_follow_ups,
     ended: Ended = nobody,
-    groups: Callable[[Sequence[GroundTruth], Predictor], TraceGroups] = TraceGroups,
+    groups: Callable[[Sequence[GroundTruth], Predictor, str], TraceGroups] = TraceGroups,
 ) -> Run:
     """By the literal cycle; the setting may be a part of what is run.
 
@@ -223,7 +223,7 @@ def run_cycles(
     predictor = NoisyPredictor(
         jobs if beliefs is None else beliefs, world.costs, error=setting.error, seed=setting.seed
     )
-    members, teller = groups(jobs, predictor), FinishTeller(world.costs)
+    members, teller = groups(jobs, predictor, setting.policy), FinishTeller(world.costs)
 
     def decide_by(policy: Policy) -> Policy:
         decide = finish(policy)

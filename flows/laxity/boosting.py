@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from laxity.worker.library_loop import LibraryLoop
-from laxity.worker.training import Training
+from laxity.worker.training import Training, run_of
 
 MODEL: Final = "model.ubj"  # each library reads what it has written, whatever the name
 STATE: Final = "callbacks.pkl"
@@ -51,7 +51,8 @@ class _RoundCounter:
             self._is_over, states = pickle.loads(state)  # noqa: S301 - the job's own
             for callback, values in zip(callbacks, states, strict=False):
                 vars(callback).update(values)
-        self._total, self._done = training.total_epochs * every, training.steps_done(every)
+        self._total = training.total_epochs * every
+        self._done = run_of(training).steps_done(every)
         self.left = max(1, self._total - self._done)  # the libraries take no 0; it is not kept then
         self._is_over |= self._done >= self._total
         self._loop.begin(at=self._done, total=self._total, every=every, stops="anywhere")

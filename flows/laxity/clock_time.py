@@ -49,14 +49,14 @@ class ClockTime:
         return cls(bare, zone=name or at.isoformat()[len(at.replace(tzinfo=None).isoformat()) :])
 
     def __str__(self) -> str:
-        """As `parse_clock_time` reads it."""
+        """The text that `parse_clock_time` reads."""
         weekday = "" if self.weekday is None else f"{WEEKDAYS[self.weekday]} "
         clock = self.at.isoformat("seconds" if self.at.second else "minutes")
         gap = " " if self.zone[:1].isalpha() and self.zone != "Z" else ""
         return f"{weekday}{clock}{gap}{self.zone}"
 
     def with_zone(self) -> "ClockTime":
-        """The same in this machine's zone, unless it has one; ValueError if that has no name."""
+        """This time in this machine's zone, unless it has one; ValueError if that has no name."""
         return self if self.zone else replace(self, zone=local_zone_name())
 
     def next_after(self, instant: datetime) -> datetime:

@@ -17,12 +17,12 @@ from typing import Any
 
 from laxity.worker.library_loop import LibraryLoop
 from laxity.worker.progress.progress_client import post_progress, takes_progress
-from laxity.worker.training import Training, TrainingError
+from laxity.worker.training import Training, TrainingError, present_training, run_of
 
 
 def callbacks() -> list[Any]:
     """What each Trainer of this process is given: for the entry points of Lightning's packages."""
-    training = Training.current
+    training = present_training()
     if training is not None:
         return [_with_hooks(_BatchCounter)(training)]
     return [_with_hooks(_ProgressPoster)()] if takes_progress() else []
@@ -30,7 +30,7 @@ def callbacks() -> list[Any]:
 
 def resume() -> str | None:
     """The checkpoint that this job goes on from; None at its first start."""
-    training = Training.current
+    training = present_training()
     checkpoint = loop_of(training).checkpoint if training is not None else None
     return None if checkpoint is None else str(checkpoint)
 
@@ -63,7 +63,7 @@ class _BatchCounter:
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
         training = self._training
-        if training.started:
+        if run_of(training).started:
             return
         _TRAINERS[training] = trainer
         self._loop = loop_of(training)

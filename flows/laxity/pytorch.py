@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from laxity.worker.training import Training, TrainingError
+from laxity.worker.training import Training, TrainingError, run_of
 
 
 class Distributed:
@@ -29,7 +29,7 @@ class Distributed:
         self._training = training
         self._ddp_options = ddp_options
         self._current: torch.nn.Module = module
-        training.when_formed(self._form_group)
+        run_of(training).when_formed(self._form_group)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self._current(*inputs, **named)
@@ -43,7 +43,7 @@ class Distributed:
             return
         if training.folder is None:
             raise TrainingError("DDP needs the folder that the job's workers share")
-        path = training.folder / f".ddp-{training.formation}"
+        path = training.folder / f".ddp-{run_of(training).formation}"
         on_gpu = any(parameter.is_cuda for parameter in self.module.parameters())
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",

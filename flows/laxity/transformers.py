@@ -14,12 +14,12 @@ from typing import Any
 from transformers import Trainer, TrainerCallback
 
 from laxity.worker.library_loop import LibraryLoop
-from laxity.worker.training import Training
+from laxity.worker.training import Training, present_training
 
 
 def train(trainer: Trainer, **options: Any) -> Any:
     """What `trainer.train(**options)` returns; it goes on from this job's last checkpoint."""
-    training = Training.current
+    training = present_training()
     if training is None:
         return trainer.train(**options)
     units = _StepCounter(training, trainer)

@@ -29,7 +29,7 @@ from laxity_k8s.act.plan_patches import (
     no_token,
     plan_patches,
 )
-from laxity_k8s.act.pod_signals import Reminders
+from laxity_k8s.act.pod_signals import PodSignals
 from laxity_k8s.act.release import count_released, release_jobs
 from laxity_k8s.act.resealing import reseal_jobs
 from laxity_k8s.act.rights import is_without_right
@@ -97,12 +97,12 @@ class LiveCluster:
         believed = [] if seal is None else [seal.believe_job]
         self._cache = ClusterCache(api, self._news.set, *believed, faults=faults)
         self._signals, self._finisher = Signals(), Finisher(self._cache.put_back)
-        self._reminders = Reminders(
+        self._pod_signals = PodSignals(
             api, self._cache, self._signals, reports, on_news=self._news.set, faults=faults
         )
         self._quotas = QuotaWatch(api.list, self._news.set, follow=api.watch) if quotas else None
         self._snapshot = Snapshot(
-            self._cache, self._reminders.report_of,
+            self._cache, self._pod_signals.report_of,
             fit_within_s=fit_within_s, pools=pools, quotas=self._quotas, faults=faults,
         )  # fmt: skip
         self._guard, self._aside = Guard("patch", faults, self._snapshot.reject), Guard("removal")
@@ -159,7 +159,9 @@ class LiveCluster:
             )
         for turn in Turn:
             self._sender.send_turn([patch for patch in patches if patch.turn == turn])
-        self._sender.send_all(self._reminders.build_patches(state, CLOCK.now(), guard=self._guard))
+        self._sender.send_all(
+            self._pod_signals.build_patches(state, CLOCK.now(), guard=self._guard)
+        )
         self._loans.move_nodes(plan.decisions)
         self._marks.update(state)
 
@@ -182,7 +184,7 @@ class LiveCluster:
         with self._submitting:
             job = submit_job(
                 self.api, self.jobs(), manifest, cancelled=cancelled,
-                reports=self._reminders.report_of, now=CLOCK.now(), limits=self._limits,
+                reports=self._pod_signals.report_of, now=CLOCK.now(), limits=self._limits,
             )  # fmt: skip
             self._cache.put_object("jobs", job)
         self._news.set()
@@ -233,7 +235,7 @@ class LiveCluster:
 
     def signal(self, job_id: str) -> Signal:
         signal = self._signals.of(self.job(job_id))
-        self._reminders.note_answer(job_id, signal)
+        self._pod_signals.note_answer(job_id, signal)
         return signal
 
     def script_pod(self, job_id: str, name: str = "") -> ScriptPod | None:
@@ -267,7 +269,7 @@ class LiveCluster:
             self._collected_at = now
             with suppress(*SHARED):  # what cannot be removed now is removed the next time
                 self._aside("what ended long ago", self.collect)
-        due_ats = (self._snapshot.due_at, self._reminders.due_at, self._finisher.due_at)
+        due_ats = (self._snapshot.due_at, self._pod_signals.due_at, self._finisher.due_at)
         due_s = min(*due_ats, self._sender.again_at) - now
         if self.stale_reason and not self._cache.cut:
             due_s = min(due_s, MEND_EVERY_S)
@@ -308,7 +310,7 @@ class LiveCluster:
         if self._quotas is not None:
             self._quotas.close()
         self._cache.close()
-        self._reminders.close()
+        self._pod_signals.close()
         self._events.close()
         self.api.close()
 
@@ -329,7 +331,7 @@ class LiveCluster:
             now = CLOCK.now()
             self._drop_forged(touched)
             self._write_corrections(partial(self._find_correction, now=now), touched)
-            seen, report_of = self._snapshot, self._reminders.report_of
+            seen, report_of = self._snapshot, self._pod_signals.report_of
             self._state = state = seen.take_state(touched, nodes=nodes, now=now, cycle=self.cycle)
             self._write_corrections(partial(write_refusal, bad=seen.bad), seen.untold)
             seen.untold.clear()
@@ -374,7 +376,7 @@ class LiveCluster:
         """
         with self._cache.lock:
             there = list(self._cache.pods_of.get(json_tree.object_id(job), {}).values())
-        report_of, own = self._reminders.report_of, own_pods(job, there)
+        report_of, own = self._pod_signals.report_of, own_pods(job, there)
         return (
             find_correction(job, now=now)
             or self._finisher.find(job, report_of(str(job["metadata"]["uid"])), own, now=now)

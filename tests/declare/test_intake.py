@@ -255,7 +255,7 @@ def test_the_next_attempt_goes_on_in_the_folder_of_the_first(world: LiveCluster)
     env = third["spec"]["template"]["spec"]["containers"][0]["env"]
     assert env[0] == {"name": names.ENV_TRAINING, "value": uid}
     assert {"name": names.ENV_CHECKPOINTS, "value": "/ck/$(LAXITY_TRAINING)"} in env
-    folders = {world.api.kit.checkpoint_folder(job) for job in (first, second, third)}  # type: ignore[attr-defined]
+    folders = {world.api.config.checkpoint_folder(job) for job in (first, second, third)}  # type: ignore[attr-defined]
     assert [path.name for path in folders] == [f"train-{uid[:8]}"]
 
 

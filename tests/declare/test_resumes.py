@@ -9,7 +9,7 @@ from laxity.flow.declaration import Declaration
 from laxity.job.complete_manifest import complete_manifest
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
-from laxity.worker.code.environment import AssignmentError, WorkerEnvironment
+from laxity.worker.code.environment import WorkerEnvironment, WorkerEnvironmentError
 from tests.support.manifests import indexed_job, train_template
 
 
@@ -53,7 +53,9 @@ def test_anything_but_yes_or_no_is_refused(value: Any) -> None:
 
 
 def test_a_worker_is_not_told_nonsense() -> None:
-    with pytest.raises(AssignmentError, match="LAXITY_RESUMES='yes': expected true or false"):
+    with pytest.raises(
+        WorkerEnvironmentError, match="LAXITY_RESUMES='yes': expected true or false"
+    ):
         WorkerEnvironment.of({names.ENV_RESUMES: "yes"})
 
 

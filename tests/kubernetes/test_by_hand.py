@@ -16,7 +16,7 @@ from tests.support.builders import TOKEN
 from tests.support.kubernetes.any_job import job as any_job
 from tests.support.kubernetes.documented import EPOCHS, Json, at_home, documented_job, laid_out
 from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.podground import MANIFESTS, PATIENCE_S, PodGround
+from tests.support.kubernetes.pod_cluster import MANIFESTS, PATIENCE_S, PodCluster
 from tests.support.kubernetes.service import LAXITY
 from tests.support.programs.podtrainings import weights_after
 
@@ -26,25 +26,27 @@ POLICIES = [MANIFESTS / "mutating-v1beta1" / f"{name}.yaml" for name in ("enviro
 
 
 @pytest.mark.parametrize("how", ["kubectl apply", "laxity submit"])
-def test_the_documented_job_is_promised_and_trains(how: str, ground: PodGround, place: str) -> None:
-    folder = laid_out(ground, place)
-    job = at_home(documented_job(), ground, folder, place)
+def test_the_documented_job_is_promised_and_trains(
+    how: str, pod_cluster: PodCluster, place: str
+) -> None:
+    folder = laid_out(pod_cluster, place)
+    job = at_home(documented_job(), pod_cluster, folder, place)
     if how == "kubectl apply":
-        kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+        kubectl(pod_cluster.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
     else:
-        submitted(ground, untold(job), folder, place)
+        submitted(pod_cluster, untold(job), folder, place)
 
-    kept_its_promise(ground, place, folder)
+    kept_its_promise(pod_cluster, place, folder)
 
 
 @pytest.mark.usefixtures("policies")
 def test_two_workers_whose_job_says_nothing_of_their_environment_are_told_by_the_policies(
-    ground: PodGround, place: str
+    pod_cluster: PodCluster, place: str
 ) -> None:
-    folder = laid_out(ground, place)
-    job = bare(at_home(documented_job(), ground, folder, place))
-    kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
-    kept_its_promise(ground, place, folder)
+    folder = laid_out(pod_cluster, place)
+    job = bare(at_home(documented_job(), pod_cluster, folder, place))
+    kubectl(pod_cluster.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+    kept_its_promise(pod_cluster, place, folder)
     notes = [json.loads(line) for line in (folder / "notes.jsonl").read_text().splitlines()]
     trained = sorted((one["rank"], one["epoch"]) for one in notes if one["what"] == "trained")
     assert trained == [(rank, epoch) for rank in (0, 1) for epoch in range(1, EPOCHS + 1)]
@@ -54,53 +56,57 @@ def test_two_workers_whose_job_says_nothing_of_their_environment_are_told_by_the
 @pytest.mark.soak  # a minute until a worker counts as one that does not come up
 @pytest.mark.usefixtures("policies")
 def test_what_its_workers_die_of_is_told_with_exit_code_and_last_line(
-    ground: PodGround, place: str
+    pod_cluster: PodCluster, place: str
 ) -> None:
-    folder = laid_out(ground, place)
+    folder = laid_out(pod_cluster, place)
     (folder / "train.py").write_text("import no_such_package\n")
-    job = bare(at_home(documented_job(), ground, folder, place))
-    kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
-    ground.until(lambda: bool(told(ground, place)), "an Event that says why it does not train")
+    job = bare(at_home(documented_job(), pod_cluster, folder, place))
+    kubectl(pod_cluster.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+    pod_cluster.until(
+        lambda: bool(told(pod_cluster, place)), "an Event that says why it does not train"
+    )
     assert re.fullmatch(
         r"only 0 of 2 workers run: worker [01] failed with exit code 1: "
         r"ModuleNotFoundError: No module named 'no_such_package'",
-        told(ground, place),
+        told(pod_cluster, place),
     )
 
 
-def told(ground: PodGround, place: str) -> str:
+def told(pod_cluster: PodCluster, place: str) -> str:
     """The Event about workers that fail, as `kubectl describe` shows it; later ones follow."""
     asked = ["-n", place, "get", "events", "--field-selector=involvedObject.kind=Job", "-o", "json"]
-    events = json.loads(kubectl(ground.cluster, *asked))["items"]
+    events = json.loads(kubectl(pod_cluster.cluster, *asked))["items"]
     return next((str(one["message"]) for one in events if "workers run" in one["message"]), "")
 
 
 @pytest.fixture
-def policies(ground: PodGround) -> Iterator[None]:
+def policies(pod_cluster: PodCluster) -> Iterator[None]:
     """The mutating ones; enforced some moments after they were created."""
     files = [word for file in POLICIES for word in ("-f", str(file))]
-    kubectl(ground.cluster, "apply", *files)
-    ground.until(lambda: mutates(ground), "the policies to be enforced")
+    kubectl(pod_cluster.cluster, "apply", *files)
+    pod_cluster.until(lambda: mutates(pod_cluster), "the policies to be enforced")
     yield
-    kubectl(ground.cluster, "delete", *files)
+    kubectl(pod_cluster.cluster, "delete", *files)
 
 
-def mutates(ground: PodGround) -> bool:
+def mutates(pod_cluster: PodCluster) -> bool:
     probe = any_job("probe", annotations={names.EPOCHS: "1"}, suspend=False)
     dry = ["create", "-n", "default", "-f", "-", "--dry-run=server", "-o", "json"]
-    made = json.loads(kubectl(ground.cluster, *dry, text=json.dumps(probe)))
+    made = json.loads(kubectl(pod_cluster.cluster, *dry, text=json.dumps(probe)))
     (container,) = made["spec"]["template"]["spec"]["containers"]
     return made["spec"]["suspend"] is True and {"env", "envFrom"} <= container.keys()
 
 
-def kept_its_promise(ground: PodGround, place: str, folder: Path) -> None:
+def kept_its_promise(pod_cluster: PodCluster, place: str, folder: Path) -> None:
     """It trains to its end, and the service has heard of each epoch."""
-    ground.until(lambda: state(ground, place) in {"finished", "failed"}, f"its end; see {folder}")
-    view = ground.client.job(f"{place}/nightly")
+    pod_cluster.until(
+        lambda: state(pod_cluster, place) in {"finished", "failed"}, f"its end; see {folder}"
+    )
+    view = pod_cluster.client.job(f"{place}/nightly")
     assert (view.state, view.verdict, view.epochs_done) == ("finished", "promised", EPOCHS)
     assert view.result["weights"] == pytest.approx(weights_after(EPOCHS))
     uid = kubectl(
-        ground.cluster, "-n", place, "get", "job", "nightly", "-o", "jsonpath={.metadata.uid}"
+        pod_cluster.cluster, "-n", place, "get", "job", "nightly", "-o", "jsonpath={.metadata.uid}"
     )
     assert [one.name for one in (folder / "checkpoints").iterdir()] == [uid]
 
@@ -123,12 +129,12 @@ def bare(job: Json) -> Json:
     return job
 
 
-def submitted(ground: PodGround, job: Json, folder: Path, place: str) -> None:
+def submitted(pod_cluster: PodCluster, job: Json, folder: Path, place: str) -> None:
     file = folder / "job.yaml"
     file.write_text(yaml.safe_dump(job), encoding="utf-8")
     done = subprocess.run(
         [str(LAXITY), "submit", str(file), "--namespace", place],
-        env=os.environ | {names.ENV_URL: ground.url, names.ENV_TOKEN: TOKEN},
+        env=os.environ | {names.ENV_URL: pod_cluster.url, names.ENV_TOKEN: TOKEN},
         check=False,
         capture_output=True,
         text=True,
@@ -137,6 +143,6 @@ def submitted(ground: PodGround, job: Json, folder: Path, place: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def state(ground: PodGround, place: str) -> str:
-    found = {job.id: job.state for job in ground.client.jobs(place)}
+def state(pod_cluster: PodCluster, place: str) -> str:
+    found = {job.id: job.state for job in pod_cluster.client.jobs(place)}
     return str(found.get(f"{place}/nightly", ""))

@@ -7,10 +7,16 @@ import pytest
 
 from laxity import names
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import ELASTIC, GPUS, HARD, Ground, ground
 from tests.support.kubernetes.history import kept, labels, width
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.namespace_jobs import (
+    ELASTIC,
+    GPUS,
+    HARD,
+    NamespaceJobs,
+    open_namespace_jobs,
+)
 from tests.support.kubernetes.priority import FOREIGN, priority_class
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
@@ -21,21 +27,24 @@ SOON_S = 25.0  # on a busy machine; pods have 60 s to come up
 
 @pytest.fixture(scope="module")
 def replica(
-    account: None, cluster: Cluster, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+    account: None,
+    cluster: Cluster,
+    service_forker: ServiceForker,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Replica]:
-    with Replica(cluster, nursery, tmp_path_factory.mktemp("drain") / "service") as made:
+    with Replica(cluster, service_forker, tmp_path_factory.mktemp("drain") / "service") as made:
         yield made
 
 
 @pytest.fixture
-def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[Ground]:
-    with ground(cluster, namespace, replica) as made:
+def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[NamespaceJobs]:
+    with open_namespace_jobs(cluster, namespace, replica) as made:
         yield made
     for node in json.loads(kubectl(cluster, "get", "nodes", "-o", "json"))["items"]:
         kubectl(cluster, "uncordon", node["metadata"]["name"])
 
 
-def nodes_of(there: Ground, name: str) -> set[str]:
+def nodes_of(there: NamespaceJobs, name: str) -> set[str]:
     """Where its workers run."""
     found = there.history.now()[1]
     return {
@@ -47,13 +56,13 @@ def nodes_of(there: Ground, name: str) -> set[str]:
     }
 
 
-def node_of(there: Ground, name: str) -> str:
+def node_of(there: NamespaceJobs, name: str) -> str:
     there.until(lambda: there.formed([name]) == 1 and bool(nodes_of(there, name)), f"{name} to run")
     (node,) = nodes_of(there, name)
     return node
 
 
-def elsewhere(there: Ground, name: str, node: str) -> None:
+def elsewhere(there: NamespaceJobs, name: str, node: str) -> None:
     """Returns when it runs on other nodes."""
     there.cluster.until(
         lambda: bool(nodes_of(there, name)) and node not in nodes_of(there, name),
@@ -63,7 +72,7 @@ def elsewhere(there: Ground, name: str, node: str) -> None:
     there.until(lambda: width(there.named(name)) > 0, "its own word")
 
 
-def reasons(there: Ground, name: str) -> list[str]:
+def reasons(there: NamespaceJobs, name: str) -> list[str]:
     about = f"involvedObject.name={name}"
     said = kubectl(
         there.cluster,
@@ -83,12 +92,12 @@ def reasons(there: Ground, name: str) -> list[str]:
     ]
 
 
-def until_told(there: Ground, name: str, *why: str) -> None:
+def until_told(there: NamespaceJobs, name: str, *why: str) -> None:
     """Events are written some moments after what they tell of."""
     there.until(lambda: {*why} <= set(reasons(there, name)), f"{name} to be told {why}")
 
 
-def test_workers_leave_a_cordoned_node_at_the_end_of_their_epoch(there: Ground) -> None:
+def test_workers_leave_a_cordoned_node_at_the_end_of_their_epoch(there: NamespaceJobs) -> None:
     (name,) = there.apply(1, ELASTIC, run_s=None)
     node = node_of(there, name)
     kubectl(there.cluster, "cordon", node)
@@ -100,13 +109,13 @@ def test_workers_leave_a_cordoned_node_at_the_end_of_their_epoch(there: Ground) 
     assert all(node not in json.loads(nodes) for nodes in sent(there, late))
 
 
-def sent(there: Ground, called: list[str]) -> list[str]:
+def sent(there: NamespaceJobs, called: list[str]) -> list[str]:
     jobs = [there.named(name) for name in called]
     return [job["metadata"]["annotations"].get(names.NODES, "[]") for job in jobs]
 
 
 def test_a_job_that_cannot_be_stopped_is_drained_and_goes_on_elsewhere_by_itself(
-    there: Ground,
+    there: NamespaceJobs,
 ) -> None:
     (name,) = there.apply(1, {**HARD, "preemptible": "false"}, run_s=None)
     node = node_of(there, name)
@@ -118,7 +127,9 @@ def test_a_job_that_cannot_be_stopped_is_drained_and_goes_on_elsewhere_by_itself
     assert (state.get("failed_starts", 0), state.get("preemptions", 0)) == (0, 0)
 
 
-def test_a_drain_that_a_budget_holds_back_waits_for_the_end_of_the_epoch(there: Ground) -> None:
+def test_a_drain_that_a_budget_holds_back_waits_for_the_end_of_the_epoch(
+    there: NamespaceJobs,
+) -> None:
     job = training_job(there.namespace, "guarded", ELASTIC)
     job["spec"]["template"]["metadata"]["labels"] = {"stops": "at-epochs"}
     apply(there.cluster, budget(there.namespace), job)
@@ -141,7 +152,7 @@ def budget(namespace: str) -> Json:
 
 
 def test_a_job_refused_for_a_cordoned_node_is_asked_again_when_it_is_uncordoned(
-    there: Ground,
+    there: NamespaceJobs,
 ) -> None:
     node = next(iter(GPUS))
     job = training_job(there.namespace, "tied", HARD, run_s=1.5)
@@ -154,14 +165,14 @@ def test_a_job_refused_for_a_cordoned_node_is_asked_again_when_it_is_uncordoned(
     there.until(lambda: there.finished(["tied"]) == 1, "it to run")
 
 
-def verdict(there: Ground) -> str:
+def verdict(there: NamespaceJobs) -> str:
     job = there.history.jobs.get("tied")
     return "" if job is None else labels(job).get(names.VERDICT_LABEL, "")
 
 
 @pytest.mark.parametrize("stop_for", ["2s", "0s"])
 def test_a_job_whose_pod_was_preempted_by_priority_starts_elsewhere(
-    there: Ground, stop_for: str
+    there: NamespaceJobs, stop_for: str
 ) -> None:
     """The scheduler finds it another node. No start has failed."""
     name, job = "modest", training_job(there.namespace, "modest", {**HARD, "preemptible": "false"})

@@ -10,19 +10,19 @@ import pytest
 from laxity.instants import format_rfc3339
 from tests.support.kubernetes.audit import Audit
 from tests.support.kubernetes.cluster import Cluster, simulated_node
-from tests.support.kubernetes.ground import (
+from tests.support.kubernetes.history import kept, width
+from tests.support.kubernetes.killable_services import ServiceForker
+from tests.support.kubernetes.kubectl import kubectl
+from tests.support.kubernetes.namespace_jobs import (
     ELASTIC,
     GPUS,
     HARD,
     URGENT,
     WHENEVER,
-    Ground,
+    NamespaceJobs,
     elapse,
-    ground,
+    open_namespace_jobs,
 )
-from tests.support.kubernetes.history import kept, width
-from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.proxy import Proxy
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.storm import storm
@@ -41,27 +41,29 @@ def wire(cluster: Cluster) -> Iterator[Proxy]:
 def replica(
     account: None,
     cluster: Cluster,
-    nursery: Nursery,
+    service_forker: ServiceForker,
     wire: Proxy,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("faults") / "service"
     kubeconfig = cluster.service_kubeconfig_by(wire.port)
-    with Replica(cluster, nursery, folder, kubeconfig=kubeconfig) as made:
+    with Replica(cluster, service_forker, folder, kubeconfig=kubeconfig) as made:
         yield made
 
 
 @pytest.fixture
-def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[Ground]:
+def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[NamespaceJobs]:
     """Whatever happened, the invariants held."""
-    with ground(cluster, namespace, replica) as made:
+    with open_namespace_jobs(cluster, namespace, replica) as made:
         yield made
 
 
 @pytest.mark.parametrize(
     "away_s", [5.0, pytest.param(60.0, marks=pytest.mark.soak)], ids=["5 s", "60 s"]
 )
-def test_an_api_server_that_was_away_finds_all_as_it_was(there: Ground, away_s: float) -> None:
+def test_an_api_server_that_was_away_finds_all_as_it_was(
+    there: NamespaceJobs, away_s: float
+) -> None:
     stays = there.apply(6, HARD, run_s=None)
     there.until(lambda: there.running(stays) == 6, "six jobs to run")
     before = {job["metadata"]["name"]: job["spec"] for job in there.jobs(stays)}
@@ -75,7 +77,7 @@ def test_an_api_server_that_was_away_finds_all_as_it_was(there: Ground, away_s: 
     assert there.problems(twins=True) == []
 
 
-def test_an_etcd_that_is_killed_and_comes_back_loses_nothing(there: Ground) -> None:
+def test_an_etcd_that_is_killed_and_comes_back_loses_nothing(there: NamespaceJobs) -> None:
     stays = there.apply(4, HARD, run_s=None)
     there.until(lambda: there.running(stays) == 4, "four jobs to run")
     there.apply(16, WHENEVER)
@@ -94,7 +96,7 @@ def test_an_etcd_that_is_killed_and_comes_back_loses_nothing(there: Ground) -> N
     "asked", [WHENEVER, pytest.param(ELASTIC, marks=pytest.mark.soak)], ids=["fixed", "elastic"]
 )
 def test_watches_that_are_cut_while_it_acts_miss_nothing(
-    there: Ground, wire: Proxy, asked: dict[str, str]
+    there: NamespaceJobs, wire: Proxy, asked: dict[str, str]
 ) -> None:
     for _ in range(5):
         before = there.finished()
@@ -107,7 +109,7 @@ def test_watches_that_are_cut_while_it_acts_miss_nothing(
 
 
 def test_a_service_that_was_cut_off_for_too_long_lists_anew_and_sees_what_it_missed(
-    there: Ground, wire: Proxy, replica: Replica
+    there: NamespaceJobs, wire: Proxy, replica: Replica
 ) -> None:
     stays = there.apply(4, HARD, run_s=None)
     gone = there.apply(4, HARD, run_s=None)
@@ -129,7 +131,7 @@ def test_a_service_that_was_cut_off_for_too_long_lists_anew_and_sees_what_it_mis
 
 
 def test_nothing_is_decided_while_pods_cannot_be_watched_and_all_else_can(
-    there: Ground, wire: Proxy, replica: Replica
+    there: NamespaceJobs, wire: Proxy, replica: Replica
 ) -> None:
     """Jobs of now beside pods of a while ago: who has finished would seem to hold his GPU."""
     stays = there.apply(6, HARD, run_s=None)
@@ -153,7 +155,9 @@ def test_nothing_is_decided_while_pods_cannot_be_watched_and_all_else_can(
     assert there.problems() == []
 
 
-def test_a_second_writer_who_changes_all_jobs_all_the_time_holds_up_nobody(there: Ground) -> None:
+def test_a_second_writer_who_changes_all_jobs_all_the_time_holds_up_nobody(
+    there: NamespaceJobs,
+) -> None:
     audit = Audit(there.cluster)
     with storm(there) as written:
         called = there.apply(20, HARD)
@@ -163,7 +167,7 @@ def test_a_second_writer_who_changes_all_jobs_all_the_time_holds_up_nobody(there
     assert there.problems() == []
 
 
-def test_jobs_of_a_node_that_is_lost_go_on_elsewhere(there: Ground) -> None:
+def test_jobs_of_a_node_that_is_lost_go_on_elsewhere(there: NamespaceJobs) -> None:
     """The node stops answering: its pods neither run nor go, until somebody takes them away."""
     make_node(there.cluster, "shaky")
     stays = there.apply(20, WHENEVER, run_s=None)
@@ -186,7 +190,7 @@ def test_jobs_of_a_node_that_is_lost_go_on_elsewhere(there: Ground) -> None:
     assert there.problems({**GPUS, "shaky": 4}) == []
 
 
-def end(there: Ground, called: Sequence[str]) -> None:
+def end(there: NamespaceJobs, called: Sequence[str]) -> None:
     """The workers of these Jobs are done."""
     kubectl(
         there.cluster, "-n", there.namespace, "annotate", "pods", "test.laxity/run-for=0.1s",
@@ -231,7 +235,7 @@ def lose_node(cluster: Cluster, name: str) -> None:
     kubectl(cluster, "patch", "node", name, "--subresource=status", "--type=merge", "-p", patch)
 
 
-def on_node(there: Ground, node: str) -> Sequence[str]:
+def on_node(there: NamespaceJobs, node: str) -> Sequence[str]:
     """Jobs that have a pod there."""
     return [
         pod["metadata"]["labels"]["job-name"]

@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import ELASTIC, URGENT, WHENEVER, Ground, ground
-from tests.support.kubernetes.mortal import STEPS, End, Nursery
+from tests.support.kubernetes.killable_services import STEPS, End, ServiceForker
+from tests.support.kubernetes.namespace_jobs import (
+    ELASTIC,
+    URGENT,
+    WHENEVER,
+    NamespaceJobs,
+    open_namespace_jobs,
+)
 from tests.support.kubernetes.replicas import Replica
 
 pytestmark = pytest.mark.cluster
@@ -21,8 +27,10 @@ FEWEST = 5
 
 
 @pytest.fixture
-def replica(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Path) -> Iterator[Replica]:
-    made = Replica(cluster, nursery, tmp_path / "service")
+def replica(
+    account: None, cluster: Cluster, service_forker: ServiceForker, tmp_path: Path
+) -> Iterator[Replica]:
+    made = Replica(cluster, service_forker, tmp_path / "service")
     yield made
     made.end()
 
@@ -49,7 +57,7 @@ def killed_at_every_step(
 ) -> None:
     """Jobs without end fill the cluster; `elastic` of them may be resized, all may be stopped."""
     rng = np.random.default_rng(seed)
-    with ground(cluster, namespace, replica) as there:
+    with open_namespace_jobs(cluster, namespace, replica) as there:
         anchors = there.apply(16 - elastic, WHENEVER, run_s=None)
         anchors += there.apply(elastic, ELASTIC, run_s=None) if elastic else []
         waves = Waves(there, anchors, rng)
@@ -77,7 +85,7 @@ class Waves:
     move. They find GPUs in another order than they left them, as the urgent take differently long.
     """
 
-    there: Ground
+    there: NamespaceJobs
     anchors: Sequence[str]
     rng: np.random.Generator
 

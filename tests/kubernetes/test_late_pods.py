@@ -10,10 +10,17 @@ import pytest
 from laxity import names
 from laxity.instants import instant_at
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import GPUS, HARD, WHENEVER, Ground, elapse, ground
 from tests.support.kubernetes.history import kept, width
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.namespace_jobs import (
+    GPUS,
+    HARD,
+    WHENEVER,
+    NamespaceJobs,
+    elapse,
+    open_namespace_jobs,
+)
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
 
@@ -23,25 +30,30 @@ WITHIN_S = 6.0
 
 @pytest.fixture(scope="module")
 def replica(
-    account: None, cluster: Cluster, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+    account: None,
+    cluster: Cluster,
+    service_forker: ServiceForker,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("late") / "service"
-    with Replica(cluster, nursery, folder, pods_within_s=WITHIN_S) as made:
+    with Replica(cluster, service_forker, folder, pods_within_s=WITHIN_S) as made:
         yield made
 
 
 @pytest.fixture
-def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[Ground]:
-    with ground(cluster, namespace, replica) as made:
+def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[NamespaceJobs]:
+    with open_namespace_jobs(cluster, namespace, replica) as made:
         yield made
 
 
-def events(there: Ground, reason: str) -> list[str]:
+def events(there: NamespaceJobs, reason: str) -> list[str]:
     said = kubectl(there.cluster, "-n", there.namespace, "get", "events", "-o", "json")
     return [one["message"] for one in json.loads(said)["items"] if one["reason"] == reason]
 
 
-def test_a_job_whose_pods_find_no_node_is_told_why_and_holds_nobody_up(there: Ground) -> None:
+def test_a_job_whose_pods_find_no_node_is_told_why_and_holds_nobody_up(
+    there: NamespaceJobs,
+) -> None:
     """Beside which pods it may run, the scheduler alone knows."""
     apply(there.cluster, lonely(there, "greedy", HARD))
     there.until(lambda: "greedy" in there.history.jobs, "it is seen")
@@ -57,7 +69,7 @@ def test_a_job_whose_pods_find_no_node_is_told_why_and_holds_nobody_up(there: Gr
     assert there.problems() == []
 
 
-def lonely(there: Ground, name: str, asked: dict[str, str]) -> Json:
+def lonely(there: NamespaceJobs, name: str, asked: dict[str, str]) -> Json:
     """A Job whose pods wait for one that never comes."""
     nearby = {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": "type"}
     job = training_job(there.namespace, name, asked)
@@ -66,7 +78,9 @@ def lonely(there: Ground, name: str, asked: dict[str, str]) -> Json:
     return job
 
 
-def test_a_promise_that_no_try_can_keep_is_told_so_before_the_deadline(there: Ground) -> None:
+def test_a_promise_that_no_try_can_keep_is_told_so_before_the_deadline(
+    there: NamespaceJobs,
+) -> None:
     asked = {**HARD, "epochs": "1", "epoch-estimate": "1s", "deadline": "60s"}
     apply(there.cluster, lonely(there, "late", asked))
 
@@ -79,7 +93,7 @@ def test_a_promise_that_no_try_can_keep_is_told_so_before_the_deadline(there: Gr
     assert time.time() < due_at + 10.0
 
 
-def test_pods_that_cannot_end_are_named_and_endanger_the_promise(there: Ground) -> None:
+def test_pods_that_cannot_end_are_named_and_endanger_the_promise(there: NamespaceJobs) -> None:
     job = training_job(there.namespace, "stuck", HARD)
     job["spec"]["template"]["metadata"]["annotations"]["test.laxity/stop-for"] = "1200s"
     job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
@@ -100,7 +114,9 @@ def test_pods_that_cannot_end_are_named_and_endanger_the_promise(there: Ground) 
     there.until(lambda: there.running(["stuck"]) == 1, "it to run again")
 
 
-def test_job_whose_pods_pod_security_refuses_is_told_in_the_servers_words(there: Ground) -> None:
+def test_job_whose_pods_pod_security_refuses_is_told_in_the_servers_words(
+    there: NamespaceJobs,
+) -> None:
     level = "pod-security.kubernetes.io/enforce=baseline"
     kubectl(there.cluster, "label", "namespace", there.namespace, level)
     job = training_job(there.namespace, "mounts", HARD)
@@ -141,7 +157,7 @@ DENIES: Final = [
 ]  # fmt: skip
 
 
-def test_job_whose_pods_a_policy_refuses_is_told_the_policys_words(there: Ground) -> None:
+def test_job_whose_pods_a_policy_refuses_is_told_the_policys_words(there: NamespaceJobs) -> None:
     apply(there.cluster, *DENIES)
     try:
         there.cluster.until(lambda: is_denied(there), 60.0, "the policy to be enforced")
@@ -153,14 +169,14 @@ def test_job_whose_pods_a_policy_refuses_is_told_the_policys_words(there: Ground
     assert events(there, "PodsDoNotFit")[0].endswith("every pod needs label team")
 
 
-def is_denied(there: Ground) -> bool:
+def is_denied(there: NamespaceJobs) -> bool:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "teamless"}}
     pod["spec"] = {"containers": [{"name": "main", "image": "none"}]}
     where = ("-n", there.namespace, "create", "--dry-run=server", "-f", "-")
     return "label team" in tried(there.cluster, *where, text=json.dumps(pod))[1]
 
 
-def test_job_whose_pods_a_scoped_quota_refuses_is_told_which(there: Ground) -> None:
+def test_job_whose_pods_a_scoped_quota_refuses_is_told_which(there: NamespaceJobs) -> None:
     scope = {"operator": "In", "scopeName": "PriorityClass", "values": ["scarce"]}
     spec = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [scope]}}
     scarce = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 0}
@@ -179,7 +195,7 @@ def test_job_whose_pods_a_scoped_quota_refuses_is_told_which(there: Ground) -> N
     assert "exceeded quota: few" in events(there, "PodsDoNotFit")[0]
 
 
-def test_scheduler_that_does_not_answer_is_named(there: Ground) -> None:
+def test_scheduler_that_does_not_answer_is_named(there: NamespaceJobs) -> None:
     job = training_job(there.namespace, "unscheduled", HARD)
     job["spec"]["template"]["spec"]["schedulerName"] = "volcano"
 
@@ -190,7 +206,7 @@ def test_scheduler_that_does_not_answer_is_named(there: Ground) -> None:
     assert events(there, "PodsDoNotFit")[0].endswith(words)
 
 
-def test_a_job_that_its_controller_has_not_seen_started_is_waited_for(there: Ground) -> None:
+def test_a_job_that_its_controller_has_not_seen_started_is_waited_for(there: NamespaceJobs) -> None:
     """What is suspended then may have pods all the same, when the controller is back."""
     before = there.apply(2, WHENEVER)
     there.until(lambda: there.finished(before) == 2, "two jobs to finish")

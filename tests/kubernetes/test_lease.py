@@ -9,10 +9,15 @@ import pytest
 
 from laxity import names
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import HARD, WHENEVER, Ground, ground
 from tests.support.kubernetes.history import annotations, width
+from tests.support.kubernetes.killable_services import End, ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl
-from tests.support.kubernetes.mortal import End, Nursery
+from tests.support.kubernetes.namespace_jobs import (
+    HARD,
+    WHENEVER,
+    NamespaceJobs,
+    open_namespace_jobs,
+)
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
 
@@ -24,10 +29,14 @@ PATIENCE_S = 90.0
 
 @pytest.fixture
 def replicas(
-    account: None, cluster: Cluster, nursery: Nursery, postgres_url: str, tmp_path: Path
+    account: None,
+    cluster: Cluster,
+    service_forker: ServiceForker,
+    postgres_url: str,
+    tmp_path: Path,
 ) -> Iterator[tuple[Replica, Replica]]:
     pair = [
-        Replica(cluster, nursery, tmp_path / name, store=postgres_url, lease_s=LEASE_S)
+        Replica(cluster, service_forker, tmp_path / name, store=postgres_url, lease_s=LEASE_S)
         for name in ("one", "other")
     ]
     try:
@@ -44,7 +53,7 @@ def test_a_leader_that_was_paused_for_longer_than_its_lease_acts_no_more(
     """It gives away a free GPU and is stopped; meanwhile the other one gives it to somebody else."""
     one, other = replicas
     now = tmp_path / "now"
-    with ground(cluster, namespace, one, other) as there:
+    with open_namespace_jobs(cluster, namespace, one, other) as there:
         one.start(End(step, 1, signal.SIGSTOP, since=str(now)))
         fills = there.apply(16, WHENEVER, run_s=None)
         there.until(lambda: there.running(fills) == 16, "the cluster to be full")
@@ -113,7 +122,7 @@ def done(one: Json) -> bool:
     return bool(one["status"].get("succeeded"))
 
 
-def told(there: Ground, called: list[str]) -> bool:
+def told(there: NamespaceJobs, called: list[str]) -> bool:
     """They know why they wait."""
     return all(names.REASON in annotations(job) for job in there.jobs(called))
 
@@ -122,7 +131,7 @@ def fenced(job: Json) -> bool:
     return names.TERM in annotations(job)
 
 
-def when(there: Ground, called: list[str], is_so: Callable[[Json], bool]) -> int:
+def when(there: NamespaceJobs, called: list[str], is_so: Callable[[Json], bool]) -> int:
     """The first revision of the only job of this name at which it is so."""
     return min(
         int(change.object["metadata"]["resourceVersion"])

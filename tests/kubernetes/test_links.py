@@ -8,11 +8,11 @@ import pytest
 from laxity import names
 from laxity.instants import instant_at
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import Ground, done, ground
 from tests.support.kubernetes.history import labels
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl
-from tests.support.kubernetes.mortal import Nursery
-from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.namespace_jobs import NamespaceJobs, done, open_namespace_jobs
+from tests.support.kubernetes.pod_cluster import PodCluster, Run
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
 from tests.support.kubernetes.trained import QUICK, each_once, logged, right, starts, trained
@@ -25,14 +25,14 @@ CHAIN = {"epochs": "1000", "epoch-estimate": "1s", "widths": "1", "wall-limit": 
 
 @pytest.fixture
 def links(
-    account: None, cluster: Cluster, nursery: Nursery, tmp_path: Path, namespace: str
-) -> Iterator[Ground]:
-    replica = Replica(cluster, nursery, tmp_path / "service")
-    with replica, ground(cluster, namespace, replica) as there:
+    account: None, cluster: Cluster, service_forker: ServiceForker, tmp_path: Path, namespace: str
+) -> Iterator[NamespaceJobs]:
+    replica = Replica(cluster, service_forker, tmp_path / "service")
+    with replica, open_namespace_jobs(cluster, namespace, replica) as there:
         yield there
 
 
-def begun_at(there: Ground, name: str) -> list[float]:
+def begun_at(there: NamespaceJobs, name: str) -> list[float]:
     """When each start of the Job began, by the Job controller's own word."""
     changes = [change.object for kind, change in there.history.events() if kind == "jobs"]
     mine = [job for job in changes if job["metadata"]["name"] == name]
@@ -46,7 +46,7 @@ def failure_of(job: Json) -> str:
 
 
 def test_each_link_has_the_whole_limit_again_and_is_stopped_before_it_is_killed(
-    links: Ground,
+    links: NamespaceJobs,
 ) -> None:
     (name,) = links.apply(1, CHAIN, run_s=None)
 
@@ -59,7 +59,9 @@ def test_each_link_has_the_whole_limit_again_and_is_stopped_before_it_is_killed(
     assert links.problems() == []
 
 
-def test_a_link_that_nobody_stops_is_killed_by_the_clock_of_its_own_start(links: Ground) -> None:
+def test_a_link_that_nobody_stops_is_killed_by_the_clock_of_its_own_start(
+    links: NamespaceJobs,
+) -> None:
     """The service is gone: Kubernetes ends the chain, and says why."""
     (name,) = links.apply(1, CHAIN, run_s=None)
     links.until(lambda: len(begun_at(links, name)) >= 2, "the second link")
@@ -76,7 +78,9 @@ def test_a_link_that_nobody_stops_is_killed_by_the_clock_of_its_own_start(links:
     assert ended_at - begun_at(links, name)[-1] >= LIMIT_S
 
 
-def test_a_promised_training_outlasts_its_own_active_deadline_and_completes(links: Ground) -> None:
+def test_a_promised_training_outlasts_its_own_active_deadline_and_completes(
+    links: NamespaceJobs,
+) -> None:
     """Nobody declared a wall limit: the Job's own activeDeadlineSeconds is the limit of a start."""
     asked = {"class": "hard", "deadline": "30m", "epochs": "10", "epoch-estimate": "1s"}
     job = training_job(links.namespace, "own", asked)
@@ -98,7 +102,7 @@ def test_a_promised_training_outlasts_its_own_active_deadline_and_completes(link
     assert links.problems() == []
 
 
-def end_pods(there: Ground) -> None:
+def end_pods(there: NamespaceJobs) -> None:
     """The simulated pods that run have done their work."""
     _, pods = there.history.now()
     for pod in pods:
@@ -110,10 +114,10 @@ def end_pods(there: Ground) -> None:
 
 
 def test_real_pods_train_each_epoch_once_over_at_least_three_links(
-    ground: PodGround, place: str
+    pod_cluster: PodCluster, place: str
 ) -> None:
     run = Run(
-        ground, "linked", place, deadline="6h", workers=(1,), epochs=110, wall_limit="45s"
+        pod_cluster, "linked", place, deadline="6h", workers=(1,), epochs=110, wall_limit="45s"
     ).start(pace_s=1.0)  # fmt: skip
 
     run.until(lambda run: len(starts(run)) >= 3, "the third link")
@@ -122,6 +126,6 @@ def test_real_pods_train_each_epoch_once_over_at_least_three_links(
 
     assert right(result, 110)
     assert trained(run) == each_once(110)
-    assert logged(ground, run) == each_once(110), "in one MLflow run"
+    assert logged(pod_cluster, run) == each_once(110), "in one MLflow run"
     assert len(starts(run)) >= 3
     assert (run.view().verdict, run.view().preemptions) == ("promised", 0)

@@ -16,9 +16,9 @@ from tests.support.builders import bearer
 from tests.support.kubernetes.audit import WRITES, Audit, Right, granted
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS
-from tests.support.kubernetes.ground import HARD, Ground, ground
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.namespace_jobs import HARD, NamespaceJobs, open_namespace_jobs
 from tests.support.kubernetes.place import judged
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import training_job
@@ -56,19 +56,21 @@ def fleet(cluster: Cluster, overlay: None) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture
-def replica(fleet: None, cluster: Cluster, nursery: Nursery, tmp_path: Path) -> Iterator[Replica]:
-    with Replica(cluster, nursery, tmp_path / "service") as made:
+def replica(
+    fleet: None, cluster: Cluster, service_forker: ServiceForker, tmp_path: Path
+) -> Iterator[Replica]:
+    with Replica(cluster, service_forker, tmp_path / "service") as made:
         yield made
 
 
 @pytest.fixture
-def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[Ground]:
-    with ground(cluster, namespace, replica) as made:
+def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[NamespaceJobs]:
+    with open_namespace_jobs(cluster, namespace, replica) as made:
         yield made
 
 
 def train(
-    there: Ground, name: str, asked: dict[str, str], *, tolerates: bool = True, **more: Any
+    there: NamespaceJobs, name: str, asked: dict[str, str], *, tolerates: bool = True, **more: Any
 ) -> None:
     job = training_job(there.namespace, name, asked, **more)
     if tolerates:
@@ -76,7 +78,7 @@ def train(
     apply(there.cluster, job)
 
 
-def post(there: Ground, path: str, body: dict[str, Any]) -> None:
+def post(there: NamespaceJobs, path: str, body: dict[str, Any]) -> None:
     asked = urllib.request.Request(  # noqa: S310 - http on loopback
         f"{there.replicas[0].url}{path}",
         method="POST",
@@ -97,21 +99,21 @@ def rights_of_loans(audit: Audit) -> set[Right]:
     }
 
 
-def until_ended(there: Ground, jobs: list[str]) -> None:
+def until_ended(there: NamespaceJobs, jobs: list[str]) -> None:
     def count() -> int:
         return sum("completionTime" in job["status"] for job in there.jobs(jobs))
 
     there.until(lambda: count() == len(jobs), f"{len(jobs)} jobs to end")
 
 
-def nodes_of(there: Ground, name: str) -> list[str]:
+def nodes_of(there: NamespaceJobs, name: str) -> list[str]:
     """Of those of its pods that have one."""
     path = f"/api/v1/namespaces/{there.namespace}/pods?labelSelector=job-name={name}"
     pods: Sequence[Any] = (there.cluster.ask("GET", path) or {}).get("items", [])
     return sorted(node for pod in pods if (node := pod["spec"].get("nodeName")))
 
 
-def metric(there: Ground, name: str) -> float:
+def metric(there: NamespaceJobs, name: str) -> float:
     """A series of the service that has no labels."""
     asked = urllib.request.Request(f"{there.replicas[0].url}/metrics", headers=bearer())  # noqa: S310 - http on loopback
     with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
@@ -120,7 +122,7 @@ def metric(there: Ground, name: str) -> float:
 
 
 def test_idle_nodes_are_lent_to_trainings_that_tolerate_the_fleet_and_given_back_when_it_grows(
-    there: Ground, cluster: Cluster, fleet: dict[str, Any]
+    there: NamespaceJobs, cluster: Cluster, fleet: dict[str, Any]
 ) -> None:
     serving = Deployment(cluster, there.namespace)
     there.until(lambda: len(lent(cluster)) == 1, "a node to be lent; room for a pod stays free")
@@ -151,7 +153,7 @@ def test_idle_nodes_are_lent_to_trainings_that_tolerate_the_fleet_and_given_back
 
 
 def test_a_service_that_is_killed_while_nodes_are_lent_knows_them_and_inference_does_not_wait_for_it(
-    there: Ground, cluster: Cluster, fleet: dict[str, Any], replica: Replica
+    there: NamespaceJobs, cluster: Cluster, fleet: dict[str, Any], replica: Replica
 ) -> None:
     audit = Audit(cluster)
     serving = Deployment(cluster, there.namespace)
@@ -172,7 +174,7 @@ def test_a_service_that_is_killed_while_nodes_are_lent_knows_them_and_inference_
 
 
 def test_promises_are_kept_while_the_fleet_grows_and_shrinks_and_laxity_is_killed(
-    there: Ground, cluster: Cluster, replica: Replica
+    there: NamespaceJobs, cluster: Cluster, replica: Replica
 ) -> None:
     serving = Deployment(cluster, there.namespace)
     train(there, "elastic", ELASTIC)
@@ -198,7 +200,7 @@ def test_promises_are_kept_while_the_fleet_grows_and_shrinks_and_laxity_is_kille
 
 
 def test_a_release_gives_lent_nodes_back_and_lends_none_again(
-    there: Ground, cluster: Cluster, fleet: dict[str, Any]
+    there: NamespaceJobs, cluster: Cluster, fleet: dict[str, Any]
 ) -> None:
     train(there, "elastic", ELASTIC)
     there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")
@@ -215,7 +217,7 @@ def test_a_release_gives_lent_nodes_back_and_lends_none_again(
 
 
 def test_an_order_holds_and_needs_are_known_after_laxity_was_killed(
-    there: Ground, cluster: Cluster, replica: Replica
+    there: NamespaceJobs, cluster: Cluster, replica: Replica
 ) -> None:
     there.until(lambda: len(lent(cluster)) == 1, "a node to be lent")
     serving = Deployment(cluster, there.namespace)
@@ -239,7 +241,7 @@ def test_an_order_holds_and_needs_are_known_after_laxity_was_killed(
 
 
 def test_a_training_leaves_a_node_that_somebody_else_takes_back_while_it_is_lent(
-    there: Ground, cluster: Cluster
+    there: NamespaceJobs, cluster: Cluster
 ) -> None:
     train(there, "elastic", ELASTIC)
     there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")
@@ -254,7 +256,7 @@ def test_a_training_leaves_a_node_that_somebody_else_takes_back_while_it_is_lent
 
 
 def test_a_training_whose_lent_node_is_deleted_goes_on_elsewhere(
-    there: Ground, cluster: Cluster
+    there: NamespaceJobs, cluster: Cluster
 ) -> None:
     train(there, "elastic", ELASTIC)
     there.until(lambda: len(nodes_of(there, "elastic")) == 12, "it to grow onto lent GPUs")

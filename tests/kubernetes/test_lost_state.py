@@ -6,7 +6,7 @@ import pytest
 
 from laxity import names
 from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.pod_cluster import PodCluster, Run
 from tests.support.kubernetes.trained import QUICK, each_once, logged, right, trained
 from tests.support.programs.podtrainings import forgetful
 
@@ -25,22 +25,22 @@ SLOW = 5.0
     ],
 )
 def test_after_a_lost_pod_all_epochs_are_trained_again_by_the_workers_that_finish(
-    ground: PodGround, place: str, width: int, lost: int
+    pod_cluster: PodCluster, place: str, width: int, lost: int
 ) -> None:
     run = Run(
-        ground, "lost", place, forgetful, deadline="20m", workers=(width,), epochs=EPOCHS
+        pod_cluster, "lost", place, forgetful, deadline="20m", workers=(width,), epochs=EPOCHS
     ).start(pace_s=0.2 * width)
     run.until_epoch(4)
     run.pace(1_000.0)
-    ground.until(lambda: run.view().raw["holds_state"] is False, "the service to know")
-    said = kubectl(ground.cluster, "-n", place, "get", "events", "-o", "json")
+    pod_cluster.until(lambda: run.view().raw["holds_state"] is False, "the service to know")
+    said = kubectl(pod_cluster.cluster, "-n", place, "get", "events", "-o", "json")
     kept = json.loads(run.job()["metadata"]["annotations"][names.STATUS])
     (pod,) = (name for name in run.pods() if name.rsplit("-", 2)[1] == str(lost))
     known = run.view().epochs_done
     run.pace(SLOW)  # the other worker hears of it at its epoch's end
-    kubectl(ground.cluster, "-n", place, "delete", "pod", pod, "--wait=false")
-    ground.until(lambda: begun_anew(run), "epoch 1 again")
-    ground.until(lambda: run.view().epochs_done < known, "its epochs to be lost")
+    kubectl(pod_cluster.cluster, "-n", place, "delete", "pod", pod, "--wait=false")
+    pod_cluster.until(lambda: begun_anew(run), "epoch 1 again")
+    pod_cluster.until(lambda: run.view().epochs_done < known, "its epochs to be lost")
     run.pace(QUICK)
     result = run.call.result(timeout=300)
 
@@ -48,7 +48,7 @@ def test_after_a_lost_pod_all_epochs_are_trained_again_by_the_workers_that_finis
     assert kept["holds_state"] is False
     assert [one["reason"] for one in json.loads(said)["items"]].count("HoldsNoState") == 1
     assert trained(run)[-EPOCHS:] == each_once(EPOCHS)
-    assert logged(ground, run) == each_once(EPOCHS)
+    assert logged(pod_cluster, run) == each_once(EPOCHS)
     assert run.view().epochs_done == EPOCHS
     assert right(result, EPOCHS)
 

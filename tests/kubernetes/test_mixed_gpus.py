@@ -9,7 +9,7 @@ from laxity_profiler.estimate import Workload
 from laxity_profiler.history.history import Epoch, History
 from laxity_profiler.history.history_database import open_engine
 from tests.support.kubernetes.cluster import Cluster, simulated_node
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.place import Place, judged, running
 from tests.support.kubernetes.service import Service, verdict_of
 
@@ -25,7 +25,10 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def service(
-    account: None, cluster: Cluster, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+    account: None,
+    cluster: Cluster,
+    service_forker: ServiceForker,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
     """Its store has runs of the model on both products."""
     folder = tmp_path_factory.mktemp("mixed")
@@ -40,7 +43,7 @@ def service(
             history.add_epochs(uid, f"default/{uid}", workload, epochs)
     history.engine.dispose()
     cluster.drop_lease()
-    with Service(cluster, folder, nursery=nursery, store=store).running() as made:
+    with Service(cluster, folder, service_forker=service_forker, store=store).running() as made:
         yield made
 
 

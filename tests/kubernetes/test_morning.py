@@ -15,7 +15,7 @@ from tests.support.kubernetes.history import annotations
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.morning import FIXED, Morning, end, furnished
 from tests.support.kubernetes.place import complete, running
-from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.pod_cluster import PodCluster, Run
 from tests.support.kubernetes.realnode import NODE
 from tests.support.kubernetes.restoring import Sqlite, outcomes
 from tests.support.kubernetes.service import Json, verdict_of
@@ -33,14 +33,14 @@ NAMES: Final = {
 
 
 @pytest.fixture
-def team(real_ground: PodGround) -> Iterator[str]:
-    yield from real_ground.namespace()
+def team(real_pod_cluster: PodCluster) -> Iterator[str]:
+    yield from real_pod_cluster.namespace()
 
 
 @pytest.fixture
-def morning(real_ground: PodGround, place: str, team: str) -> Iterator[Morning]:
-    with furnished(real_ground, place):
-        made = Morning(real_ground, place, team)
+def morning(real_pod_cluster: PodCluster, place: str, team: str) -> Iterator[Morning]:
+    with furnished(real_pod_cluster, place):
+        made = Morning(real_pod_cluster, place, team)
         yield made
         made.close()
 
@@ -93,14 +93,14 @@ def nightly(morning: Morning, deadline: str) -> Json:
 
 def starts_training(morning: Morning) -> Run:
     """The Job of docs/manifest.md, in real pods."""
-    ground, there = morning.ground, morning.place
-    folder = laid_out(ground, there.namespace)
-    job = at_home(documented_job(), ground, folder, there.namespace)
+    pod_cluster, there = morning.pod_cluster, morning.place
+    folder = laid_out(pod_cluster, there.namespace)
+    job = at_home(documented_job(), pod_cluster, folder, there.namespace)
     job["metadata"]["name"] = "train"
     for row in job["spec"]["template"]["spec"]["containers"][0]["env"]:
         if row["name"] == names.ENV_JOB:
             row["value"] = f"{there.namespace}/train"
-    training = Run.seen(ground, "train", there.namespace, folder)
+    training = Run.seen(pod_cluster, "train", there.namespace, folder)
     training.pace(PACE_S)
     there.apply(job)
     training.until_epoch(2)
@@ -116,7 +116,7 @@ def first(morning: Morning, deadline: str) -> Json:
     job: Json = yaml.safe_load(found[1])
     job["metadata"]["namespace"] = morning.place.namespace
     job["metadata"]["annotations"][names.DEADLINE] = deadline
-    pod, template = job["spec"]["template"]["spec"], morning.ground.template()
+    pod, template = job["spec"]["template"]["spec"], morning.pod_cluster.template()
     pod |= {"nodeSelector": {"type": "real"}, "volumes": template["volumes"]}
     pod["containers"][0] |= {
         key: template[key] for key in ("image", "imagePullPolicy", "volumeMounts")
@@ -237,7 +237,7 @@ def upgrades_the_service(morning: Morning, training: Run) -> None:
 
 def restores_the_store(morning: Morning) -> None:
     """As docs/kubernetes/backup.md says; what ended before the copy is known, and the new promise."""
-    there, store = morning.place, Sqlite(morning.ground.folder / "service")
+    there, store = morning.place, Sqlite(morning.pod_cluster.folder / "service")
     there.until(lambda: outcome_of(morning, "meanwhile") == "kept", "it counts")
     store.back_up()
     there.apply(morning.simulated(there, "since", FIXED, run_s=20.0))
@@ -284,7 +284,9 @@ def the_nightly_goes_on(morning: Morning) -> None:
     refused = [job for job in of_the_nightly(morning) if condition(job, "Failed")]
     assert {condition(job, "Failed")["reason"] for job in refused} == {names.REFUSED}
     there.apply(nightly(morning, "10m"))
-    morning.ground.until(lambda: any(map(complete, of_the_nightly(morning))), "a run that is kept")
+    morning.pod_cluster.until(
+        lambda: any(map(complete, of_the_nightly(morning))), "a run that is kept"
+    )
     there.kubectl("patch", "cronjob", "nightly", "-p", '{"spec": {"suspend": true}}')
 
 
@@ -304,6 +306,6 @@ def all_end(morning: Morning, training: Run) -> None:
     )
     morning.place.until(lambda: outcome_of(morning, "train") == "kept", "the service to know")
     assert trained(training) == list(range(1, EPOCHS + 1)), "each epoch once"
-    view = morning.ground.client.job(f"{morning.place.namespace}/train")
+    view = morning.pod_cluster.client.job(f"{morning.place.namespace}/train")
     assert view.epochs_done == EPOCHS
     assert view.result["weights"] == pytest.approx(weights_after(EPOCHS))

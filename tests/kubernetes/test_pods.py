@@ -6,37 +6,37 @@ import pytest
 
 from laxity.instants import format_instant
 from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.pod_cluster import PodCluster, Run
 from tests.support.kubernetes.trained import QUICK, each_once, logged, right, starts, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_pod_that_is_deleted_in_the_middle_of_an_epoch_loses_that_epoch_at_most(
-    ground: PodGround, place: str
+    pod_cluster: PodCluster, place: str
 ) -> None:
-    run = Run(ground, "shot", place, deadline="20m", workers=(1,), epochs=20).start(pace_s=0.2)
+    run = Run(pod_cluster, "shot", place, deadline="20m", workers=(1,), epochs=20).start(pace_s=0.2)
     run.until_epoch(4)
     run.pace(1_000.0)
     (pod,) = run.pods()
     hit = run.notes("began")[-1]["epoch"]
-    kubectl(ground.cluster, "-n", place, "delete", "pod", pod, "--wait=false")
-    ground.until(lambda: 2 in starts(run), "another pod to go on")
+    kubectl(pod_cluster.cluster, "-n", place, "delete", "pod", pod, "--wait=false")
+    pod_cluster.until(lambda: 2 in starts(run), "another pod to go on")
     run.pace(QUICK)
     result = run.call.result(timeout=300)
     began = [one["epoch"] for one in run.notes("began")]
     assert [epoch for epoch in began if began.count(epoch) > 1] in ([], [hit, hit])
     assert trained(run) == each_once(20)
-    assert logged(ground, run) == each_once(20)
+    assert logged(pod_cluster, run) == each_once(20)
     assert right(result, 20)
 
 
 def test_a_best_effort_job_is_preempted_at_an_epochs_end_and_loses_none(
-    ground: PodGround, place: str
+    pod_cluster: PodCluster, place: str
 ) -> None:
-    low = Run(ground, "low", place, workers=(3,), epochs=200).start(pace_s=3.0)
+    low = Run(pod_cluster, "low", place, workers=(3,), epochs=200).start(pace_s=3.0)
     low.until_epoch(3)
-    high = Run(ground, "high", place, deadline="1h", workers=(1,), epochs=5)
+    high = Run(pod_cluster, "high", place, deadline="1h", workers=(1,), epochs=5)
     high.rush(pace_s=0.2)
     assert right(high.finished(), 5)
     assert high.view().verdict == "promised"
@@ -45,27 +45,27 @@ def test_a_best_effort_job_is_preempted_at_an_epochs_end_and_loses_none(
     view = low.view()
     assert view.preemptions == 1
     assert trained(low) == each_once(200)
-    assert logged(ground, low) == each_once(200)
+    assert logged(pod_cluster, low) == each_once(200)
     assert starts(low) == {1, 2}, "stopped once, and another pod went on"
     assert right(result, 200)
 
 
 def test_a_job_grows_into_idle_gpus_and_gives_one_back_while_it_trains(
-    ground: PodGround, place: str
+    pod_cluster: PodCluster, place: str
 ) -> None:
     """1 -> 3 -> 2, all decided by the policy: others come and go."""
-    first = Run(ground, "first", place, workers=(2,), epochs=400).start(pace_s=2.0)
+    first = Run(pod_cluster, "first", place, workers=(2,), epochs=400).start(pace_s=2.0)
     first.until_epoch(1)
     wide = Run(
-        ground, "wide", place,
+        pod_cluster, "wide", place,
         deadline="2h", workers=(1, 2, 3), epochs=400, epoch_estimate="3s",
     ).start(pace_s=3.0)  # fmt: skip
     wide.until_epoch(2)
-    ground.client.cancel(first.id)
+    pod_cluster.client.cancel(first.id)
     wide.until(lambda run: 3 in widths(run), "three workers")
     between = needs_two(wide)
-    assert ground.client.amend(wide.id, between).verdict == "promised"
-    last = Run(ground, "last", place, deadline="3m", workers=(1,), epochs=5).start(pace_s=0.2)
+    assert pod_cluster.client.amend(wide.id, between).verdict == "promised"
+    last = Run(pod_cluster, "last", place, deadline="3m", workers=(1,), epochs=5).start(pace_s=0.2)
     wide.until(lambda run: widths(run)[-1] == 2, "two workers again")
     assert right(last.call.result(timeout=300), 5)
     wide.pace(QUICK)
@@ -75,7 +75,7 @@ def test_a_job_grows_into_idle_gpus_and_gives_one_back_while_it_trains(
     assert widths(wide)[widest + 1] == 2
     assert starts(wide) == {1}, "worker 0 was never stopped"
     assert trained(wide) == each_once(400)
-    assert logged(ground, wide) == each_once(400)
+    assert logged(pod_cluster, wide) == each_once(400)
     assert right(result, 400)
 
 

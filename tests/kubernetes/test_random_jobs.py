@@ -11,10 +11,10 @@ import pytest
 from laxity import names
 from tests.support.kubernetes.as_written import changed, is_elastic
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import GPUS
 from tests.support.kubernetes.history import History, annotations, given_twice, labels
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.namespace_jobs import GPUS
 from tests.support.kubernetes.place import MANIFESTS
 from tests.support.kubernetes.random_jobs import (
     FULL,
@@ -206,9 +206,11 @@ def urgent(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.fixture
-def replica(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Path) -> Iterator[Replica]:
+def replica(
+    account: None, cluster: Cluster, service_forker: ServiceForker, tmp_path: Path
+) -> Iterator[Replica]:
     folder = tmp_path / "service"
-    with Replica(cluster, nursery, folder, pods_within_s=PODS_WITHIN_S) as made:
+    with Replica(cluster, service_forker, folder, pods_within_s=PODS_WITHIN_S) as made:
         yield made
 
 

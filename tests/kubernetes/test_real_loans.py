@@ -11,7 +11,7 @@ import pytest
 from tests.support.builders import bearer
 from tests.support.kubernetes.fixtures import MANIFESTS
 from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.pod_cluster import PodCluster, Run
 from tests.support.kubernetes.realnode import IMAGE, RealNode
 from tests.support.kubernetes.serving import TOLERATES, Deployment, label_fleet, node_specs, pools
 from tests.support.kubernetes.trained import QUICK, each_once, logged, right, starts, trained
@@ -26,9 +26,9 @@ OVERLAY = ("rights", "label-only", "priority")
 
 
 @pytest.fixture
-def fleet(real_ground: PodGround) -> Iterator[dict[str, Any]]:
+def fleet(real_pod_cluster: PodCluster) -> Iterator[dict[str, Any]]:
     """A second node that is this machine, of one GPU, kept for inference."""
-    cluster = real_ground.cluster
+    cluster = real_pod_cluster.cluster
     files = [word for name in OVERLAY for word in ("-f", str(MANIFESTS / "loans" / f"{name}.yaml"))]
     kubectl(cluster, "apply", *files)
     node = RealNode(cluster, gpus=1, name=LENT[0], number=1)
@@ -41,9 +41,9 @@ def fleet(real_ground: PodGround) -> Iterator[dict[str, Any]]:
         kubectl(cluster, "delete", *files)
 
 
-def post(ground: PodGround, path: str, body: dict[str, Any]) -> None:
+def post(pod_cluster: PodCluster, path: str, body: dict[str, Any]) -> None:
     request = urllib.request.Request(  # noqa: S310 - http on loopback
-        f"{ground.url}{path}",
+        f"{pod_cluster.url}{path}",
         data=json.dumps(body).encode(),
         headers={**bearer(), "Content-Type": "application/json"},
     )
@@ -71,8 +71,8 @@ def serves(serving: Deployment) -> bool:
     )
 
 
-def pool(ground: PodGround) -> str:
-    return pools(ground.cluster, LENT).get(LENT[0], "")
+def pool(pod_cluster: PodCluster) -> str:
+    return pools(pod_cluster.cluster, LENT).get(LENT[0], "")
 
 
 def last_width(run: Run) -> int:
@@ -88,36 +88,36 @@ def until_wide(run: Run, *, epochs: int) -> None:
 
 
 def test_a_training_grows_into_a_lent_node_and_leaves_it_whatever_happens(
-    ground: PodGround, place: str, fleet: dict[str, Any]
+    pod_cluster: PodCluster, place: str, fleet: dict[str, Any]
 ) -> None:
     container = {"image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "100000"]}
-    mounts = {"volumeMounts": ground.host.mounts()}
-    serving = Deployment(ground.cluster, place, container={**container, **mounts})
-    serving.volumes = ground.host.volumes()
+    mounts = {"volumeMounts": pod_cluster.host.mounts()}
+    serving = Deployment(pod_cluster.cluster, place, container={**container, **mounts})
+    serving.volumes = pod_cluster.host.volumes()
     serving.scale(0)
-    post(ground, "/v1/loans", {"loan": 1})
+    post(pod_cluster, "/v1/loans", {"loan": 1})
     run = Run(
-        ground, "grows", place, deadline="2h", workers=(3, 4), epochs=EPOCHS,
-        template=ground.template(tolerations=TOLERATES), epoch_estimate="2s",
+        pod_cluster, "grows", place, deadline="2h", workers=(3, 4), epochs=EPOCHS,
+        template=pod_cluster.template(tolerations=TOLERATES), epoch_estimate="2s",
     ).start(pace_s=6.0)  # fmt: skip
     waited_s: list[float] = []
     for _ in range(2):
         until_wide(run, epochs=2)
-        assert pool(ground) == "loaned"
+        assert pool(pod_cluster) == "loaned"
         serving.scale(1)
-        ground.until(lambda: serves(serving), "the inference pod to run")
+        pod_cluster.until(lambda: serves(serving), "the inference pod to run")
         waited_s += waits_s(serving)
-        ground.until(lambda: pool(ground) == "inference", "the node to be given back")
+        pod_cluster.until(lambda: pool(pod_cluster) == "inference", "the node to be given back")
         run.until(lambda run: last_width(run) == 3, "three workers again")
         serving.scale(0)
     until_wide(run, epochs=2)
-    assert ground.service is not None
-    ground.service.kill()
+    assert pod_cluster.service is not None
+    pod_cluster.service.kill()
     serving.scale(1)
-    ground.until(lambda: serves(serving), "the inference pod to run though laxity is dead")
+    pod_cluster.until(lambda: serves(serving), "the inference pod to run though laxity is dead")
     waited_s += waits_s(serving)
-    ground.service.start()
-    ground.until(lambda: pool(ground) == "inference", "the node to be given back")
+    pod_cluster.service.start()
+    pod_cluster.until(lambda: pool(pod_cluster) == "inference", "the node to be given back")
     run.until(lambda run: last_width(run) == 3, "three workers again")
     assert len(waited_s) == 3
     assert max(waited_s) < WAITS_S
@@ -125,13 +125,13 @@ def test_a_training_grows_into_a_lent_node_and_leaves_it_whatever_happens(
     until_wide(run, epochs=1)
     run.pace(QUICK)
     assert right(run.finished(), EPOCHS)
-    assert logged(ground, run) == each_once(EPOCHS)
+    assert logged(pod_cluster, run) == each_once(EPOCHS)
     twice = [epoch for epoch in set(trained(run)) if trained(run).count(epoch) > 1]
     assert len(twice) <= 3, "only those in flight when a pod had to go were begun again"
     assert starts(run) == {1}, "worker 0 was never stopped"
     view = run.view()
     assert (view.verdict, view.kept) == ("promised", True)
     assert view.raw["borrowed_gpu_h"] > 0.0
-    ground.until(lambda: pool(ground) == "loaned", "the node to be lent")
-    post(ground, "/v1/release", {})
-    assert node_specs(ground.cluster, LENT) == fleet
+    pod_cluster.until(lambda: pool(pod_cluster) == "loaned", "the node to be lent")
+    post(pod_cluster, "/v1/release", {})
+    assert node_specs(pod_cluster.cluster, LENT) == fleet

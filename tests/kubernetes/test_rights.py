@@ -17,10 +17,10 @@ from tests.support.builders import bearer
 from tests.support.kubernetes.audit import Audit, Right, granted
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS, remove_namespace
-from tests.support.kubernetes.ground import HARD, URGENT, WHENEVER, Ground
 from tests.support.kubernetes.history import annotations, width
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.namespace_jobs import HARD, URGENT, WHENEVER, NamespaceJobs
 from tests.support.kubernetes.postgres import WHY_NOT, postgresql, programs
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
@@ -49,7 +49,7 @@ class Day:
 def day(
     account: None,
     cluster: Cluster,
-    nursery: Nursery,
+    service_forker: ServiceForker,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Day]:
     if programs() is None:
@@ -60,8 +60,8 @@ def day(
         cluster.ask("DELETE", made_by_itself)
     audit = Audit(cluster)
     with postgresql() as store:
-        replica = Replica(cluster, nursery, folder / "service", store=store)
-        there = Ground(cluster, namespace, [replica])
+        replica = Replica(cluster, service_forker, folder / "service", store=store)
+        there = NamespaceJobs(cluster, namespace, [replica])
         try:
             replica.begin()
             before = neighbours(there)
@@ -89,7 +89,7 @@ def test_nothing_was_given_twice_all_day(day: Day) -> None:
     assert day.problems == []
 
 
-def neighbours(there: Ground) -> dict[str, Json]:
+def neighbours(there: NamespaceJobs) -> dict[str, Json]:
     """Jobs that are none of laxity's business, settled; two of them run."""
     made = [
         training_job(
@@ -108,23 +108,23 @@ def settled(job: Json) -> bool:
     return "Suspended" in said if job["spec"]["suspend"] else bool(job["status"].get("ready"))
 
 
-def shown(there: Ground) -> dict[str, Json]:
+def shown(there: NamespaceJobs) -> dict[str, Json]:
     where = f"/apis/batch/v1/namespaces/{there.namespace}/jobs"
     found = there.cluster.ask("GET", where)["items"]
     return {one["metadata"]["name"]: one for one in found if one["metadata"]["name"] in NEIGHBOURS}
 
 
-def live(there: Ground, audit: Audit) -> None:
+def live(there: NamespaceJobs, audit: Audit) -> None:
     """Admit, promise, ask to stop by pod and by HTTP, preempt, move, log, conflict, cancel."""
     fills = there.apply(14, WHENEVER, run_s=None)  # two GPUs are the neighbours'
     there.until(lambda: there.running(fills) == 14, "the cluster to be full")
     there.until(lambda: there.formed(fills) == 14, "their workers to have formed")
-    there.crew.silent = True
+    there.simulated_workers.silent = True
     hard = there.apply(2, URGENT, run_s=None)
     there.until(lambda: asked_to_stop(there) == 2, "two jobs to be asked to stop")
     told: Right = ("", "pods", "patch")
     there.until(lambda: told in audit.used(), "their pods to be told, as nobody came to ask")
-    there.crew.silent = False
+    there.simulated_workers.silent = False
     there.until(lambda: there.running(hard) == 2, "the hard jobs to run")
     stopped = [name for name in fills if width(there.named(name)) == 0]
     assert len(stopped) == 2
@@ -152,19 +152,19 @@ def live(there: Ground, audit: Audit) -> None:
     there.until(lambda: read in audit.used(), "why a Job has no pod to be looked up")
 
 
-def asked_to_stop(there: Ground) -> int:
+def asked_to_stop(there: NamespaceJobs) -> int:
     return sum(names.STOP in annotations(job) for job in there.jobs())
 
 
-def nodes(there: Ground, name: str) -> set[str]:
+def nodes(there: NamespaceJobs, name: str) -> set[str]:
     return set(json.loads(annotations(there.named(name))[names.NODES]))
 
 
-def nodes_of(there: Ground, called: list[str]) -> set[str]:
+def nodes_of(there: NamespaceJobs, called: list[str]) -> set[str]:
     return set().union(*(nodes(there, name) for name in called))
 
 
-def called(there: Ground, method: str, where: str, body: Any = None) -> Any:
+def called(there: NamespaceJobs, method: str, where: str, body: Any = None) -> Any:
     """What the service answers."""
     asked = urllib.request.Request(  # noqa: S310 - http on loopback
         there.replicas[0].url + where,

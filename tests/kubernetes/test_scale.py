@@ -14,7 +14,7 @@ import pytest
 
 from laxity import json_tree, names
 from laxity_k8s.http.api_cluster import KubernetesApi
-from laxity_lab.bench.ground import Ground
+from laxity_lab.bench.bench_cluster import BenchCluster
 from laxity_lab.bench.lanes import run_service
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import WHY_NOT
@@ -26,7 +26,7 @@ CHANGES_PER_S = 200
 
 
 @pytest.fixture
-def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
+def bench_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BenchCluster]:
     """A cluster of its own with so many nodes."""
     assets = Path(os.environ.get("KUBEBUILDER_ASSETS", ""))
     if not (assets / "kube-apiserver").exists():
@@ -35,28 +35,28 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
     try:
         cluster.up()
         cluster.add_nodes(request.param, gpus=GPUS)
-        with Ground.open_cluster(cluster.kubeconfig) as ground:
-            yield ground
+        with BenchCluster.open_cluster(cluster.kubeconfig) as bench_cluster:
+            yield bench_cluster
     finally:
         cluster.down()
 
 
 @pytest.mark.parametrize(
-    ("ground", "jobs"),
+    ("bench_cluster", "jobs"),
     [
         pytest.param(200, 200, id="small", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
         pytest.param(5_000, 10_000, id="large", marks=pytest.mark.soak),
     ],
-    indirect=["ground"],
+    indirect=["bench_cluster"],
 )
 def test_all_jobs_of_a_large_cluster_are_started_once_and_every_change_is_seen(
-    ground: Ground, jobs: int
+    bench_cluster: BenchCluster, jobs: int
 ) -> None:
     figures: dict[str, float] = {}
-    ground.patience_s = 3600.0
-    with ground.make_namespace("scale") as namespace:
-        ground.create_jobs(namespace, jobs, within_s=3600.0)
-        with first_look(ground, namespace) as (service, api, took_s):
+    bench_cluster.patience_s = 3600.0
+    with bench_cluster.make_namespace("scale") as namespace:
+        bench_cluster.create_jobs(namespace, jobs, within_s=3600.0)
+        with first_look(bench_cluster, namespace) as (service, api, took_s):
             figures |= {"first_snapshot_s": took_s, "first_snapshot_peak_mb": peak_mb()}
             policy = service.policies.decide = Timed(service.policies.decide)
             began = time.perf_counter()
@@ -67,17 +67,17 @@ def test_all_jobs_of_a_large_cluster_are_started_once_and_every_change_is_seen(
             figures["first_decision_ms"] = 1e3 * policy.took_s[0]
             figures["last_admitted_s"] = api.acked_at - began
             with run_service(service):
-                ground.until_running(namespace, jobs, within_s=3600.0)
+                bench_cluster.until_running(namespace, jobs, within_s=3600.0)
                 figures["all_running_s"] = time.perf_counter() - began
                 decided = len(policy.took_s)
-                lags = changed(ground, service, namespace)
+                lags = changed(bench_cluster, service, namespace)
             figures |= spread("watch_lag_ms", lags)
             figures |= spread("decision_ms", policy.took_s[1:])
             figures |= {"decisions": len(policy.took_s), "decisions_while_changing": decided}
             figures["peak_mb"] = peak_mb()
             state = service.world.observe()
-        found = ground.list_jobs(namespace)
-        pods = ground.call_api("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+        found = bench_cluster.list_jobs(namespace)
+        pods = bench_cluster.call_api("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
     print(f"\n{jobs} Jobs, {len(state.nodes)} nodes\n{told(figures)}")  # noqa: T201
     assert len(lags) == jobs, "the watch missed changes"
     assert len(found) == len(pods) == jobs, "every Job has one pod"
@@ -87,11 +87,13 @@ def test_all_jobs_of_a_large_cluster_are_started_once_and_every_change_is_seen(
     assert {node.id: node.gpus - node.free_gpus for node in state.nodes if busy[node.id]} == busy
 
 
-def changed(ground: Ground, service: object, namespace: str) -> list[float]:
+def changed(bench_cluster: BenchCluster, service: object, namespace: str) -> list[float]:
     """Each Job changed by somebody else: the lags of the watch."""
-    api = KubernetesApi(ground.kubeconfig)
+    api = KubernetesApi(bench_cluster.kubeconfig)
     try:
-        ids = [f"{namespace}/{job['metadata']['name']}" for job in ground.list_jobs(namespace)]
+        ids = [
+            f"{namespace}/{job['metadata']['name']}" for job in bench_cluster.list_jobs(namespace)
+        ]
         return changes(service, api, ids, per_s=CHANGES_PER_S)  # type: ignore[arg-type]
     finally:
         api.close()

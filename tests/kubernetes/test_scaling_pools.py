@@ -10,8 +10,8 @@ from laxity import names
 from laxity_k8s.act.node_marks import KEPT_FOR, MARKS
 from tests.support.kubernetes.cluster import Cluster, simulated_node
 from tests.support.kubernetes.fixtures import MANIFESTS
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.place import HARD, Place, annotations, complete, running
 from tests.support.kubernetes.service import Json, Service, verdict_of
 from tests.support.kubernetes.serving import patch_as_laxity
@@ -32,13 +32,13 @@ POOL: Final = """
 
 @pytest.fixture
 def there(
-    account: None, cluster: Cluster, nursery: Nursery, namespace: str, tmp_path: Path
+    account: None, cluster: Cluster, service_forker: ServiceForker, namespace: str, tmp_path: Path
 ) -> Iterator[Place]:
     pools = [
         POOL.format(name=name, label=LABEL, within=WITHIN_S, nodes=nodes)
         for name, nodes in (("comes", 1), ("never", 1), ("kept", 2))
     ]
-    service = Service(cluster, tmp_path, nursery=nursery, pools="".join(pools))
+    service = Service(cluster, tmp_path, service_forker=service_forker, pools="".join(pools))
     with service.running():
         yield Place(cluster, service, namespace)
     for name in ("comes-1", "kept-1", "kept-2"):

@@ -24,8 +24,8 @@ from laxity_scheduler.model.verdict import Promise
 from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import ACCOUNT, Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS
+from tests.support.kubernetes.killable_services import End, ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
-from tests.support.kubernetes.mortal import End, Nursery
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, Service, training_job
 from tests.support.pod_security import BASELINE, RESTRICTED, template
@@ -39,8 +39,10 @@ GREEDY = {"epochs": "100", "epoch-estimate": "700h", "deadline": "720h", "widths
 
 
 @pytest.fixture
-def service(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Any) -> Iterator[Service]:
-    with Service(cluster, tmp_path, nursery=nursery).running() as made:
+def service(
+    account: None, cluster: Cluster, service_forker: ServiceForker, tmp_path: Any
+) -> Iterator[Service]:
+    with Service(cluster, tmp_path, service_forker=service_forker).running() as made:
         yield made
 
 
@@ -214,10 +216,10 @@ def tried_job(namespace: str, pod: Json) -> Json:
 
 
 def test_a_job_where_the_service_has_no_rights_is_explained_in_a_line_and_then_as_decided(
-    account: None, cluster: Cluster, nursery: Nursery, namespace: str, tmp_path: Any
+    account: None, cluster: Cluster, service_forker: ServiceForker, namespace: str, tmp_path: Any
 ) -> None:
     kubectl(cluster, "delete", "clusterrolebinding", "laxity-namespace")
-    service = Service(cluster, tmp_path, nursery=nursery)
+    service = Service(cluster, tmp_path, service_forker=service_forker)
     try:
         service.start()
         apply(cluster, training_job(namespace, "waits", HARD))
@@ -244,9 +246,9 @@ def test_a_job_where_the_service_has_no_rights_is_explained_in_a_line_and_then_a
 
 
 def test_a_service_leads_again_where_it_has_lost_its_rights_to_a_job_that_it_moved_last(
-    account: None, cluster: Cluster, nursery: Nursery, namespace: str, tmp_path: Path
+    account: None, cluster: Cluster, service_forker: ServiceForker, namespace: str, tmp_path: Path
 ) -> None:
-    replica = Replica(cluster, nursery, tmp_path / "service")
+    replica = Replica(cluster, service_forker, tmp_path / "service")
     try:
         replica.start(End("after journal", 1))
         apply(cluster, training_job(namespace, "moved", HARD))

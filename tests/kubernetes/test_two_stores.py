@@ -10,7 +10,7 @@ import pytest
 
 from laxity.cli.exit_codes import FAILED
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import LAXITY
 
@@ -21,13 +21,13 @@ Open = Callable[..., Replica]
 
 
 @pytest.fixture
-def opens(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Path) -> Open:
+def opens(account: None, cluster: Cluster, service_forker: ServiceForker, tmp_path: Path) -> Open:
     """Makes services with an SQLite file each; the first of a test finds no lease."""
     cluster.drop_lease()
 
     def make(name: str, *, lease_s: float) -> Replica:
         store = f"sqlite:///{tmp_path}/{name}.db"
-        return Replica(cluster, nursery, tmp_path / name, store=store, lease_s=lease_s)
+        return Replica(cluster, service_forker, tmp_path / name, store=store, lease_s=lease_s)
 
     return make
 

@@ -15,7 +15,7 @@ import pytest
 from laxity import names
 from laxity.job.work_pool import pool_template
 from laxity.worker.sigterm import EXIT_STOPPED
-from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.pod_cluster import PodCluster, Run
 from tests.support.kubernetes.poolrun import PoolRun, made_pool, rendered
 from tests.support.kubernetes.trained import QUICK, each_once, right
 from tests.support.programs import poolflows
@@ -141,11 +141,13 @@ def test_a_run_cancelled_while_it_trains_ends_cancelled_and_not_crashed(
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_flow_run_survives_suspend_and_resume_as_one_run(ground: PodGround, place: str) -> None:
-    folder = ground.folder / f"{place}-pooled"
+def test_a_flow_run_survives_suspend_and_resume_as_one_run(
+    pod_cluster: PodCluster, place: str
+) -> None:
+    folder = pod_cluster.folder / f"{place}-pooled"
     folder.mkdir()
     (folder / "pace").write_text("2.0")
-    template = on_this_machine(ground)
+    template = on_this_machine(pod_cluster)
     pool = f"pool-{uuid.uuid4().hex[:6]}"
     asyncio.run(made_pool(pool, template))
     by_template = (names.ENV_URL, names.ENV_CHECKPOINTS)
@@ -153,14 +155,14 @@ def test_a_flow_run_survives_suspend_and_resume_as_one_run(ground: PodGround, pl
         "image": "localhost/host:1",
         "image_pull_policy": "Never",
         "namespace": place,
-        "laxity_url": ground.url,
+        "laxity_url": pod_cluster.url,
         "widths": "2",
         "epochs": "300",
         "epoch_estimate": "2s",
         "model": f"{place}-pooled",
         "node_selector": {"type": "real"},
         "env": {
-            **{name: text for name, text in ground.env().items() if name not in by_template},
+            **{name: text for name, text in pod_cluster.env().items() if name not in by_template},
             "PYTHONPATH": str(ROOT),
             "PREFECT_HOME": "/tmp/prefect",
         },
@@ -168,15 +170,15 @@ def test_a_flow_run_survives_suspend_and_resume_as_one_run(ground: PodGround, pl
     }
     entry = Path(poolflows.__file__).relative_to(ROOT)
     run = PoolRun.of(poolflows.pooled, pool, f"{entry}:pooled", {"folder": str(folder)}, said)
-    run.create_job(ground.cluster, template, said)
-    pooled = Run.seen(ground, "flow-run", place, folder)
+    run.create_job(pod_cluster.cluster, template, said)
+    pooled = Run.seen(pod_cluster, "flow-run", place, folder)
     pooled.until_epoch(3)
     assert {one["width"] for one in pooled.notes("began", rank=1)} == {2}, "index 1 is a worker"
-    high = Run(ground, "high", place, deadline="1h", workers=(2,), epochs=5)
+    high = Run(pod_cluster, "high", place, deadline="1h", workers=(2,), epochs=5)
     high.rush(pace_s=0.2)
     high.finished()
     pooled.pace(QUICK)
-    ground.until(run.ended, "the flow run to end")
+    pod_cluster.until(run.ended, "the flow run to end")
     assert run.state() == "COMPLETED"
     assert run.count() == 2, "entered again, not made again"
     assert [one["epoch"] for one in pooled.notes("trained")] == each_once(300)
@@ -185,11 +187,11 @@ def test_a_flow_run_survives_suspend_and_resume_as_one_run(ground: PodGround, pl
     assert right(json.loads(result.read_text()), 300)
 
 
-def on_this_machine(ground: PodGround) -> dict[str, Any]:
+def on_this_machine(pod_cluster: PodCluster) -> dict[str, Any]:
     """The template, with the host's folders in its pods: nothing can be pulled here."""
     template = pool_template()
     pod = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
-    pod["volumes"] += ground.host.volumes()
-    pod["containers"][0]["volumeMounts"] += ground.host.mounts()
+    pod["volumes"] += pod_cluster.host.volumes()
+    pod["containers"][0]["volumeMounts"] += pod_cluster.host.mounts()
     pod["hostNetwork"] = True
     return template

@@ -17,7 +17,7 @@ import pytest
 from laxity import names
 from laxity.job.work_pool import pool_template
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.place import Place, running
 from tests.support.kubernetes.poolrun import ROOT, PoolRun, made_pool
 from tests.support.kubernetes.service import Json, Service, verdict_of
@@ -33,12 +33,12 @@ PREFECT: Final = Path(sys.executable).with_name("prefect")
 def service(
     account: None,
     cluster: Cluster,
-    nursery: Nursery,
+    service_forker: ServiceForker,
     prefect_api: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    made = Service(cluster, folder, prefect_api=prefect_api, nursery=nursery)
+    made = Service(cluster, folder, prefect_api=prefect_api, service_forker=service_forker)
     with made.running():
         yield made
 

@@ -20,12 +20,12 @@ def test_files_that_share_a_server_are_one_unit_and_others_are_units_of_their_ow
 
 def test_a_file_whose_tests_start_a_server_and_whose_text_hides_it_is_refused() -> None:
     check_unit(FLOWS[0], ["tmp_path", "prefect_api"])
-    check_unit(PODS[0], ["prefect_api", "real_ground"])
+    check_unit(PODS[0], ["prefect_api", "real_pod_cluster"])
     check_unit(PODS[0], ["prefect_api"])
     with pytest.raises(pytest.UsageError, match="shares Prefect but has none of"):
         check_unit(OTHERS[1], ["prefect_api"])
     with pytest.raises(pytest.UsageError, match="shares real pods"):
-        check_unit(FLOWS[0], ["prefect_api", "real_ground"])
+        check_unit(FLOWS[0], ["prefect_api", "real_pod_cluster"])
 
 
 def test_a_file_that_names_a_server_and_starts_none_is_a_unit_of_its_own() -> None:

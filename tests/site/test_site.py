@@ -19,6 +19,7 @@ from tests.site import reference
 from tests.site.__main__ import build, write_source
 from tests.support.browser import browser
 
+MOST_MEMBERS = 20
 BUILTIN = {*dir(ValueError), *dir(object)}
 
 
@@ -43,6 +44,15 @@ def test_every_public_name_is_on_the_python_page(site: Path) -> None:
     wanted = [member for name in laxity.__all__ for member in members(name)]
 
     assert [name for name in wanted if f'id="{name}"' not in page] == []
+
+
+def test_the_face_of_a_training_is_small_and_told_to_users() -> None:
+    page = (ROOT / "docs/projects.md").read_text()
+    training = laxity.Training(1)
+    public = {name for name in {*dir(training), *vars(training)} if not name.startswith("_")}
+
+    assert len(public) <= MOST_MEMBERS
+    assert {name for name in public if not re.search(rf"`training\.{name}\b", page)} == set()
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """Which files of tests one worker of pytest-xdist takes, and in which order.
 
 `--dist loadfile` hands whole files to whichever worker is free, so that each worker starts each
-server anew: real pods' ground takes 50 s of CPU time, and Prefect's API 15 s and then some while it
+server anew: the cluster of real pods takes 50 s of CPU time, and Prefect's API 15 s and then some while it
 idles. Files that share such a server are one unit each, and come first: they are the longest. After
 them files that mostly wait for a simulated cluster and files that compute take turns, so that both
 kinds run side by side.
@@ -21,12 +21,12 @@ from xdist.scheduler import LoadFileScheduling
 
 # A word that a file which needs the server has, and the unit.
 SHARED: Final = {
-    "PodGround": "real pods",
+    "PodCluster": "real pods",
     "prefect_api: str": "Prefect",
     "trainings: ModuleType": "Prefect",
 }
 # The fixture that starts the server.
-STARTED_BY: Final = {"real_ground": "real pods", "prefect_api": "Prefect"}
+STARTED_BY: Final = {"real_pod_cluster": "real pods", "prefect_api": "Prefect"}
 
 
 @cache

@@ -97,7 +97,7 @@ def test_a_signal_that_cannot_be_written_holds_up_no_other_decision(
     world.observe()
     world.carry_out(Plan((Preempt(BAD, "epoch", GOOD, WHY),)))
     assert world.observe().by_id[BAD].stop_requested_at is not None
-    breaks(pod_signals.Reminders, "_build_patch")
+    breaks(pod_signals.PodSignals, "_build_patch")
     admit(world, GOOD)
     state = world.observe()
     assert state.by_id[GOOD].workers == 1

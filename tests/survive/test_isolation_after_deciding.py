@@ -130,7 +130,11 @@ def test_news_of_a_look_that_failed_is_told_after_the_next(
 
     def counting(self: Metrics, news: Any) -> None:
         news = list(news)
-        heard.extend(f"{one.after['id']} {one.after['verdict']}" for one in news)
+        heard.extend(
+            f"{one.after['id']} {one.after['verdict']}"
+            for one in news
+            if not one.before or one.before["verdict"] != one.after["verdict"]
+        )
         count(self, news)
 
     def away(_uid: str) -> None:

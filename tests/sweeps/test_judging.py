@@ -9,6 +9,7 @@ import pytest
 
 from laxity import Training
 from laxity.worker.checkpoints.training_state import TrainingError
+from laxity.worker.training import run_of
 from laxity.worker.trial import TrialTerms, pack_study, prepare_trial
 
 optuna = pytest.importorskip("optuna")
@@ -33,7 +34,7 @@ def run(
     training = Training(EPOCHS, folder=tmp_path / f"trial-{number}")
     terms = TrialTerms(until, metric, pack_study(study), number)
     result = prepare_trial(function, training, terms.to_json(), "")()
-    training.finish()
+    run_of(training).finish()
     return result, training
 
 
@@ -62,7 +63,7 @@ def test_trial_that_is_not_pruned_runs_to_its_end(study: Any, tmp_path: Path) ->
 def test_pruned_trial_ends_after_its_epoch(study: Any, tmp_path: Path) -> None:
     result, training = run(study, fall, tmp_path)
     assert result == {"value": -0.5, "ended": "pruned after epoch 4"}
-    assert (training.epoch, training.judged) == (4, True)
+    assert (training.epoch, run_of(training).judged) == (4, True)
 
 
 def test_trial_ends_before_an_epoch_that_would_pass_the_deadline(
@@ -83,7 +84,7 @@ def test_objective_that_prunes_itself_is_no_failure(study: Any, tmp_path: Path) 
 
     result, training = run(study, prune, tmp_path)
     assert result == {"value": -0.5, "ended": "pruned after epoch 1"}
-    assert training.judged
+    assert run_of(training).judged
 
 
 def test_named_figure_is_the_objective(study: Any, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A service and a crew of workers for each test that asks."""
+"""A service and the workers of a job for each test that asks."""
 
 import socket
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crew import Crew
+from tests.support.job_workers import JobWorkers
 from tests.support.training_service import Service
 
 
@@ -18,16 +18,16 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture
-def crew(tmp_path: Path, service: Service) -> Iterator[Crew]:
-    found = Crew(tmp_path, url=service.url)
+def job_workers(tmp_path: Path, service: Service) -> Iterator[JobWorkers]:
+    found = JobWorkers(tmp_path, url=service.url)
     yield found
     found.close()
 
 
 @pytest.fixture
-def lone_crew(tmp_path: Path) -> Iterator[Crew]:
+def lone_workers(tmp_path: Path) -> Iterator[JobWorkers]:
     """Workers of a job whose service is nowhere."""
-    found = Crew(tmp_path)
+    found = JobWorkers(tmp_path)
     yield found
     found.close()
 

@@ -11,7 +11,7 @@ from laxity.api.job_view import job_view
 from laxity.cli.render.job_panel import job_panel
 from laxity.worker.code.code_digest import digest_project
 from laxity_profiler.history.report_fold import ReportState
-from tests.support.crew import Crew
+from tests.support.job_workers import JobWorkers
 from tests.support.training_service import Service
 
 CODE = """
@@ -44,12 +44,12 @@ def make_project(folder: Path) -> Path:
     return file
 
 
-def stop_in_epoch_3(crew: Crew, service: Service) -> None:
-    worker = crew.start("train")
+def stop_in_epoch_3(job_workers: JobWorkers, service: Service) -> None:
+    worker = job_workers.start("train")
     service.until(lambda told: len(told.of("epoch")) == 2, "two epochs")
     worker.terminate()
     worker.wait(60)
-    (crew.gates / "gate").touch()
+    (job_workers.gates / "gate").touch()
 
 
 @pytest.mark.slow
@@ -64,17 +64,17 @@ def stop_in_epoch_3(crew: Crew, service: Service) -> None:
 def test_files_that_changed_while_it_was_stopped_are_named(
     tmp_path: Path, service: Service, edited: str, told: str
 ) -> None:
-    crew = Crew(tmp_path, url=service.url, file=make_project(tmp_path))
-    stop_in_epoch_3(crew, service)
+    job_workers = JobWorkers(tmp_path, url=service.url, file=make_project(tmp_path))
+    stop_in_epoch_3(job_workers, service)
     if edited:
         with (tmp_path / edited).open("a") as file:
             file.write("# edited\n")
 
-    code = crew.run("train")
+    code = job_workers.run("train")
 
     (resumed,) = service.of("resumed")
-    assert (code, resumed["code_changed"]) == (0, told), crew.log()
-    assert ("changed since the first start" in crew.log()) == bool(told)
+    assert (code, resumed["code_changed"]) == (0, told), job_workers.log()
+    assert ("changed since the first start" in job_workers.log()) == bool(told)
 
 
 def test_show_names_the_files_also_after_later_starts() -> None:

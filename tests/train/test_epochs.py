@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 
 from laxity import Training
-from tests.support.crew import Crew
+from laxity.worker.training import run_of
+from tests.support.job_workers import JobWorkers
 from tests.support.training_service import Service
 
 pytestmark = pytest.mark.slow
 
 
-def test_each_epoch_is_saved_and_reported_once_in_order(crew: Crew, service: Service) -> None:
-    crew.open_gate()
+def test_each_epoch_is_saved_and_reported_once_in_order(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    job_workers.open_gate()
 
-    code = crew.run()
+    code = job_workers.run()
 
     told = service.lines
     assert code == 0
@@ -33,25 +36,25 @@ def test_each_epoch_is_saved_and_reported_once_in_order(crew: Crew, service: Ser
     assert [line["warmup"] for line in epochs] == [True, False, False, False]
     assert {(line["width"], line["bytes"]) for line in epochs} == {(1, 100)}
     assert all(line["epoch_s"] > 0 and line["metrics"]["loss"] > 0 for line in epochs)
-    assert told == crew.reports()
-    assert service.of("finished")[0]["result"] == crew.result()
+    assert told == job_workers.reports()
+    assert service.of("finished")[0]["result"] == job_workers.result()
 
 
-def test_the_two_newest_checkpoints_are_kept(crew: Crew) -> None:
-    crew.open_gate()
+def test_the_two_newest_checkpoints_are_kept(job_workers: JobWorkers) -> None:
+    job_workers.open_gate()
 
-    crew.run()
+    job_workers.run()
 
-    kept = sorted(path.name for path in crew.folder.glob("epoch-*"))
+    kept = sorted(path.name for path in job_workers.folder.glob("epoch-*"))
     assert kept == ["epoch-00000003", "epoch-00000004"]
 
 
 def test_the_result_comes_with_the_seconds_since_the_last_epoch(
-    crew: Crew, service: Service
+    job_workers: JobWorkers, service: Service
 ) -> None:
-    crew.open_gate()
+    job_workers.open_gate()
 
-    crew.run("slow_to_save")
+    job_workers.run("slow_to_save")
 
     (finished,) = service.of("finished")
     since_s = finished["at"] - service.of("epoch")[-1]["at"]
@@ -60,28 +63,28 @@ def test_the_result_comes_with_the_seconds_since_the_last_epoch(
 
 
 def test_a_start_after_the_last_epoch_does_not_say_how_long_that_was_ago(
-    crew: Crew, service: Service
+    job_workers: JobWorkers, service: Service
 ) -> None:
-    crew.open_gate()
+    job_workers.open_gate()
 
-    codes = [crew.run(), crew.run()]
+    codes = [job_workers.run(), job_workers.run()]
 
     assert codes == [0, 0]
     assert ["finishing_s" in line for line in service.of("finished")] == [True, False]
 
 
-def test_an_epoch_can_be_any_number_of_steps(crew: Crew) -> None:
-    code = crew.run("in_steps")
+def test_an_epoch_can_be_any_number_of_steps(job_workers: JobWorkers) -> None:
+    code = job_workers.run("in_steps")
 
     assert code == 0
-    assert crew.result() == 20
-    assert [line["steps"] for line in crew.notes("trained")] == [5, 10, 15, 20]
+    assert job_workers.result() == 20
+    assert [line["steps"] for line in job_workers.notes("trained")] == [5, 10, 15, 20]
 
 
 def test_a_function_that_raises_fails_with_its_message_cut_short(
-    crew: Crew, service: Service
+    job_workers: JobWorkers, service: Service
 ) -> None:
-    code = crew.run("raises")
+    code = job_workers.run("raises")
 
     (failed,) = service.of("failed")
     assert code == 70, "another start may get further"
@@ -91,9 +94,9 @@ def test_a_function_that_raises_fails_with_its_message_cut_short(
 
 
 def test_a_function_that_exits_with_0_does_not_complete_its_job(
-    crew: Crew, service: Service
+    job_workers: JobWorkers, service: Service
 ) -> None:
-    code = crew.run("exits")
+    code = job_workers.run("exits")
 
     assert code == 1
     error = service.of("failed")[0]["error"]
@@ -110,43 +113,47 @@ def test_a_function_that_exits_with_0_does_not_complete_its_job(
     ],
 )
 def test_what_outlives_the_result_is_named_and_ends_with_the_worker(
-    crew: Crew, service: Service, function: str, alive: str
+    job_workers: JobWorkers, service: Service, function: str, alive: str
 ) -> None:
-    code = crew.run(function)
+    code = job_workers.run(function)
 
-    assert (code, crew.result()) == (0, "done")
-    assert f"the training has ended; 5 s later {alive}" in crew.log()
+    assert (code, job_workers.result()) == (0, "done")
+    assert f"the training has ended; 5 s later {alive}" in job_workers.log()
     assert service.of("finished")
 
 
-def test_what_outlives_a_failure_ends_with_the_worker(crew: Crew, service: Service) -> None:
-    code = crew.run("leaves_a_child", environ={"LAXITY_PARAMETERS": '{"fails": true}'})
+def test_what_outlives_a_failure_ends_with_the_worker(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("leaves_a_child", environ={"LAXITY_PARAMETERS": '{"fails": true}'})
 
     assert code == 70
-    assert "5 s later process" in crew.log()
+    assert "5 s later process" in job_workers.log()
     assert service.of("failed")
 
 
-def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Service) -> None:
-    code = crew.run("never_loops", environ={"LAXITY_PARAMETERS": '{"answer": 43}'})
+def test_a_function_that_never_enters_its_epochs_fails(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("never_loops", environ={"LAXITY_PARAMETERS": '{"answer": 43}'})
 
     (failed,) = service.of("failed")
     assert code == 1
     assert "ended without entering training.epochs()" in failed["error"]
     assert "none of its 4 epochs is counted" in failed["error"]
     assert not service.of("finished")
-    assert (crew.result(), failed["result"]) == (43, 43), "its result is kept"
+    assert (job_workers.result(), failed["result"]) == (43, 43), "its result is kept"
 
 
 def test_a_function_without_a_loop_is_the_one_epoch_that_it_declares(
     tmp_path: Path, service: Service
 ) -> None:
-    crew = Crew(tmp_path, url=service.url, epochs=1)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=1)
 
-    code = crew.run("logs_without_a_loop")
+    code = job_workers.run("logs_without_a_loop")
 
     (epoch,) = service.of("epoch")
-    assert (code, crew.result()) == (0, "trained"), crew.log()
+    assert (code, job_workers.result()) == (0, "trained"), job_workers.log()
     assert (epoch["epoch"], epoch["metrics"]) == (1, {"loss": 0.5})
     assert epoch["epoch_s"] >= 0.5
     assert service.of("finished")[0]["epochs_done"] == 1
@@ -154,12 +161,14 @@ def test_a_function_without_a_loop_is_the_one_epoch_that_it_declares(
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_code_whose_own_count_is_ahead_is_told_of_the_epochs_that_it_skips(
-    crew: Crew, service: Service, ahead: int
+    job_workers: JobWorkers, service: Service, ahead: int
 ) -> None:
-    code = crew.run("keeps_its_own_count", environ={"LAXITY_PARAMETERS": f'{{"ahead": {ahead}}}'})
+    code = job_workers.run(
+        "keeps_its_own_count", environ={"LAXITY_PARAMETERS": f'{{"ahead": {ahead}}}'}
+    )
 
-    assert (code, len(crew.result())) == (0, 4 - ahead)
-    told = crew.log().count("epoch 1 took less than 1 ms and logged nothing")
+    assert (code, len(job_workers.result())) == (0, 4 - ahead)
+    told = job_workers.log().count("epoch 1 took less than 1 ms and logged nothing")
     assert told == (1 if ahead else 0)
     untrained = [line["epoch"] for line in service.of("epoch") if line.get("untrained")]
     assert untrained == list(range(1, ahead + 1))
@@ -168,69 +177,79 @@ def test_code_whose_own_count_is_ahead_is_told_of_the_epochs_that_it_skips(
 
 @pytest.mark.parametrize("stops_at", [2, 3])
 def test_code_that_resumes_by_itself_is_told_of_and_is_no_early_end(
-    crew: Crew, service: Service, stops_at: int
+    job_workers: JobWorkers, service: Service, stops_at: int
 ) -> None:
-    stopped = crew.run(
+    stopped = job_workers.run(
         "resumes_by_itself", environ={"LAXITY_PARAMETERS": f'{{"stops_at": {stops_at}}}'}
     )
-    code = crew.run("resumes_by_itself")
+    code = job_workers.run("resumes_by_itself")
 
     (finished,) = service.of("finished")
     assert (stopped, code, finished["result"]) == (70, 0, 4)
     assert finished["epochs_done"] == 4 - stops_at
     assert finished["judged"], "nothing is learned from its number of epochs"
-    assert "Declare resumes=True" in crew.log().splitlines()[-1]
+    assert "Declare resumes=True" in job_workers.log().splitlines()[-1]
 
 
-def test_epochs_that_a_list_has_taken_are_not_trained(crew: Crew, service: Service) -> None:
-    code = crew.run("lists_its_epochs")
+def test_epochs_that_a_list_has_taken_are_not_trained(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("lists_its_epochs")
 
     assert code == 0
     assert [line.get("untrained") for line in service.of("epoch")] == [True] * 4
     assert "finishing_s" not in service.of("finished")[0]
 
 
-def test_code_that_logs_without_a_loop_is_told_so_at_once(crew: Crew, service: Service) -> None:
-    code = crew.run("logs_without_a_loop")
+def test_code_that_logs_without_a_loop_is_told_so_at_once(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("logs_without_a_loop")
 
     assert code == 1
-    assert crew.log().count("training.log() came before training.epochs()") == 1
+    assert job_workers.log().count("training.log() came before training.epochs()") == 1
 
 
 def test_code_without_a_loop_is_told_so_after_a_while(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("laxity.worker.notices.LOOP_S", 0.01)
-    training, told = Training(epochs=3), ""
+    run, told = run_of(Training(epochs=3)), ""
 
-    with training.notices.expect_loop(lambda: training.started):
+    with run.notices.expect_loop(lambda: run.started):
         while "no epoch is counted yet" not in told:
             told += capsys.readouterr().err
 
     assert "declare epochs=1" in told
 
 
-def test_a_result_that_is_not_json_finishes_with_a_notice(crew: Crew, service: Service) -> None:
-    code = crew.run("returns_a_complex_number")
+def test_a_result_that_is_not_json_finishes_with_a_notice(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("returns_a_complex_number")
 
     (finished,) = service.of("finished")
     assert code == 0
-    assert finished["result"] == crew.result() == {"loss": 0.5, "model": "1j"}
-    assert "kept only as a text: 1j of type complex at ['model']" in crew.log()
-    assert "write it to a file in training.folder or log it to MLflow" in crew.log()
+    assert finished["result"] == job_workers.result() == {"loss": 0.5, "model": "1j"}
+    assert "kept only as a text: 1j of type complex at ['model']" in job_workers.log()
+    assert "write it to a file in training.folder or log it to MLflow" in job_workers.log()
 
 
-def test_a_wrong_parameter_fails_with_the_functions_signature(crew: Crew, service: Service) -> None:
-    code = crew.run("never_loops", environ={"LAXITY_PARAMETERS": '{"anwser": 43}'})
+def test_a_wrong_parameter_fails_with_the_functions_signature(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("never_loops", environ={"LAXITY_PARAMETERS": '{"anwser": 43}'})
 
     assert code == 1
     assert "anwser" in service.of("failed")[0]["error"]
 
 
-def test_nan_is_kept_out_of_the_reports_with_one_notice(crew: Crew, service: Service) -> None:
-    crew.open_gate()
+def test_nan_is_kept_out_of_the_reports_with_one_notice(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    job_workers.open_gate()
 
-    code = crew.run("odd_figures")
+    code = job_workers.run("odd_figures")
 
     metrics = [line["metrics"] for line in service.of("epoch")]
     assert code == 0
@@ -240,49 +259,53 @@ def test_nan_is_kept_out_of_the_reports_with_one_notice(crew: Crew, service: Ser
         ["accuracy", "loss"],
         ["accuracy", "loss"],
     ]
-    assert crew.log().count("loss is nan") == 1
+    assert job_workers.log().count("loss is nan") == 1
 
 
-def test_a_full_disk_is_said_once_and_the_training_goes_on(crew: Crew, service: Service) -> None:
-    code = crew.run("fills_the_disk")
+def test_a_full_disk_is_said_once_and_the_training_goes_on(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("fills_the_disk")
 
     lines = service.of("epoch")
     assert (code, len(service.of("finished"))) == (0, 1)
     assert [line.get("saved_epoch") for line in lines] == [None, None, 2, 2]
     assert lines[-1]["save_error"].startswith("checkpoint of epoch 4 could not be written")
-    assert crew.log().count("could not be written") == 1
-    assert sorted(path.name for path in crew.folder.glob("epoch-*")) == [
+    assert job_workers.log().count("could not be written") == 1
+    assert sorted(path.name for path in job_workers.folder.glob("epoch-*")) == [
         "epoch-00000001",
         "epoch-00000002",
     ]
 
 
-def test_without_a_service_it_trains_to_the_end_and_keeps_its_reports(lone_crew: Crew) -> None:
-    lone_crew.open_gate()
+def test_without_a_service_it_trains_to_the_end_and_keeps_its_reports(
+    lone_workers: JobWorkers,
+) -> None:
+    lone_workers.open_gate()
 
-    code = lone_crew.run()
+    code = lone_workers.run()
 
     assert code == 0
-    assert [line["epoch"] for line in lone_crew.reports("epoch")] == [1, 2, 3, 4]
+    assert [line["epoch"] for line in lone_workers.reports("epoch")] == [1, 2, 3, 4]
 
 
 def test_a_service_that_was_away_gets_every_report_when_it_is_back(tmp_path: Path) -> None:
     away = Service()
     port = away.port
     away.close()
-    crew = Crew(tmp_path, url=f"http://127.0.0.1:{port}")
-    crew.open_gate(2)
-    worker = crew.start()
-    crew.until_noted("began", epoch=3)
+    job_workers = JobWorkers(tmp_path, url=f"http://127.0.0.1:{port}")
+    job_workers.open_gate(2)
+    worker = job_workers.start()
+    job_workers.until_noted("began", epoch=3)
 
     back = Service(port=port)
-    crew.open_gate()
+    job_workers.open_gate()
     code = worker.wait(60)
 
     back.close()
     assert code == 0
     assert [line["seq"] for line in back.lines] == list(range(1, 12))
-    assert back.lines == crew.reports()
+    assert back.lines == job_workers.reports()
 
 
 def test_the_same_code_trains_alone_without_a_scheduler(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from laxity import Training
 from laxity.worker.checkpoints import saving
 from laxity.worker.checkpoints.checkpoint import Checkpoints
 from laxity.worker.reports import read_lines
-from tests.support.crew import Crew
+from laxity.worker.training import run_of
+from tests.support.job_workers import JobWorkers
 from tests.support.training_service import Service
 
 EPOCHS = 40
@@ -127,7 +128,7 @@ def test_the_epoch_in_flight_counts_if_it_was_trained_and_is_saved_at_the_end(
     training.restore(weights)
 
     loop(training)
-    training.finish()
+    run_of(training).finish()
 
     newest = Checkpoints(tmp_path).newest()
     lines = [line for line in read_lines(tmp_path / "reports.jsonl") if line["kind"] == "epoch"]
@@ -176,7 +177,7 @@ def test_an_epoch_that_an_exception_ends_does_not_count(tmp_path: Path, loop: Lo
 
     with pytest.raises(ValueError, match=r"no better|not convert"):
         loop(training)
-    training.finish()
+    run_of(training).finish()
 
     assert training.done
     assert training.epoch == 5
@@ -185,15 +186,17 @@ def test_an_epoch_that_an_exception_ends_does_not_count(tmp_path: Path, loop: Lo
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "done"), [("break", 6), ("raise", 5)])
 def test_a_finish_reports_how_many_epochs_were_trained(
-    crew: Crew, service: Service, how: str, done: int
+    job_workers: JobWorkers, service: Service, how: str, done: int
 ) -> None:
-    parameters = f'{{"gates": "{crew.gates}", "how": "{how}"}}'
+    parameters = f'{{"gates": "{job_workers.gates}", "how": "{how}"}}'
 
-    code = crew.run("stops_early", environ={"LAXITY_EPOCHS": "40", "LAXITY_PARAMETERS": parameters})
+    code = job_workers.run(
+        "stops_early", environ={"LAXITY_EPOCHS": "40", "LAXITY_PARAMETERS": parameters}
+    )
 
     (finished,) = service.of("finished")
     figures = [line["metrics"]["loss"] for line in service.of("epoch")]
-    newest = Checkpoints(crew.folder).newest()
+    newest = Checkpoints(job_workers.folder).newest()
     assert newest is not None
     assert (code, finished["epochs_done"], len(figures), newest.epoch) == (0, done, done, done)
     assert (figures[-1] == finished["result"]) is (how == "break")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from laxity.worker import script
-from tests.support.crew import PATIENCE_S, Crew
+from tests.support.job_workers import PATIENCE_S, JobWorkers
 from tests.support.training_service import Service
 
 pytestmark = pytest.mark.slow
@@ -46,17 +46,17 @@ each_library = pytest.mark.parametrize(
 class Place:
     """A folder and a service for one job."""
 
-    crew: Crew
+    job_workers: JobWorkers
     service: Service
     environ: dict[str, str]
 
     def start(self) -> Any:
-        return self.crew.start("train", environ=self.environ)
+        return self.job_workers.start("train", environ=self.environ)
 
     def finish(self) -> Any:
         """Train to the end; the result."""
-        assert self.start().wait(PATIENCE_S) == 0, self.crew.log()
-        return self.crew.result()
+        assert self.start().wait(PATIENCE_S) == 0, self.job_workers.log()
+        return self.job_workers.result()
 
     def stop_after(self, epoch: int) -> dict[str, Any]:
         """Stop it by order once this epoch is done; the report of what it has saved."""
@@ -86,14 +86,14 @@ def places(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
         service, folder = Service(), tmp_path / str(len(opened))
         folder.mkdir()
         file = EXAMPLES / f"{library.name}_flow.py"
-        crew = Crew(folder, url=service.url, epochs=library.epochs, file=file)
+        job_workers = JobWorkers(folder, url=service.url, epochs=library.epochs, file=file)
         environ = {"LAXITY_PARAMETERS": json.dumps(parameters), "KERAS_BACKEND": "torch"}
-        opened.append(Place(crew, service, environ))
+        opened.append(Place(job_workers, service, environ))
         return opened[-1]
 
     yield open_place
     for place in opened:
-        place.crew.close()
+        place.job_workers.close()
         place.service.close()
 
 
@@ -130,7 +130,9 @@ def test_library_that_trains_on_one_worker_refuses_several(places: Any, name: st
     place = places(next(library for library in LIBRARIES if library.name == name))
     place.service.order(workers=2)
 
-    workers = [place.crew.start("train", index=index, environ=place.environ) for index in (0, 1)]
+    workers = [
+        place.job_workers.start("train", index=index, environ=place.environ) for index in (0, 1)
+    ]
 
     assert all(worker.wait(PATIENCE_S) for worker in workers)
     assert "would train 2 models" in place.service.of("failed")[0]["error"]
@@ -140,12 +142,12 @@ def test_lightning_script_as_it_is_posts_its_progress(tmp_path: Path, service: S
     if find_spec("lightning") is None:
         pytest.skip("lightning is not installed")
     command = [sys.executable, str(EXAMPLES / "lightning_script.py")]
-    crew = Crew(tmp_path, url=service.url, epochs=100, file=Path(script.__file__))
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=100, file=Path(script.__file__))
     environ = {"LAXITY_PARAMETERS": json.dumps({"command": command})}
 
-    code = crew.run("run_script", environ=environ)
+    code = job_workers.run("run_script", environ=environ)
 
-    assert code == 0, crew.log()
+    assert code == 0, job_workers.log()
     assert service.of("finished")[0]["epochs_done"] == 100
-    assert crew.result()["progress_percent"] == 100.0
-    assert crew.result()["loss"] > 0.0
+    assert job_workers.result()["progress_percent"] == 100.0
+    assert job_workers.result()["loss"] > 0.0

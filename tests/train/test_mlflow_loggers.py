@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crew import Crew
+from tests.support.job_workers import JobWorkers
 from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
 
@@ -33,11 +33,11 @@ def test_a_librarys_own_logger_writes_to_the_trainings_one_run(
     experiment = client.create_experiment("laxity", artifact_location=str(tmp_path / "artifacts"))
     given = client.create_run(experiment).info.run_id
     service.order(run_id=given)
-    crew = Crew(tmp_path, url=service.url, epochs=2, file=FILE)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=2, file=FILE)
 
-    code = crew.run(library, environ={"MLFLOW_TRACKING_URI": uri})
+    code = job_workers.run(library, environ={"MLFLOW_TRACKING_URI": uri})
 
-    assert code == 0, crew.log()
+    assert code == 0, job_workers.log()
     experiments = [row.experiment_id for row in client.search_experiments()]
     (run,) = client.search_runs(experiments)
     assert run.info.run_id == given

@@ -6,7 +6,7 @@ import pytest
 
 from laxity import names
 from laxity.worker.sigterm import EXIT_STOPPED
-from tests.support.crew import PATIENCE_S, Crew
+from tests.support.job_workers import PATIENCE_S, JobWorkers
 from tests.support.training_service import Service
 
 pytestmark = pytest.mark.slow
@@ -16,10 +16,12 @@ def test_a_short_training_hands_its_epochs_over_instead_of_importing_mlflow(
     tmp_path: Path, service: Service
 ) -> None:
     service.order(logs_points=True)
-    crew = Crew(tmp_path, url=service.url)
-    crew.open_gate()
+    job_workers = JobWorkers(tmp_path, url=service.url)
+    job_workers.open_gate()
 
-    code = crew.run("odd_figures", environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"})
+    code = job_workers.run(
+        "odd_figures", environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"}
+    )
 
     points = service.of("finished")[0]["points"]
     assert code == 0
@@ -28,35 +30,41 @@ def test_a_short_training_hands_its_epochs_over_instead_of_importing_mlflow(
     assert [point["values"][names.EPOCH_ACTUAL] for point in points] == [
         line["epoch_s"] for line in service.of("epoch")
     ]
-    assert "MLflow" not in crew.log()
+    assert "MLflow" not in job_workers.log()
 
 
 def test_a_training_that_fails_early_hands_over_the_epochs_before(
     tmp_path: Path, service: Service
 ) -> None:
     service.order(logs_points=True)
-    crew = Crew(tmp_path, url=service.url)
+    job_workers = JobWorkers(tmp_path, url=service.url)
 
-    code = crew.run("raises", environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"})
+    code = job_workers.run(
+        "raises", environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"}
+    )
 
     assert code == 70
     assert [point["epoch"] for point in service.of("failed")[0]["points"]] == [1]
-    assert "MLflow" not in crew.log()
+    assert "MLflow" not in job_workers.log()
 
 
 def test_epochs_that_neither_mlflow_nor_the_service_took_go_to_the_service_that_is_back(
     dead_server: str, tmp_path: Path, service: Service
 ) -> None:
     service.order(logs_points=True)
-    crew = Crew(tmp_path, url=service.url)
-    crew.open_gate(2)
-    worker = crew.start(environ={"MLFLOW_TRACKING_URI": dead_server})
-    crew.until_noted("began", epoch=3)
+    job_workers = JobWorkers(tmp_path, url=service.url)
+    job_workers.open_gate(2)
+    worker = job_workers.start(environ={"MLFLOW_TRACKING_URI": dead_server})
+    job_workers.until_noted("began", epoch=3)
     port = service.port
     service.close()
-    crew.until(lambda: "the service does not answer" in crew.log(), "the service is missed")
-    crew.open_gate()
-    crew.until(lambda: len(crew.reports("finished")) == 2, "the points are on the disk")
+    job_workers.until(
+        lambda: "the service does not answer" in job_workers.log(), "the service is missed"
+    )
+    job_workers.open_gate()
+    job_workers.until(
+        lambda: len(job_workers.reports("finished")) == 2, "the points are on the disk"
+    )
     back = Service(port=port)
     try:
         code = worker.wait(PATIENCE_S)
@@ -66,17 +74,17 @@ def test_epochs_that_neither_mlflow_nor_the_service_took_go_to_the_service_that_
 
     assert code == 0
     assert [point["epoch"] for point in points] == [1, 2, 3, 4]
-    assert "neither MLflow" not in crew.log()
+    assert "neither MLflow" not in job_workers.log()
 
 
 def test_a_worker_that_is_stopped_hands_over_its_epochs_for_a_job_that_was_cancelled(
     tmp_path: Path, service: Service
 ) -> None:
     service.order(logs_points=True)
-    crew = Crew(tmp_path, url=service.url)
-    crew.open_gate(2)
-    worker = crew.start(environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"})
-    crew.until_noted("began", epoch=3)
+    job_workers = JobWorkers(tmp_path, url=service.url)
+    job_workers.open_gate(2)
+    worker = job_workers.start(environ={"MLFLOW_TRACKING_URI": "sqlite:////nowhere/mlflow.db"})
+    job_workers.until_noted("began", epoch=3)
 
     worker.terminate()
 

@@ -12,7 +12,7 @@ import pytest
 
 from laxity.worker import script
 from tests.support.accelerated import ACCELERATE, assert_one_model, seen_alone
-from tests.support.crew import PATIENCE_S, Crew
+from tests.support.job_workers import PATIENCE_S, JobWorkers
 from tests.support.training_service import Line, Service
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ POSTING = str(Path(__file__).parents[1] / "support/programs/posting.py")
 RAISED, RESTART, STOPPED = 70, 75, 143
 
 
-class ScriptCrew(Crew):
+class ScriptCrew(JobWorkers):
     """Worker 0 of a job that runs `posting.py` with these steps."""
 
     def begin(
@@ -60,9 +60,9 @@ class ScriptCrew(Crew):
 
 @pytest.fixture
 def scripts(tmp_path: Path, service: Service) -> Iterator[ScriptCrew]:
-    crew = ScriptCrew(tmp_path, url=service.url, file=Path(script.__file__))
-    yield crew
-    crew.close()
+    job_workers = ScriptCrew(tmp_path, url=service.url, file=Path(script.__file__))
+    yield job_workers
+    job_workers.close()
 
 
 def epochs_of(lines: list[Line]) -> list[int]:

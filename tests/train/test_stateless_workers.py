@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crew import PATIENCE_S, Crew
+from tests.support.job_workers import PATIENCE_S, JobWorkers
 from tests.support.training_service import Service
 
 pytestmark = pytest.mark.slow
@@ -21,8 +21,8 @@ def epochs_told(service: Service) -> list[tuple[int, int]]:
     return [(line["epoch"], line["width"]) for line in service.of("epoch")]
 
 
-def start_all(crew: Crew, count: int) -> list[subprocess.Popen[bytes]]:
-    return [crew.start(FUNCTION, index=index) for index in range(count)]
+def start_all(job_workers: JobWorkers, count: int) -> list[subprocess.Popen[bytes]]:
+    return [job_workers.start(FUNCTION, index=index) for index in range(count)]
 
 
 def codes(workers: list[subprocess.Popen[bytes]]) -> list[int]:
@@ -33,22 +33,24 @@ def undisturbed(tmp_path: Path, *, width: int = 1) -> object:
     """What the training returns if nobody interferes."""
     folder, service = tmp_path / "undisturbed", Service(workers=width)
     folder.mkdir()
-    crew = Crew(folder, url=service.url)
-    crew.open_gate()
-    assert codes(start_all(crew, width)) == [0] * width
+    job_workers = JobWorkers(folder, url=service.url)
+    job_workers.open_gate()
+    assert codes(start_all(job_workers, width)) == [0] * width
     service.close()
-    return crew.result()
+    return job_workers.result()
 
 
-def test_killed_it_trains_all_epochs_again(crew: Crew, service: Service, tmp_path: Path) -> None:
-    crew.open_gate(2)
-    worker = crew.start(FUNCTION)
-    crew.until_noted("began", epoch=3)
+def test_killed_it_trains_all_epochs_again(
+    job_workers: JobWorkers, service: Service, tmp_path: Path
+) -> None:
+    job_workers.open_gate(2)
+    worker = job_workers.start(FUNCTION)
+    job_workers.until_noted("began", epoch=3)
     worker.send_signal(signal.SIGKILL)
     worker.wait(30)
 
-    crew.open_gate()
-    code = crew.run(FUNCTION)
+    job_workers.open_gate()
+    code = job_workers.run(FUNCTION)
 
     assert code == 0
     assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 1, 2, 3, 4]
@@ -56,39 +58,39 @@ def test_killed_it_trains_all_epochs_again(crew: Crew, service: Service, tmp_pat
         True
     ] * 2 + [False] * 2
     assert service.of("resumed") == service.of("saved") == []
-    assert crew.result() == undisturbed(tmp_path)
+    assert job_workers.result() == undisturbed(tmp_path)
 
 
 def test_stopped_at_an_epochs_end_it_says_what_is_lost(
-    crew: Crew, service: Service, tmp_path: Path
+    job_workers: JobWorkers, service: Service, tmp_path: Path
 ) -> None:
-    crew.open_gate(1)
-    worker = crew.start(FUNCTION)
-    crew.until_noted("began", epoch=2)
+    job_workers.open_gate(1)
+    worker = job_workers.start(FUNCTION)
+    job_workers.until_noted("began", epoch=2)
     service.order(stop=True)
     service.until_order_is_known()
-    crew.open_gate(2)
+    job_workers.open_gate(2)
     service.until_reported("parked", epoch=2)
     worker.terminate()
     assert worker.wait(30) == STOPPED
-    assert "2 epochs of this process are lost: nothing was given" in crew.log()
+    assert "2 epochs of this process are lost: nothing was given" in job_workers.log()
 
     service.order(stop=False)
-    crew.open_gate()
-    code = crew.run(FUNCTION)
+    job_workers.open_gate()
+    code = job_workers.run(FUNCTION)
 
     assert code == 0
-    assert "it begins at epoch 1: no checkpoint holds the 2 epochs" in crew.log()
-    assert crew.result() == undisturbed(tmp_path)
+    assert "it begins at epoch 1: no checkpoint holds the 2 epochs" in job_workers.log()
+    assert job_workers.result() == undisturbed(tmp_path)
 
 
-def test_a_stop_that_is_withdrawn_loses_nothing(crew: Crew, service: Service) -> None:
-    crew.open_gate(1)
-    worker = crew.start(FUNCTION)
-    crew.until_noted("began", epoch=2)
+def test_a_stop_that_is_withdrawn_loses_nothing(job_workers: JobWorkers, service: Service) -> None:
+    job_workers.open_gate(1)
+    worker = job_workers.start(FUNCTION)
+    job_workers.until_noted("began", epoch=2)
     service.order(stop=True)
     service.until_order_is_known()
-    crew.open_gate()
+    job_workers.open_gate()
     service.until_reported("parked", epoch=2)
 
     service.order(stop=False)
@@ -97,90 +99,94 @@ def test_a_stop_that_is_withdrawn_loses_nothing(crew: Crew, service: Service) ->
     assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 3, 4]
 
 
-def test_killed_after_its_last_epoch_it_has_nothing_to_return(crew: Crew, service: Service) -> None:
-    crew.open_gate(4)
-    worker = crew.start(FUNCTION)
-    crew.until_noted("closing")
+def test_killed_after_its_last_epoch_it_has_nothing_to_return(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    job_workers.open_gate(4)
+    worker = job_workers.start(FUNCTION)
+    job_workers.until_noted("closing")
     worker.kill()
     worker.wait(30)
 
-    crew.open_gate()
-    code = crew.run(FUNCTION)
+    job_workers.open_gate()
+    code = job_workers.run(FUNCTION)
 
     assert code == 0
-    assert [line["epoch"] for line in crew.notes("trained")] == [1, 2, 3, 4] * 2
+    assert [line["epoch"] for line in job_workers.notes("trained")] == [1, 2, 3, 4] * 2
 
 
 @pytest.mark.parametrize("killed", [0, 1], ids=["the leader", "a follower"])
 def test_a_lost_worker_makes_all_begin_anew(
-    crew: Crew, service: Service, tmp_path: Path, killed: int
+    job_workers: JobWorkers, service: Service, tmp_path: Path, killed: int
 ) -> None:
     service.order(workers=2)
-    crew.open_gate(2)
-    workers = start_all(crew, 2)
-    crew.until_noted("began", epoch=3, times=2)
+    job_workers.open_gate(2)
+    workers = start_all(job_workers, 2)
+    job_workers.until_noted("began", epoch=3, times=2)
     workers[killed].send_signal(signal.SIGKILL)
     workers[killed].wait(30)
-    crew.open_gate()
+    job_workers.open_gate()
     if killed:
         assert workers[0].wait(60) == RESTART
-        assert "a worker is gone, and nothing was given to training.restore()" in crew.log()
-    workers[0] = crew.start(FUNCTION, index=0)
+        assert "a worker is gone, and nothing was given to training.restore()" in job_workers.log()
+    workers[0] = job_workers.start(FUNCTION, index=0)
     if not killed:
         assert workers[1].wait(60) == RESTART
-    workers[1] = crew.start(FUNCTION, index=1)
+    workers[1] = job_workers.start(FUNCTION, index=1)
 
     assert codes(workers) == [0, 0]
     assert service.of("failed") == []
     assert epochs_told(service)[-4:] == [(1, 2), (2, 2), (3, 2), (4, 2)]
-    assert crew.result() == undisturbed(tmp_path, width=2)
+    assert job_workers.result() == undisturbed(tmp_path, width=2)
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)], ids=["narrower", "wider"])
 def test_another_width_makes_all_begin_anew(
-    crew: Crew, service: Service, tmp_path: Path, before: int, after: int
+    job_workers: JobWorkers, service: Service, tmp_path: Path, before: int, after: int
 ) -> None:
     service.order(workers=before)
-    crew.open_gate(1)
-    workers = start_all(crew, before)
-    crew.until_noted("began", epoch=2, times=before)
-    others = [crew.start(FUNCTION, index=index) for index in range(before, after)]
-    crew.until_noted("knows", indexes=list(range(1, max(before, after))))
+    job_workers.open_gate(1)
+    workers = start_all(job_workers, before)
+    job_workers.until_noted("began", epoch=2, times=before)
+    others = [job_workers.start(FUNCTION, index=index) for index in range(before, after)]
+    job_workers.until_noted("knows", indexes=list(range(1, max(before, after))))
     service.order(workers=after)
     service.until_order_is_known()
-    crew.open_gate()
+    job_workers.open_gate()
 
     assert workers[0].wait(60) == RESTART
-    workers[0] = crew.start(FUNCTION, index=0)
+    workers[0] = job_workers.start(FUNCTION, index=0)
 
     assert codes([workers[0], *others]) == [0] * after
     assert epochs_told(service)[-4:] == [(epoch, after) for epoch in (1, 2, 3, 4)]
-    assert crew.result() == undisturbed(tmp_path, width=after)
+    assert job_workers.result() == undisturbed(tmp_path, width=after)
 
 
 def test_a_worker_that_comes_after_the_end_does_not_go_on_as_if_it_had_trained(
-    crew: Crew, service: Service
+    job_workers: JobWorkers, service: Service
 ) -> None:
-    crew.open_gate()
-    first = crew.run(FUNCTION)
+    job_workers.open_gate()
+    first = job_workers.run(FUNCTION)
 
-    late = crew.run(FUNCTION, index=1)
+    late = job_workers.run(FUNCTION, index=1)
 
     assert (first, late) == (0, 0)
-    assert "the training has ended without this worker" in crew.log(1)
-    assert crew.notes("closing", rank=1) == []
+    assert "the training has ended without this worker" in job_workers.log(1)
+    assert job_workers.notes("closing", rank=1) == []
     assert service.of("failed") == []
 
 
 def test_workers_that_give_other_things_fail_before_the_first_epoch(
-    crew: Crew, service: Service
+    job_workers: JobWorkers, service: Service
 ) -> None:
     service.order(workers=2)
-    crew.open_gate()
+    job_workers.open_gate()
 
-    leader, other = (crew.start("only_the_leader_restores", index=index) for index in range(2))
+    leader, other = (
+        job_workers.start("only_the_leader_restores", index=index) for index in range(2)
+    )
 
     assert other.wait(60) == 1
-    assert "holds object 1 (dict) of restore()" in crew.log(1)
+    assert "holds object 1 (dict) of restore()" in job_workers.log(1)
     leader.kill()
-    assert crew.notes("began", rank=1) == []
+    assert job_workers.notes("began", rank=1) == []

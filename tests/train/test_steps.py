@@ -10,13 +10,14 @@ from laxity import Training
 from laxity.worker.checkpoints.random_generators import RandomGenerators
 from laxity.worker.code.environment import WorkerEnvironment
 from laxity.worker.sigterm import SigtermHandler
-from laxity.worker.training import TrainingError
+from laxity.worker.training import TrainingError, training_of
+from laxity.worker.worker_run import WorkerRun
 
 
 @pytest.fixture
 def declared(tmp_path: Path) -> Training:
     """A training whose job declares four epochs."""
-    return Training.of(WorkerEnvironment(folder=tmp_path, epochs=4), SigtermHandler())
+    return training_of(WorkerRun(WorkerEnvironment(folder=tmp_path, epochs=4), SigtermHandler()))
 
 
 def steps_by_epoch(training: Training, *, total: int, every: int) -> list[list[int]]:

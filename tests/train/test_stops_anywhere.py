@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crew import PATIENCE_S, Crew
+from tests.support.job_workers import PATIENCE_S, JobWorkers
 from tests.support.programs import step_trainings
 from tests.support.training_service import Service
 
@@ -17,13 +17,17 @@ ALL = {"numbers": list(range(2 * EVERY)), "first": EVERY}
 
 
 @pytest.fixture
-def steps(tmp_path: Path, service: Service) -> Iterator[Crew]:
-    crew = Crew(tmp_path, url=service.url, epochs=2, file=Path(step_trainings.__file__))
-    yield crew
-    crew.close()
+def steps(tmp_path: Path, service: Service) -> Iterator[JobWorkers]:
+    job_workers = JobWorkers(
+        tmp_path, url=service.url, epochs=2, file=Path(step_trainings.__file__)
+    )
+    yield job_workers
+    job_workers.close()
 
 
-def test_an_ordered_stop_is_taken_after_the_step_in_flight(steps: Crew, service: Service) -> None:
+def test_an_ordered_stop_is_taken_after_the_step_in_flight(
+    steps: JobWorkers, service: Service
+) -> None:
     worker = steps.start("by_steps")
     steps.open_gate(12)
     steps.until_noted("step", step=13)
@@ -39,7 +43,7 @@ def test_an_ordered_stop_is_taken_after_the_step_in_flight(steps: Crew, service:
     assert [note["step"] for note in steps.notes("step")] == list(range(14))
 
 
-def test_a_stopped_training_goes_on_with_the_next_step(steps: Crew, service: Service) -> None:
+def test_a_stopped_training_goes_on_with_the_next_step(steps: JobWorkers, service: Service) -> None:
     worker = steps.start("by_steps")
     steps.open_gate(12)
     steps.until_noted("step", step=13)
@@ -60,7 +64,7 @@ def test_a_stopped_training_goes_on_with_the_next_step(steps: Crew, service: Ser
     assert service.of("epoch")[1]["epoch_s"] > spent_s
 
 
-def test_a_withdrawn_order_lets_the_epoch_go_on(steps: Crew, service: Service) -> None:
+def test_a_withdrawn_order_lets_the_epoch_go_on(steps: JobWorkers, service: Service) -> None:
     worker = steps.start("by_steps")
     steps.until_noted("step", step=0)
     service.order(stop=True)
@@ -77,7 +81,7 @@ def test_a_withdrawn_order_lets_the_epoch_go_on(steps: Crew, service: Service) -
 
 
 def test_a_kill_inside_the_epoch_begins_where_it_was_saved_last(
-    steps: Crew, service: Service
+    steps: JobWorkers, service: Service
 ) -> None:
     worker = steps.start("by_steps")
     steps.until_noted("step", step=0)
@@ -98,7 +102,7 @@ def test_a_kill_inside_the_epoch_begins_where_it_was_saved_last(
     assert numbers == [*range(6), *range(1, 2 * EVERY)]
 
 
-def test_a_step_that_outlasts_its_patience_is_cut_off(steps: Crew) -> None:
+def test_a_step_that_outlasts_its_patience_is_cut_off(steps: JobWorkers) -> None:
     worker = steps.start("by_steps")
     steps.open_gate(12)
     steps.until_noted("step", step=13)

@@ -23,7 +23,7 @@ from laxity.worker.mlflow_tracking import (
     series_name,
 )
 from laxity.worker.sigterm import EXIT_STOPPED, SigtermHandler
-from tests.support.crew import PATIENCE_S, Crew
+from tests.support.job_workers import PATIENCE_S, JobWorkers
 from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
 
@@ -82,20 +82,20 @@ def test_epochs_are_logged_once_over_kills_and_starts(
     uri: str, tmp_path: Path, service: Service
 ) -> None:
     client = client_of(uri)
-    crew = Crew(tmp_path, url=service.url, epochs=LONG)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=LONG)
     environ = {"MLFLOW_TRACKING_URI": uri, "LAXITY_JOB_UID": "uid-kills"}
-    crew.open_gate(EPOCHS_PER_FLUSH)
-    worker = crew.start(environ=environ)
-    crew.until(lambda: is_logged(client, "uid-kills"), "epochs in MLflow")
-    crew.open_gate(EPOCHS_PER_FLUSH + 1)
-    crew.until_noted("began", epoch=EPOCHS_PER_FLUSH + 2)
+    job_workers.open_gate(EPOCHS_PER_FLUSH)
+    worker = job_workers.start(environ=environ)
+    job_workers.until(lambda: is_logged(client, "uid-kills"), "epochs in MLflow")
+    job_workers.open_gate(EPOCHS_PER_FLUSH + 1)
+    job_workers.until_noted("began", epoch=EPOCHS_PER_FLUSH + 2)
     worker.send_signal(signal.SIGKILL)
     worker.wait(30)
 
     client.set_terminated(run_of(client, "uid-kills").info.run_id, "KILLED")
-    again = crew.start(environ=environ)
-    crew.until(lambda: run_of(client, "uid-kills").info.status == "RUNNING", "it goes on")
-    crew.open_gate()
+    again = job_workers.start(environ=environ)
+    job_workers.until(lambda: run_of(client, "uid-kills").info.status == "RUNNING", "it goes on")
+    job_workers.open_gate()
     code = again.wait(PATIENCE_S)
 
     run = run_of(client, "uid-kills")
@@ -120,11 +120,11 @@ def test_the_services_run_is_used_and_nan_stays_out(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
     client = client_of(uri)
-    crew = Crew(tmp_path, url=service.url, epochs=LONG)
-    crew.open_gate(EPOCHS_PER_FLUSH)
-    worker = crew.start("odd_figures", environ={"MLFLOW_TRACKING_URI": uri})
-    crew.until(lambda: bool(series(client, given, "epoch_s/actual")), "epochs in MLflow")
-    crew.open_gate()
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=LONG)
+    job_workers.open_gate(EPOCHS_PER_FLUSH)
+    worker = job_workers.start("odd_figures", environ={"MLFLOW_TRACKING_URI": uri})
+    job_workers.until(lambda: bool(series(client, given, "epoch_s/actual")), "epochs in MLflow")
+    job_workers.open_gate()
     code = worker.wait(PATIENCE_S)
 
     losses = series(client, given, "loss")
@@ -161,17 +161,17 @@ def test_a_metric_that_mlflow_would_refuse_is_renamed_and_costs_no_other(
 def test_a_server_that_does_not_answer_costs_one_notice_and_no_time(
     dead_server: str, tmp_path: Path, service: Service
 ) -> None:
-    crew = Crew(tmp_path, url=service.url)
-    crew.open_gate()
+    job_workers = JobWorkers(tmp_path, url=service.url)
+    job_workers.open_gate()
 
-    worker = crew.start(environ={"MLFLOW_TRACKING_URI": dead_server})
+    worker = job_workers.start(environ={"MLFLOW_TRACKING_URI": dead_server})
     service.until_reported("finished")
     reported_at = time.monotonic()
     code = worker.wait(PATIENCE_S)
 
     assert code == 0
     assert time.monotonic() - reported_at < 10.0
-    assert crew.log().count("does not answer") == 1
+    assert job_workers.log().count("does not answer") == 1
 
 
 def test_nothing_is_handed_over_once_mlflow_is_open_or_where_too_much_waits(uri: str) -> None:
@@ -202,16 +202,17 @@ def test_a_worker_that_is_stopped_hands_over_what_an_open_mlflow_does_not_take(
     monkeypatch.setattr(mlflow_tracking, "require_answer", raise_connection_error)
     tracker.add([EpochMetrics(2, 1_002.0, {names.EPOCH_ACTUAL: 3.0})])
     appended: list[tuple[str, list[int]]] = []
-    outbox = SimpleNamespace(
+    reports = SimpleNamespace(
         takes_points=lambda: True,
         append=lambda kind, points: appended.append((kind, [point["epoch"] for point in points])),
         drain=lambda at_most_s: at_most_s > 0,
     )
-    training: Any = SimpleNamespace(
-        save_rest=lambda: None, rank=0, folder=None, tracker=tracker, outbox=outbox
+    state = SimpleNamespace(rank=0, assignment=SimpleNamespace(folder=None))
+    run: Any = SimpleNamespace(
+        save_rest=lambda: None, state=state, tracker=tracker, reports=reports
     )
 
-    assert save_and_stop(training, SigtermHandler()) == EXIT_STOPPED
+    assert save_and_stop(run, SigtermHandler()) == EXIT_STOPPED
     assert appended == [("stopped", [2])]
 
 
@@ -225,11 +226,10 @@ def test_a_worker_that_is_stopped_waits_for_mlflow_only_where_it_is_open(
 ) -> None:
     waits: list[float] = []
     tracker = SimpleNamespace(opened=is_open, flush=lambda at_most_s, **_: waits.append(at_most_s))
-    training: Any = SimpleNamespace(
-        save_rest=lambda: None, rank=0, folder=None, tracker=tracker, outbox=None
-    )
+    state = SimpleNamespace(rank=0, assignment=SimpleNamespace(folder=None))
+    run: Any = SimpleNamespace(save_rest=lambda: None, state=state, tracker=tracker, reports=None)
 
-    assert save_and_stop(training, SigtermHandler()) == EXIT_STOPPED
+    assert save_and_stop(run, SigtermHandler()) == EXIT_STOPPED
     assert len(waits) == flushes
 
 
@@ -237,13 +237,13 @@ def test_the_codes_own_runs_are_the_trainings_run(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
     client = client_of(uri)
-    crew = Crew(tmp_path, url=service.url, epochs=3)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=3)
 
-    code = crew.run("own_logging", environ={"MLFLOW_TRACKING_URI": uri})
+    code = job_workers.run("own_logging", environ={"MLFLOW_TRACKING_URI": uri})
 
     run = client.get_run(given)
-    assert code == 0, crew.log()
-    assert crew.result() == [given] * 5
+    assert code == 0, job_workers.log()
+    assert job_workers.result() == [given] * 5
     assert run.data.params == {"alpha": "0.001"}
     assert series(client, given, "own") == [(1, 1.0), (2, 2.0), (3, 3.0)]
     assert [step for step, _ in series(client, given, "epoch_s/actual")] == [1, 2, 3]
@@ -253,33 +253,35 @@ def test_the_codes_own_runs_are_the_trainings_run(
 def test_parameters_of_an_earlier_start_keep_their_values(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
-    crew = Crew(tmp_path, url=service.url, epochs=3)
-    crew.open_gate(1)
-    worker = crew.start("logs_its_start", environ={"MLFLOW_TRACKING_URI": uri})
-    crew.until_noted("began", epoch=2)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=3)
+    job_workers.open_gate(1)
+    worker = job_workers.start("logs_its_start", environ={"MLFLOW_TRACKING_URI": uri})
+    job_workers.until_noted("began", epoch=2)
     worker.kill()
     worker.wait()
-    crew.open_gate()
+    job_workers.open_gate()
 
-    code = crew.run("logs_its_start", environ={"MLFLOW_TRACKING_URI": uri})
+    code = job_workers.run("logs_its_start", environ={"MLFLOW_TRACKING_URI": uri})
 
-    assert (code, crew.result()) == (0, given), crew.log()
+    assert (code, job_workers.result()) == (0, given), job_workers.log()
     first = {"start_epoch": "0", "alpha": "0.5", "began_at": "0", "of_0": "1"}
     assert client_of(uri).get_run(given).data.params == first | {"of_1": "1"}
-    assert "MLflow keeps start_epoch='0' of an earlier start; '1' is not logged" in crew.log()
+    assert (
+        "MLflow keeps start_epoch='0' of an earlier start; '1' is not logged" in job_workers.log()
+    )
 
 
 def test_nested_runs_stay_in_the_experiment_of_the_trainings_run(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
     client = client_of(uri)
-    crew = Crew(tmp_path, url=service.url, epochs=2)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=2)
 
-    code = crew.run("nested", environ={"MLFLOW_TRACKING_URI": uri})
+    code = job_workers.run("nested", environ={"MLFLOW_TRACKING_URI": uri})
 
     experiment = client.get_run(given).info.experiment_id
-    assert code == 0, crew.log()
-    assert crew.result() == [experiment] * 2
+    assert code == 0, job_workers.log()
+    assert job_workers.result() == [experiment] * 2
     folds = client.search_runs([experiment], f"tags.mlflow.parentRunId = '{given}'")
     assert sorted(fold.data.metrics["fold"] for fold in folds) == [1.0, 2.0]
 
@@ -288,13 +290,13 @@ def test_autolog_writes_to_the_trainings_run(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
     client = client_of(uri)
-    crew = Crew(tmp_path, url=service.url, epochs=2)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=2)
 
-    code = crew.run("autologged", environ={"MLFLOW_TRACKING_URI": uri})
+    code = job_workers.run("autologged", environ={"MLFLOW_TRACKING_URI": uri})
 
     run = client.get_run(given)
-    assert code == 0, crew.log()
-    assert crew.result() == given
+    assert code == 0, job_workers.log()
+    assert job_workers.result() == given
     assert run.data.params["alpha"] == "0.001"
     assert "training_score" in run.data.metrics
     assert [
@@ -308,43 +310,45 @@ def test_code_that_chooses_an_experiment_logs_there(
     uri: str, given: str, tmp_path: Path, service: Service
 ) -> None:
     client = client_of(uri)
-    crew = Crew(tmp_path, url=service.url, epochs=2)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=2)
 
-    code = crew.run("own_experiment", environ={"MLFLOW_TRACKING_URI": uri})
+    code = job_workers.run("own_experiment", environ={"MLFLOW_TRACKING_URI": uri})
 
-    own = client.get_run(crew.result())
+    own = client.get_run(job_workers.result())
     chosen = client.get_experiment_by_name("digits")
-    assert code == 0, crew.log()
+    assert code == 0, job_workers.log()
     assert chosen is not None
     assert own.info.experiment_id == chosen.experiment_id
-    assert "mlflow.set_experiment leads to a run of its own" in crew.log()
+    assert "mlflow.set_experiment leads to a run of its own" in job_workers.log()
     assert [step for step, _ in series(client, given, "epoch_s/actual")] == [1, 2]
 
 
 def test_training_code_without_mlflow_and_prefect_imports_neither(
     tmp_path: Path, service: Service
 ) -> None:
-    crew = Crew(tmp_path, url=service.url, epochs=2)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=2)
 
-    code = crew.run("plain", environ={"LAXITY_FLOW_RUN": "1b4e28ba-2fa1-11d2-883f-0016d3cca427"})
+    code = job_workers.run(
+        "plain", environ={"LAXITY_FLOW_RUN": "1b4e28ba-2fa1-11d2-883f-0016d3cca427"}
+    )
 
     assert code == 0
-    assert crew.result() == []
+    assert job_workers.result() == []
 
 
 def test_a_store_that_cannot_be_opened_costs_one_notice(tmp_path: Path, service: Service) -> None:
-    crew = Crew(tmp_path, url=service.url, epochs=LONG)
-    crew.open_gate(EPOCHS_PER_FLUSH)
+    job_workers = JobWorkers(tmp_path, url=service.url, epochs=LONG)
+    job_workers.open_gate(EPOCHS_PER_FLUSH)
     (tmp_path / "file").touch()
     nowhere = f"sqlite:///{tmp_path}/file/mlflow.db"  # a file cannot hold another
 
-    worker = crew.start(environ={"MLFLOW_TRACKING_URI": nowhere})
-    crew.until(lambda: "does not take the epochs" in crew.log(), "the notice")
-    crew.open_gate()
+    worker = job_workers.start(environ={"MLFLOW_TRACKING_URI": nowhere})
+    job_workers.until(lambda: "does not take the epochs" in job_workers.log(), "the notice")
+    job_workers.open_gate()
 
     assert worker.wait(PATIENCE_S) == 0
     assert [line["epoch"] for line in service.of("epoch")] == [*range(1, LONG + 1)]
-    assert crew.log().count("does not take the epochs") == 1
+    assert job_workers.log().count("does not take the epochs") == 1
 
 
 def test_a_script_that_nobody_schedules_has_one_run_over_its_starts(

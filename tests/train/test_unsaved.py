@@ -9,39 +9,39 @@ from rich.console import Console
 from laxity.api.job_view import job_view
 from laxity.cli.render.job_panel import job_panel
 from laxity_profiler.history.report_fold import ReportState
-from tests.support.crew import Crew
+from tests.support.job_workers import JobWorkers
 from tests.support.runs import START_AT, epoch_line, line
 from tests.support.training_service import Service
 
 FULL = {"saved_epoch": 3, "save_error": "No space left on device"}
 
 
-def run_full(crew: Crew, service: Service, *, full_from: int, until: int) -> Any:
+def run_full(job_workers: JobWorkers, service: Service, *, full_from: int, until: int) -> Any:
     """A worker on a disk that is full from this epoch on, told to stop after another one."""
-    parameters = f'{{"gates": "{crew.gates}", "full_from": {full_from}}}'
-    crew.open_gate(until - 1)
-    worker = crew.start("trains_on_a_full_disk", environ={"LAXITY_PARAMETERS": parameters})
-    crew.until_noted("began", epoch=until)
+    parameters = f'{{"gates": "{job_workers.gates}", "full_from": {full_from}}}'
+    job_workers.open_gate(until - 1)
+    worker = job_workers.start("trains_on_a_full_disk", environ={"LAXITY_PARAMETERS": parameters})
+    job_workers.until_noted("began", epoch=until)
     service.order(stop=True)
     service.until_order_is_known()
-    crew.open_gate(until)
+    job_workers.open_gate(until)
     return worker
 
 
 @pytest.mark.slow
-def test_a_stop_keeps_what_was_saved(crew: Crew, service: Service) -> None:
-    worker = run_full(crew, service, full_from=2, until=3)
+def test_a_stop_keeps_what_was_saved(job_workers: JobWorkers, service: Service) -> None:
+    worker = run_full(job_workers, service, full_from=2, until=3)
 
     service.until_reported("parked", epoch=1)
     worker.terminate()
 
     assert worker.wait(60) == 143
-    assert "the next start begins after epoch 1" in crew.log()
+    assert "the next start begins after epoch 1" in job_workers.log()
 
 
 @pytest.mark.slow
-def test_a_stop_with_nothing_saved_fails(crew: Crew, service: Service) -> None:
-    worker = run_full(crew, service, full_from=1, until=2)
+def test_a_stop_with_nothing_saved_fails(job_workers: JobWorkers, service: Service) -> None:
+    worker = run_full(job_workers, service, full_from=1, until=2)
 
     failed = service.until_reported("failed")
 
@@ -50,11 +50,11 @@ def test_a_stop_with_nothing_saved_fails(crew: Crew, service: Service) -> None:
 
 
 @pytest.mark.slow
-def test_a_sigterm_with_nothing_saved_fails(crew: Crew, service: Service) -> None:
-    parameters = f'{{"gates": "{crew.gates}", "full_from": 1}}'
-    crew.open_gate(1)
-    worker = crew.start("trains_on_a_full_disk", environ={"LAXITY_PARAMETERS": parameters})
-    crew.until_noted("began", epoch=2)
+def test_a_sigterm_with_nothing_saved_fails(job_workers: JobWorkers, service: Service) -> None:
+    parameters = f'{{"gates": "{job_workers.gates}", "full_from": 1}}'
+    job_workers.open_gate(1)
+    worker = job_workers.start("trains_on_a_full_disk", environ={"LAXITY_PARAMETERS": parameters})
+    job_workers.until_noted("began", epoch=2)
 
     worker.terminate()
 

@@ -99,7 +99,7 @@ class Declaration:
         return bool(self.said.get("resumes"))
 
     def with_changes(self, *, name: str | None = None, **options: Any) -> "Declaration":
-        """The same with other options; the class follows the rule again if it was not named.
+        """This declaration with other options; the class follows the rule again if it was not named.
 
         `name` is what its jobs are called; their history stays that of the model. best_effort
         without a deadline beside it drops the declared one.
@@ -147,7 +147,7 @@ class Declaration:
         )
 
     def job_variables(self) -> dict[str, str]:
-        """The same for a work pool made by `laxity workpool`.
+        """The variables of a job in a work pool made by `laxity workpool`.
 
         A class that follows from the deadline is left open: one run may have another deadline.
         """

@@ -32,7 +32,8 @@ from laxity.worker import __main__
 from laxity.worker.code.environment import WorkerEnvironment
 from laxity.worker.prefect_context import enter_run
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED, SigtermHandler
-from laxity.worker.training import Training
+from laxity.worker.training import Training, training_of
+from laxity.worker.worker_run import WorkerRun
 
 ENV_RUN: Final = "PREFECT__FLOW_RUN_ID"
 IN_POOL: Final = (
@@ -116,14 +117,14 @@ def work_for_run() -> int:
 def _train_call(call: _Call, declared: Declaration) -> int:
     termination = SigtermHandler()
     with _taking_signals(termination):
-        assignment = replace(
+        environment = replace(
             WorkerEnvironment.of(os.environ),
             epochs=declared.epochs,
             model=declared.model,
             resumes=declared.resumes,
         )
-        training = Training.of(assignment, termination)
-        return __main__.run_to_completion(training, termination, lambda: call(training))
+        run = WorkerRun(environment, termination)
+        return __main__.run_to_completion(run, termination, lambda: call(training_of(run)))
 
 
 @contextmanager

@@ -22,12 +22,12 @@ def train_alone(
 
     With LAXITY_CHECKPOINTS set to a folder, a second start goes on from the first one's checkpoints.
     """
-    from laxity.worker.training import Training
+    from laxity.worker.training import Training, run_of
 
     folder = os.environ.get(names.ENV_CHECKPOINTS)
     training = Training(declared.epochs, folder=folder, resumes=declared.resumes)
     result = function(training, **arguments)
-    training.finish()
+    run_of(training).finish()
     return result
 
 

@@ -156,7 +156,7 @@ class QoS:
 
     @property
     def deadline_text(self) -> str:
-        """As the annotation spells it; empty without a deadline.
+        """The text of the annotation; empty without a deadline.
 
         A time by the clock has its zone here, that of this machine if it left it open.
         """

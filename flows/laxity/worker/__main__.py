@@ -26,7 +26,7 @@ from laxity.worker import failure_file, launcher, prefect_context
 from laxity.worker.checkpoints.training_state import ScriptError
 from laxity.worker.code.code_copy import import_from_copy
 from laxity.worker.code.entrypoint import call_arguments, error_place, load_function
-from laxity.worker.code.environment import AssignmentError, WorkerEnvironment
+from laxity.worker.code.environment import WorkerEnvironment, WorkerEnvironmentError
 from laxity.worker.early_exit import no_early_success
 from laxity.worker.function_result import plain_result
 from laxity.worker.leftovers import leave
@@ -40,7 +40,8 @@ from laxity.worker.sigterm import (
     Superseded,
     TrainingStopped,
 )
-from laxity.worker.training import CheckpointError, Training, TrainingError
+from laxity.worker.training import CheckpointError, Training, TrainingError, training_of
+from laxity.worker.worker_run import WorkerRun
 
 RESULT: Final = "result.json"
 FAILED: Final = 1
@@ -94,44 +95,42 @@ def main(argv: list[str]) -> int:
         return USAGE
     try:
         termination.install()
-        assignment = WorkerEnvironment.of(os.environ)
-        training = Training.of(assignment, termination)
-        if assignment.launcher and not training.launch():
+        environment = WorkerEnvironment.of(os.environ)
+        run = WorkerRun(environment, termination)
+        if environment.launcher and not run.launch():
             return 0  # all epochs are done
         prefect_context.watch_imports(
-            os.environ, lambda: _flow_run(training), leads=assignment.index == 0
+            os.environ, lambda: _flow_run(run), leads=environment.index == 0
         )
-    except (AssignmentError, OSError) as error:
+    except (WorkerEnvironmentError, OSError) as error:
         say(str(error))
         return USAGE
     except TrainingStopped:
         return EXIT_STOPPED
-    if not assignment.job and names.ENV_INDEX in os.environ:
+    if not environment.job and names.ENV_INDEX in os.environ:
         say(NOT_TOLD)
-    code = run_to_completion(training, termination, lambda: _run_entry(training, argv[0]))
+    code = run_to_completion(run, termination, lambda: _run_entry(run, argv[0]))
     if code == 0:
         termination.ignore()
     return code
 
 
-def run_to_completion(
-    training: Training, termination: SigtermHandler, call: Callable[[], Any]
-) -> int:
+def run_to_completion(run: WorkerRun, termination: SigtermHandler, call: Callable[[], Any]) -> int:
     """Call the training function to an end of some kind, and report which; the exit code."""
     try:
         if not launcher.is_anew():
-            _append_report(training, "started", worker_pid=os.getpid(), width=training.workers)
+            _append_report(run, "started", worker_pid=os.getpid(), width=run.state.width)
         began = time.monotonic()
-        with training.notices.expect_loop(lambda: training.started):
-            result = call_function(training, termination, call)
-        if termination.asked and not training.complete:
-            return save_and_stop(training, termination)  # the user's code swallowed the exception
-        _require_epochs(training, began, result)
-        training.finish()
-        if training.rank == 0:
-            report_finish(training, termination, result)
+        with run.notices.expect_loop(lambda: run.started):
+            result = call_function(run, termination, call)
+        if termination.asked and not run.complete:
+            return save_and_stop(run, termination)  # the user's code swallowed the exception
+        _require_epochs(run, began, result)
+        run.finish()
+        if run.state.rank == 0:
+            report_finish(run, termination, result)
     except TrainingStopped:
-        return save_and_stop(training, termination)
+        return save_and_stop(run, termination)
     except (Superseded, EndedWithout) as why:
         say(
             str(why)
@@ -139,38 +138,38 @@ def run_to_completion(
         return EXIT_STOPPED if isinstance(why, Superseded) else 0
     except BeginAnew as why:
         say(str(why))
-        _hand_over(training, at_most_s=_STOPPED_S)
+        _hand_over(run, at_most_s=_STOPPED_S)
         return EXIT_RESTART
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job
         if termination.asked:
-            return save_and_stop(training, termination)
-        return report_failure(training, termination, error)
+            return save_and_stop(run, termination)
+        return report_failure(run, termination, error)
     return 0
 
 
-def call_function(training: Training, termination: SigtermHandler, call: Callable[[], Any]) -> Any:
+def call_function(run: WorkerRun, termination: SigtermHandler, call: Callable[[], Any]) -> Any:
     """What the training function returns; one that ends the process with exit 0 has failed."""
 
     def fail() -> int:
-        message = ENDED_ITSELF if training.started else _never_entered(training)
-        return report_failure(training, termination, TrainingError(message))
+        message = ENDED_ITSELF if run.started else _never_entered(run)
+        return report_failure(run, termination, TrainingError(message))
 
-    with no_early_success(lambda: training.complete, fail):
+    with no_early_success(lambda: run.complete, fail):
         return call()
 
 
-def _flow_run(training: Training) -> str:
+def _flow_run(run: WorkerRun) -> str:
     """Id of the flow run that follows the job now; "" if nobody has said."""
-    return training.outbox.signal.flow_run if training.outbox is not None else ""
+    return run.reports.signal.flow_run if run.reports is not None else ""
 
 
-def _run_entry(training: Training, entry: str) -> Any:
+def _run_entry(run: WorkerRun, entry: str) -> Any:
     try:
         function = load_function(import_from_copy(entry))
         prefect_context.print_to_log(os.environ)
-        call = _prepare_call(function, training)
+        call = _prepare_call(function, training_of(run))
     except Exception as error:
         raise BeforeCallError from error
     return call()
@@ -186,101 +185,101 @@ def _prepare_call(function: Callable[..., Any], training: Training) -> Callable[
     return partial(function, **call_arguments(function, training, parameters))
 
 
-def _require_epochs(training: Training, began: float, result: Any) -> None:
+def _require_epochs(run: WorkerRun, began: float, result: Any) -> None:
     """TrainingError, with the result in the folder, where a function has no loop over its epochs."""
-    if not training.started:
-        training.count_whole(began)
-    if not training.started:
+    if not run.started:
+        run.count_whole(began)
+    if not run.started:
         json_result, _ = plain_result(result)
-        _write_result(training, json_result)
-        raise TrainingError(_never_entered(training), json_result=json_result)
+        _write_result(run, json_result)
+        raise TrainingError(_never_entered(run), json_result=json_result)
 
 
-def _never_entered(training: Training) -> str:
-    return NEVER_ENTERED.format(epochs=count_noun(training.total_epochs, "epoch"))
+def _never_entered(run: WorkerRun) -> str:
+    return NEVER_ENTERED.format(epochs=count_noun(run.state.total, "epoch"))
 
 
-def report_finish(training: Training, termination: SigtermHandler, result: Any) -> None:
+def report_finish(run: WorkerRun, termination: SigtermHandler, result: Any) -> None:
     json_result, odd = plain_result(result)
     if odd:
         say(NOT_KEPT.format(what=odd))
-    _write_result(training, json_result)
-    fields = {"result": json_result, "epochs_done": training.epoch, **_finishing_time(training)}
-    if training.judged or training.notices.went_on_alone():
+    _write_result(run, json_result)
+    fields = {"result": json_result, "epochs_done": run.epoch, **_finishing_time(run)}
+    if run.judged or run.notices.went_on_alone():
         fields["judged"] = True  # its number of epochs tells nothing of how many the next one takes
     with suppress(TrainingStopped), termination.defer():  # the result must get out
-        _report_end(training, "finished", at_most_s=_FINISHED_S, **fields)
+        _report_end(run, "finished", at_most_s=_FINISHED_S, **fields)
 
 
-def _write_result(training: Training, json_result: Any) -> None:
-    if training.folder is not None:
+def _write_result(run: WorkerRun, json_result: Any) -> None:
+    if run.state.environment.folder is not None:
         try:
-            replace_file(training.folder / RESULT, json.dumps(json_result))
+            replace_file(run.state.environment.folder / RESULT, json.dumps(json_result))
         except OSError as error:
             say(
-                f"{RESULT} cannot be written to {training.folder}: {error.strerror}; it is reported"
+                f"{RESULT} cannot be written to {run.state.environment.folder}: {error.strerror}; it is reported"
             )
 
 
-def _finishing_time(training: Training) -> dict[str, float]:
+def _finishing_time(run: WorkerRun) -> dict[str, float]:
     """Field of the last report: seconds since the last epoch, where this process trained it."""
-    ended = training.outbox.epoch_ended if training.outbox is not None else None
+    ended = run.reports.epoch_ended if run.reports is not None else None
     return {} if ended is None else {"finishing_s": time.monotonic() - ended}
 
 
-def _report_end(training: Training, kind: ReportKind, *, at_most_s: float, **fields: Any) -> None:
+def _report_end(run: WorkerRun, kind: ReportKind, *, at_most_s: float, **fields: Any) -> None:
     """Report how the training ended; again, with its points, where MLflow does not take them now.
 
     The first report does not wait for MLflow. The second is for a service that was away, too.
     """
-    outbox, tracker = training.outbox, training.tracker
-    _append_report(training, kind, **fields, **_unlogged_points(training))
+    reports, tracker = run.reports, run.tracker
+    _append_report(run, kind, **fields, **_unlogged_points(run))
     left: list[dict[str, Any]] = []
     if tracker is not None and not _flush(tracker, at_most_s=at_most_s, outcome=kind.upper()):
         left = [point.to_json() for point in tracker.take_left(starts_again=False)]
-    if left and outbox is not None:
-        _append_report(training, kind, **fields, points=left)
-    sent = outbox is not None and outbox.drain(at_most_s=at_most_s)
+    if left and reports is not None:
+        _append_report(run, kind, **fields, points=left)
+    sent = reports is not None and reports.drain(at_most_s=at_most_s)
     if left and not sent:
         say(NOT_IN_MLFLOW.format(count=len(left)))
     prefect_context.flush_logs()
 
 
-def _unlogged_points(training: Training) -> dict[str, Any]:
+def _unlogged_points(run: WorkerRun) -> dict[str, Any]:
     """Field of a last report: what the service logs to MLflow where nothing has opened it here yet.
 
     A short training would hold its GPUs for the seconds that the import of MLflow takes.
     """
-    outbox, tracker = training.outbox, training.tracker
-    if outbox is None or tracker is None or not outbox.takes_points():
+    reports, tracker = run.reports, run.tracker
+    if reports is None or tracker is None or not reports.takes_points():
         return {}
     points = [point.to_json() for point in tracker.take_unlogged()]
     return {"points": points} if points else {}
 
 
-def save_and_stop(training: Training, termination: SigtermHandler) -> int:
+def save_and_stop(run: WorkerRun, termination: SigtermHandler) -> int:
     try:
         with suppress(TrainingStopped):
-            training.save_rest()
+            run.save_rest()
     except CheckpointError as error:  # it would begin at epoch 1
-        return report_failure(training, termination, error)
-    if points := _unlogged_points(training):
-        _append_report(training, "stopped", **points)  # a cancelled job has no next start
-    _hand_over(training, at_most_s=_tell_of_others(training))
+        return report_failure(run, termination, error)
+    if points := _unlogged_points(run):
+        _append_report(run, "stopped", **points)  # a cancelled job has no next start
+    _hand_over(run, at_most_s=_tell_of_others(run))
     return EXIT_STOPPED
 
 
-def _tell_of_others(training: Training) -> float:
+def _tell_of_others(run: WorkerRun) -> float:
     """Another worker that failed cannot report it itself. How long the reports may take."""
     failure = ""
-    if training.rank == 0 and training.folder is not None:
-        failure = failure_file.read_failure(training.folder, since=_STARTED_AT)
+    if run.state.rank == 0 and run.state.environment.folder is not None:
+        failure = failure_file.read_failure(run.state.environment.folder, since=_STARTED_AT)
     if failure:
-        _append_report(training, "failed", error=failure[:ERROR_LENGTH])
+        _append_report(run, "failed", error=failure[:ERROR_LENGTH])
     return _FAILED_S if failure else _STOPPED_S
 
 
-def report_failure(training: Training, termination: SigtermHandler, error: BaseException) -> int:
+def report_failure(run: WorkerRun, termination: SigtermHandler, error: BaseException) -> int:
     """Report the error; the exit code says whether another start may get further."""
     code = FAILED if isinstance(error, FINAL) else EXIT_RAISED
     if isinstance(error, BeforeCallError) and error.__cause__ is not None:
@@ -289,18 +288,18 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
     sys.stderr.write(
         without_secrets(frames[-1] if isinstance(error, ScriptError) else "".join(frames))
     )
-    if _others_lost(training):
+    if _others_lost(run):
         say("another worker is gone: this one starts again from the last checkpoint")
         with suppress(TrainingStopped), termination.defer():
-            _hand_over(training, at_most_s=_tell_of_others(training))
+            _hand_over(run, at_most_s=_tell_of_others(run))
         return EXIT_RESTART
     message = without_secrets(_describe_error(error))[:ERROR_LENGTH]
-    if training.rank and training.folder is not None:
-        failure_file.write_failure(training.folder, training.rank, message)
+    if run.state.rank and run.state.environment.folder is not None:
+        failure_file.write_failure(run.state.environment.folder, run.state.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
     kept = {"result": error.json_result} if isinstance(error, TrainingError) else {}
     with suppress(TrainingStopped), termination.defer():
-        _report_end(training, "failed", at_most_s=_FAILED_S, error=message, **kept)
+        _report_end(run, "failed", at_most_s=_FAILED_S, error=message, **kept)
     return code
 
 
@@ -315,45 +314,45 @@ def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__ + error_place(error)
 
 
-def _others_lost(training: Training) -> bool:
+def _others_lost(run: WorkerRun) -> bool:
     """A lost worker shows in the library that talks to it first, in our connection a moment later."""
     until = time.monotonic() + 1.0
-    while training.workers > 1 and time.monotonic() < until:
-        if training.has_lost_others():
+    while run.state.width > 1 and time.monotonic() < until:
+        if run.has_lost_others():
             return True
         time.sleep(0.1)
     return False
 
 
-def _hand_over(training: Training, *, at_most_s: float) -> None:
+def _hand_over(run: WorkerRun, *, at_most_s: float) -> None:
     """Let the reports and MLflow's points out, for so long.
 
     A stop is not the time to import MLflow: the next start logs again what is in the reports. What an
     open MLflow does not take now goes to the service: a cancelled job has no next start.
     """
-    outbox, tracker = training.outbox, training.tracker
+    reports, tracker = run.reports, run.tracker
     with suppress(TrainingStopped):
         if tracker is not None and tracker.opened and not _flush(tracker, at_most_s=at_most_s):
-            _hand_over_left_points(training, tracker)
-        if outbox is not None:
-            outbox.drain(at_most_s=at_most_s)
+            _hand_over_left_points(run, tracker)
+        if reports is not None:
+            reports.drain(at_most_s=at_most_s)
         prefect_context.flush_logs()
 
 
-def _hand_over_left_points(training: Training, tracker: Tracker) -> None:
-    if training.outbox is not None and training.outbox.takes_points():
+def _hand_over_left_points(run: WorkerRun, tracker: Tracker) -> None:
+    if run.reports is not None and run.reports.takes_points():
         points = [point.to_json() for point in tracker.take_left(starts_again=True)]
         if points:
-            _append_report(training, "stopped", points=points)
+            _append_report(run, "stopped", points=points)
 
 
 def _flush(tracker: Tracker, *, at_most_s: float, outcome: str = "") -> bool:
     return tracker.flush(at_most_s=min(at_most_s, _TRACKED_S), outcome=outcome)
 
 
-def _append_report(training: Training, kind: ReportKind, **fields: Any) -> None:
-    if training.outbox is not None:
-        training.outbox.append(kind, **fields)
+def _append_report(run: WorkerRun, kind: ReportKind, **fields: Any) -> None:
+    if run.reports is not None:
+        run.reports.append(kind, **fields)
 
 
 def _start_worker() -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Follower:
     """The boundary as a follower sees it. Leaving, parked and early workers all just wait."""
 
-    def __init__(self, course: TrainingState, member: GroupClient) -> None:
-        self._course = course
+    def __init__(self, state: TrainingState, member: GroupClient) -> None:
+        self._state = state
         self._member = member
         self._launched = False
 
@@ -36,13 +36,13 @@ class Follower:
         if command["do"] == "end":
             return False
         self._launched = True
-        self._course.width = int(command["width"])
+        self._state.width = int(command["width"])
         launcher.set_variables(
-            rank=self._course.rank,
-            width=self._course.width,
+            rank=self._state.rank,
+            width=self._state.width,
             host=str(command["host"]),
             port=int(command["port"]),
-            run=self._course.assignment.training,
+            run=self._state.environment.training,
         )
         return True
 
@@ -52,19 +52,19 @@ class Follower:
 
     def boundary(self) -> bool:
         """An epoch is done; False if it was the last one."""
-        course, void = self._course, self._member.void
-        ended = course.epoch_over()
+        state, void = self._state, self._member.void
+        ended = state.epoch_over()
         if not void:
-            course.last |= ended["metrics"]
+            state.last |= ended["metrics"]
         try:
             command = self._member.boundary(bytes_read=ended["bytes"])
         except OSError:
-            if not course.holds_state and not self._member.await_another():
+            if not state.holds_state and not self._member.await_another():
                 return self._obey_command({"do": "end"})
             self._require_state()
             return self._obey_command(self._join_again())
         if command["do"] == "end" and not void:
-            course.done += 1  # it holds the final state itself
+            state.done += 1  # it holds the final state itself
             return False
         return self._obey_command(command)
 
@@ -91,7 +91,7 @@ class Follower:
     def _obey_command(self, command: Header) -> bool:
         while command["do"] == "wait":
             command = self._wait_command()
-        course = self._course
+        state = self._state
         if command["do"] == "anew":
             self._start_anew("the number of workers changes")
         if command["do"] == "end":
@@ -100,20 +100,20 @@ class Follower:
         if command["do"] == "form":
             epoch = int(command["epoch"])
             self._require_state()
-            if command["load"] and course.loaded != epoch:
-                course.load_epoch(epoch)
-            course.done = epoch
-            course.set_width(int(command["width"]), formation=str(command["round"]))
+            if command["load"] and state.loaded != epoch:
+                state.load_epoch(epoch)
+            state.done = epoch
+            state.set_width(int(command["width"]), formation=str(command["round"]))
         else:
-            course.done += 1
-            course.warmup = False
+            state.done += 1
+            state.warmup = False
         return True
 
     def _require_state(self) -> None:
         """BeginAnew where this process has trained and cannot go to what another group begins with."""
-        course = self._course
-        if course.has_trained and not course.holds_state:
-            course.termination.asked = True
+        state = self._state
+        if state.has_trained and not state.holds_state:
+            state.termination.asked = True
             raise BeginAnew("the workers change, and nothing was given to training.restore()")
 
     def _wait_command(self) -> Header:
@@ -130,17 +130,17 @@ class Follower:
 
     def _start_anew(self, why: str) -> None:
         """Begin again as another process, unless this one was told to stop: it would not know."""
-        self._course.termination.check()
+        self._state.termination.check()
         launcher.start_anew(why)
 
     def _take_final_state(self) -> None:
         """The training ended without this worker: it has what the last checkpoint holds."""
-        course = self._course
-        if not course.holds_state:
+        state = self._state
+        if not state.holds_state:
             raise EndedWithout(
                 "the training has ended without this worker, and nothing was given to "
                 "training.restore(): its code after the epochs is left out"
             )
-        newest = course.newest_checkpoint()
-        if newest is not None and course.loaded != newest.epoch:
-            course.load(newest)
+        newest = state.newest_checkpoint()
+        if newest is not None and state.loaded != newest.epoch:
+            state.load(newest)

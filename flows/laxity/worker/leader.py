@@ -19,7 +19,7 @@ from laxity.worker.checkpoints.training_state import Inside, TrainingState, inst
 from laxity.worker.code.code_digest import note_code, tell_changed_files
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import Tracker, finite_numbers
-from laxity.worker.reports import Line, ReportChannel
+from laxity.worker.reports import ReportChannel, ReportLine
 from laxity.worker.sigterm import BeginAnew, Superseded
 
 if TYPE_CHECKING:
@@ -38,17 +38,17 @@ class Leader:
 
     def __init__(
         self,
-        course: TrainingState,
+        state: TrainingState,
         *,
         group: GroupServer | None = None,
-        outbox: ReportChannel | None = None,
+        reports: ReportChannel | None = None,
         tracker: Tracker | None = None,
     ) -> None:
-        self._course = course
+        self._state = state
         self._group = group
-        self._outbox = outbox
+        self._reports = reports
         self._tracker = tracker
-        self._saver = Saver(course, outbox=outbox, tracker=tracker)
+        self._saver = Saver(state, reports=reports, tracker=tracker)
         self._began = 0.0  # the epoch in flight, with the saving before it, monotonic
         self._longest_s = 0.0  # of the epochs of this process
         self._step_at, self._longest_step_s = 0.0, 0.0  # where it can stop between steps
@@ -61,38 +61,38 @@ class Leader:
 
     def launch(self) -> bool:
         """With a launcher: meet the other workers, before the function is called."""
-        assignment, group = self._course.assignment, self._group
+        environment, group = self._state.environment, self._group
         self._gather_workers()
-        self._launched = self._course.width = self._reachable_width()
-        host, port = assignment.host or "127.0.0.1", launcher.free_port()
+        self._launched = self._state.width = self._reachable_width()
+        host, port = environment.host or "127.0.0.1", launcher.free_port()
         if group is not None:
             group.launch(self._launched, host=host, port=port)
         launcher.set_variables(
-            rank=0, width=self._launched, host=host, port=port, run=assignment.training
+            rank=0, width=self._launched, host=host, port=port, run=environment.training
         )
         return True
 
     def begin(self) -> bool:
         """Load, form, and be ready for the next epoch; False if all epochs are done."""
-        course = self._course
+        state = self._state
         newest = self._saver.find_newest()
-        if newest is not None and course.loaded != newest.epoch:
-            course.load(newest)
+        if newest is not None and state.loaded != newest.epoch:
+            state.load(newest)
         if newest is not None:
-            course.check_complete(newest)
-            if self._outbox is not None:
-                self._outbox.append_missing(newest.note.get("records", ()))
+            state.check_complete(newest)
+            if self._reports is not None:
+                self._reports.append_missing(newest.note.get("records", ()))
         else:
             self._forget_earlier_starts()
-        self._saver.track(self._outbox.lines("epoch") if self._outbox is not None else [])
+        self._saver.track(self._reports.lines("epoch") if self._reports is not None else [])
         if self._is_over():
             return False
         self._end_link_in_time()
         self._form_first()
         if newest is not None:
-            load_s, files = course.load_s or 0.0, tell_changed_files(course.assignment.folder)
+            load_s, files = state.load_s or 0.0, tell_changed_files(state.environment.folder)
             self._saver.append_report(
-                "resumed", epoch=course.done, load_s=load_s, code_changed=files
+                "resumed", epoch=state.done, load_s=load_s, code_changed=files
             )
         self.park_while_told()
         self._watch_reading()
@@ -100,11 +100,11 @@ class Leader:
 
     def _forget_earlier_starts(self) -> None:
         """No checkpoint holds what they have trained: this one trains all of it again."""
-        if self._course.assignment.folder is not None:
-            note_code(self._course.assignment.folder)
-        if self._course.checkpoints is not None:
-            self._course.checkpoints.drop_finished()
-        self._course.lost = lost = self._outbox.last_epoch if self._outbox is not None else 0
+        if self._state.environment.folder is not None:
+            note_code(self._state.environment.folder)
+        if self._state.checkpoints is not None:
+            self._state.checkpoints.drop_finished()
+        self._state.lost = lost = self._reports.last_epoch if self._reports is not None else 0
         if lost:
             epochs = count_noun(lost, "epoch")
             say(f"it begins at epoch 1: no checkpoint holds the {epochs} of an earlier start")
@@ -112,14 +112,14 @@ class Leader:
     def boundary(self) -> bool:
         """An epoch is done; False if it was the last one. Superseded: it does not count here."""
         self._leave_to_another()
-        if self._course.meter is not None:
-            self._course.meter.end()
+        if self._state.meter is not None:
+            self._state.meter.end()
         others_read = self._group.gather_boundary() if self._group else 0
         if self.void:
             self._fall_back()
         else:
-            is_dated = self._course.ended_at is not None
-            self._complete_epoch(others_read, now=self._course.ended_at or time.monotonic())
+            is_dated = self._state.ended_at is not None
+            self._complete_epoch(others_read, now=self._state.ended_at or time.monotonic())
             if self._is_over():
                 return False
             if is_dated:  # the next epoch may have ended, too
@@ -132,42 +132,42 @@ class Leader:
 
     def between_steps(self, step: int, steps: int) -> None:
         """So many steps of the epoch in flight are done: save them and stop where that is ordered."""
-        course, now = self._course, time.monotonic()
+        state, now = self._state, time.monotonic()
         since = max(self._step_at, self._began)
         self._longest_step_s, self._step_at = max(self._longest_step_s, now - since), now
-        is_told = self._outbox is not None and self._outbox.signal.stop
-        is_ordered = is_told or course.termination.asked or self._link_is_over()
-        if not (is_ordered and course.may_stop_inside):
+        is_told = self._reports is not None and self._reports.signal.stop
+        is_ordered = is_told or state.termination.asked or self._link_is_over()
+        if not (is_ordered and state.may_stop_inside):
             return
         self._leave_to_another()
-        course.inside = Inside(step, step / steps, now - self._began)
-        with course.termination.take_over():
+        state.inside = Inside(step, step / steps, now - self._began)
+        with state.termination.take_over():
             self._end_link_in_time()
             if not is_told:
                 self._saver.ensure_saved()
                 self._saver.require_saved()
             self.park_while_told()
-            course.termination.check()
+            state.termination.check()
 
     def _leave_to_another(self) -> None:
         if self._group is not None and self._group.is_superseded():
             self._saver.forget_unsaved()
-            self._course.termination.asked = True
+            self._state.termination.asked = True
             raise Superseded("another worker 0 of this job has begun: this one leaves")
 
     def _watch_reading(self) -> None:
         """The first epoch is told of while it reads; later ones are known by those before."""
-        meter, outbox, course = self._course.meter, self._outbox, self._course
-        if meter is None or outbox is None or course.done > 0:
+        meter, reports, state = self._state.meter, self._reports, self._state
+        if meter is None or reports is None or state.done > 0:
             return
-        now = {"epoch": 1, "width": course.width}
-        meter.watch(lambda fields: outbox.append("read", **now, **fields))
+        now = {"epoch": 1, "width": state.width}
+        meter.watch(lambda fields: reports.append("read", **now, **fields))
 
     def average(
         self, arrays: "Sequence[NDArray[Any]]", names: Sequence[str], weight: float
     ) -> "Sequence[NDArray[Any]] | None":
         """The means over all workers; alone, the arrays themselves."""
-        if self._group is None or self._course.width == 1:
+        if self._group is None or self._state.width == 1:
             return None
         return self._group.average(arrays, names, weight)
 
@@ -176,9 +176,9 @@ class Leader:
 
     def on_sigterm(self) -> None:
         """SIGTERM: what was trained since the last checkpoint is saved, up to the last boundary."""
-        course = self._course
-        if course.done and course.checkpoints is not None and not course.holds_state:
-            say(f"{count_noun(course.done, 'epoch')} of this process are lost: {course.no_state}")
+        state = self._state
+        if state.done and state.checkpoints is not None and not state.holds_state:
+            say(f"{count_noun(state.done, 'epoch')} of this process are lost: {state.no_state}")
         superseded = self._group is not None and self._group.is_superseded()
         if not superseded:
             self._saver.save_unsaved()
@@ -186,29 +186,29 @@ class Leader:
 
     def end(self) -> None:
         """No epoch is left, or the training function is done: nobody need wait for another."""
-        if self._course.left_early:
+        if self._state.left_early:
             self._saver.save_unsaved()
-        if self._course.link is not None and self._course.is_done:
-            self._course.link.note_trained()
+        if self._state.link is not None and self._state.is_done:
+            self._state.link.note_trained()
         if self._group is not None:
             self._group.end()
             self._group = None
 
     def end_early(self, left_at: float) -> None:
         """Count the epoch in which the loop was left, at this monotonic time, and save it."""
-        course = self._course
+        state = self._state
         self._leave_to_another()
-        if course.meter is not None:
-            course.meter.end()
+        if state.meter is not None:
+            state.meter.end()
         try:
             self._complete_epoch(0, now=left_at)
             self._saver.ensure_saved()
         except Exception as error:  # noqa: BLE001 - a save of the user's; the training is done
-            say(f"epoch {course.done} counts, but its state was not saved: {error}")
+            say(f"epoch {state.done} counts, but its state was not saved: {error}")
             self._saver.send_records()
 
     def _is_over(self) -> bool:
-        if not self._course.is_done:
+        if not self._state.is_done:
             return False
         self._saver.ensure_saved()
         self.end()
@@ -217,47 +217,47 @@ class Leader:
     # --- completing an epoch ---
 
     def _complete_epoch(self, others_read: int, *, now: float) -> None:
-        course = self._course
+        state = self._state
         epoch_s, self._began = now - self._began, now
         self._longest_s = max(self._longest_s, epoch_s)
-        ended = course.epoch_over()
-        if self._outbox is not None:
-            self._outbox.epoch_ended = None if ended["untrained"] else now
+        ended = state.epoch_over()
+        if self._reports is not None:
+            self._reports.epoch_ended = None if ended["untrained"] else now
         line = {
             "kind": "epoch",
             "at": instant_of(now),
-            "epoch": course.done + 1,
+            "epoch": state.done + 1,
             "epoch_s": epoch_s,
-            "width": course.width,
+            "width": state.width,
             "bytes": ended["bytes"] + others_read,
-            "warmup": course.warmup,
+            "warmup": state.warmup,
             **({"untrained": True} if ended["untrained"] else {}),
             "metrics": finite_numbers(ended["metrics"]),
         }
-        with course.termination.defer():
-            course.last |= ended["metrics"]
-            course.done += 1
-            course.warmup = course.warmup and ended["untrained"]
+        with state.termination.defer():
+            state.last |= ended["metrics"]
+            state.done += 1
+            state.warmup = state.warmup and ended["untrained"]
             self._note_stateless(line)
             self._saver.complete_epoch(line)
-        if course.judge is not None and not course.left_early:
-            course.left_early = course.judge(course.done, ended["metrics"], epoch_s)
+        if state.judge is not None and not state.left_early:
+            state.left_early = state.judge(state.done, ended["metrics"], epoch_s)
 
-    def _note_stateless(self, line: Line) -> None:
+    def _note_stateless(self, line: ReportLine) -> None:
         """Report with each epoch that a stop loses it, and say so once."""
-        course = self._course
-        if course.holds_state or course.checkpoints is None:
+        state = self._state
+        if state.holds_state or state.checkpoints is None:
             return
         line["holds_state"] = False
-        if not self._warned and course.done < course.total:
+        if not self._warned and state.done < state.total:
             self._warned = True
-            say(STOP_LOSES_ALL.format(course))
+            say(STOP_LOSES_ALL.format(state))
 
     # --- the group ---
 
     def _target_width(self) -> int:
         """How many workers there should be: what the service says, else all that are here."""
-        width = self._outbox.signal.workers if self._outbox is not None else None
+        width = self._reports.signal.workers if self._reports is not None else None
         if width is not None:
             return max(1, width)
         return self._group.reachable() if self._group is not None else 1
@@ -274,8 +274,8 @@ class Leader:
 
     def _gather_workers(self) -> None:
         """Wait until as many workers are here as the service says, at most for a while."""
-        if self._outbox is not None:
-            self._outbox.first_answer(at_most_s=FIRST_ANSWER_S)
+        if self._reports is not None:
+            self._reports.first_answer(at_most_s=FIRST_ANSWER_S)
         if self._group is not None:
             self._group.wait_for(self._target_width, at_most_s=FIRST_FORM_S)
 
@@ -287,31 +287,31 @@ class Leader:
 
     def _form_group(self, width: int, *, load: bool) -> None:
         """With others there must be a checkpoint to start from, the untrained state included."""
-        course = self._course
+        state = self._state
         if width > 1 and not self._saver.ensure_saved():
             raise CheckpointNotWrittenError(self._saver.error)
         if self._group is not None:
-            self._group.form(width, epoch=course.done, load=load)
-        course.set_width(width, formation=self._group.round if self._group else "")
-        self._began, course.began_at = course.began_at or time.monotonic(), None
+            self._group.form(width, epoch=state.done, load=load)
+        state.set_width(width, formation=self._group.round if self._group else "")
+        self._began, state.began_at = state.began_at or time.monotonic(), None
         self._report_formed()
 
     def _report_formed(self) -> None:
         """The workers train from `_began` on. Steps that are done count as trained before it."""
-        course = self._course
-        place = {"width": course.width, "epoch": course.done, "at": instant_of(self._began)}
-        stops = {"stops": "anywhere"} if course.may_stop_inside else {}
-        self._saver.append_report("formed", **place, **stops, **course.inside.report())
-        self._began -= course.inside.spent_s
+        state = self._state
+        place = {"width": state.width, "epoch": state.done, "at": instant_of(self._began)}
+        stops = {"stops": "anywhere"} if state.may_stop_inside else {}
+        self._saver.append_report("formed", **place, **stops, **state.inside.report())
+        self._began -= state.inside.spent_s
 
     def _reform_or_go(self) -> None:
         if self._group is None:
             return
         width = self._reachable_width()
-        if width != self._course.width and self._saver.ensure_saved():
+        if width != self._state.width and self._saver.ensure_saved():
             if self._launched:
                 self.start_anew()
-            self._require_state(f"{count_noun(width, 'worker')} instead of {self._course.width}")
+            self._require_state(f"{count_noun(width, 'worker')} instead of {self._state.width}")
             self._form_group(width, load=False)
         else:
             self._go()
@@ -323,54 +323,54 @@ class Leader:
     @property
     def has_other_width(self) -> bool:
         """Whether other workers of a launcher are here than train, as the service wants it."""
-        return bool(self._launched) and self._reachable_width() != self._course.width
+        return bool(self._launched) and self._reachable_width() != self._state.width
 
     def start_anew(self) -> None:
         """With a launcher: begin again as the workers that are here now. Does not return."""
         width = self._reachable_width()
-        self._start_anew(f"{self._course.width} -> {count_noun(width, 'worker')}")
+        self._start_anew(f"{self._state.width} -> {count_noun(width, 'worker')}")
 
     def _fall_back(self) -> None:
         """A worker is gone: all go back to the last checkpoint and do the rest again."""
         if self._launched:
             self._start_anew("a worker is gone")
         self._require_state("a worker is gone")
-        self._course.epoch_over()
+        self._state.epoch_over()
         newest = self._saver.find_newest()
         if newest is not None:
-            self._course.load(newest)
+            self._state.load(newest)
         self._saver.forget_unsaved()
         self._form_group(self._reachable_width(), load=True)
 
     def _require_state(self, change: str) -> None:
         """BeginAnew where the workers change and none can take over what the others have trained."""
-        course = self._course
-        if not course.holds_state:
-            course.termination.asked = True
-            raise BeginAnew(f"{change}, and {course.no_state}: all workers begin again at epoch 1")
+        state = self._state
+        if not state.holds_state:
+            state.termination.asked = True
+            raise BeginAnew(f"{change}, and {state.no_state}: all workers begin again at epoch 1")
 
     # --- the end of a link, and being told to stop ---
 
     def _end_link_in_time(self) -> None:
         """Save and end this process where another epoch would not fit before its time limit."""
-        link, course = self._course.link, self._course
+        link, state = self._state.link, self._state
         if link is None:
             return
-        link.require_progress(course.done + bool(course.inside.step))
+        link.require_progress(state.done + bool(state.inside.step))
         if self._link_is_over():
             self._saver.ensure_saved()
             self._saver.require_saved()
-            course.link_ended = True
+            state.link_ended = True
             then = "the next one goes on"
-            if not course.holds_state:
-                then = f"{course.no_state}: the next one begins at epoch 1"
-            say(f"link {link.number} ends in time after epoch {course.done}; {then}")
+            if not state.holds_state:
+                then = f"{state.no_state}: the next one begins at epoch 1"
+            say(f"link {link.number} ends in time after epoch {state.done}; {then}")
             raise LinkEnded(EXIT_UNFINISHED)
 
     def _link_is_over(self) -> bool:
         """Whether it has no time for as much as is trained between two places to stop at."""
-        longest_s = self._longest_step_s if self._course.stops_anywhere else self._longest_s
-        link = self._course.link
+        longest_s = self._longest_step_s if self._state.stops_anywhere else self._longest_s
+        link = self._state.link
         if link is None or not longest_s:
             return False
         return not link.has_time_for(longest_s, self._saver.save_s)
@@ -381,20 +381,20 @@ class Leader:
         A stop that is told anew (by a service started again, or with the run that there is by now)
         is answered anew: who reads the log looks for what he has told last.
         """
-        outbox = self._outbox
-        if outbox is None or not outbox.signal.stop:
+        reports = self._reports
+        if reports is None or not reports.signal.stop:
             return
         self._saver.ensure_saved()
         self._saver.require_saved()
-        inside = {} if self._saver.error else self._course.inside.report()
+        inside = {} if self._saver.error else self._state.inside.report()
         self._saver.append_report("parked", epoch=self._saver.safe_epoch, **inside)
         if self._tracker is not None:
             self._tracker.flush(at_most_s=0.0)
         waits = True
         while waits:
-            generation = outbox.say_parked(self._saver.safe_epoch)
-            while (now := outbox.wait_for_another(generation, at_most_s=LOOK_S)) is None:
-                self._course.termination.check()
+            generation = reports.say_parked(self._saver.safe_epoch)
+            while (now := reports.wait_for_another(generation, at_most_s=LOOK_S)) is None:
+                self._state.termination.check()
             waits = now.stop
         self._began = self._step_at = time.monotonic()
         self._report_formed()

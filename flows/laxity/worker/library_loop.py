@@ -11,7 +11,7 @@ from pathlib import Path
 
 from laxity.worker.checkpoints.checkpoint import CheckpointError
 from laxity.worker.steps import Stops
-from laxity.worker.training import Training, TrainingError
+from laxity.worker.training import Training, TrainingError, run_of
 
 
 class LibraryLoop:
@@ -29,7 +29,8 @@ class LibraryLoop:
         random: bool = False,
         alone: str = "",
     ) -> None:
-        self.training, self._save, self._alone = training, save, alone
+        self.training, self._run = training, run_of(training)
+        self._save, self._alone = save, alone
         self.checkpoint: Path | None = None
         self._steps: Iterator[int] | None = None
         self._next: int | None = None  # the step in flight, counted from 0; None: none
@@ -45,9 +46,9 @@ class LibraryLoop:
         A job's epochs are equal parts of them. Where none are declared, `every` steps are an epoch, or
         one per cent.
         """
-        declared = self.training.declared_epochs
+        declared = self._run.declared_epochs
         every = None if declared else every or max(1, total // 100)
-        self.training.count_from(at, total=total, every=every)
+        self._run.count_from(at, total=total, every=every)
         self._steps = self.training.steps(total=total, every=every, stops=stops)
         self._check_width()
         self._stage()
@@ -56,7 +57,7 @@ class LibraryLoop:
     def advance(self, done: int) -> None:
         """The library has done so many steps in all. May save, and wait here when told to stop."""
         while self._steps is not None and self._next is not None and self._next < done:
-            if self.training.ends_epoch:
+            if self._run.ends_epoch:
                 self._stage()
             self._next = self._take_step(self._steps)
 
@@ -84,7 +85,7 @@ class LibraryLoop:
         """The library trains no more."""
         steps, self._steps = self._steps, None
         if steps is not None:
-            self.training.leave()
+            self._run.leave()
             steps.close()  # type: ignore[attr-defined]  # a generator
 
     def log(self, **figures: object) -> None:

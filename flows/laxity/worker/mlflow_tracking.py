@@ -75,7 +75,7 @@ class EpochMetrics:
         return cls(epoch, time.time(), dict(values))
 
     def to_json(self) -> dict[str, Any]:
-        """As a last report hands it over; values that JSON does not take are left out."""
+        """The fields of a last report; values that JSON does not take are left out."""
         return {"epoch": self.epoch, "at": self.at, "values": finite_numbers(self.values)}
 
     @classmethod

@@ -30,20 +30,20 @@ NO_LOOP: Final = (
 class Notices:
     """Each notice is given once in a process."""
 
-    def __init__(self, course: TrainingState) -> None:
+    def __init__(self, state: TrainingState) -> None:
         self.combines = False  # the workers exchange something, or were warned that they do not
-        self._course = course
+        self._state = state
         self._odd = self._no_loop = self._skipped = False
 
     def lone_models(self) -> None:
         """Workers that exchange nothing train several models."""
-        if self.combines or self._course.width == 1:
+        if self.combines or self._state.width == 1:
             return
         self.combines = True
         distributed = sys.modules.get("torch.distributed")
         has_group = distributed is not None and distributed.is_initialized()
-        if not (has_group or self._course.when_formed or self._course.rank):
-            width = self._course.width
+        if not (has_group or self._state.when_formed or self._state.rank):
+            width = self._state.width
             say(f"{width} workers ended an epoch without training.average or DDP: {LONE}")
 
     def no_loop(self, what: str) -> None:
@@ -57,7 +57,7 @@ class Notices:
         """While the function runs: say after a minute that no epoch has begun."""
 
         def remind() -> None:
-            if not is_started() and (self._course.assignment.epochs or 0) > 1:
+            if not is_started() and (self._state.environment.epochs or 0) > 1:
                 self.no_loop(f"{LOOP_S:g} s have passed")
 
         timer = threading.Timer(LOOP_S, remind)
@@ -70,17 +70,17 @@ class Notices:
 
     def skipped(self, epoch: int) -> None:
         """Code with a count of its own takes epochs of a job that it does not train."""
-        if self._course.assignment.job and not self._skipped:
+        if self._state.environment.job and not self._skipped:
             self._skipped = True
             say(f"epoch {epoch} {SKIPPED}")
 
     def went_on_alone(self) -> bool:
         """Whether the code seems to have trained only what an earlier start had left of its epochs."""
-        course = self._course
-        trained = course.lost + course.done  # its own state may be an epoch ahead
-        went_on = bool(course.lost) and course.left_early and course.total - trained in {0, 1}
+        state = self._state
+        trained = state.lost + state.done  # its own state may be an epoch ahead
+        went_on = bool(state.lost) and state.left_early and state.total - trained in {0, 1}
         if went_on:
-            say(WENT_ON.format(course))
+            say(WENT_ON.format(state))
         return went_on
 
     def odd_figures(self, figures: Mapping[str, float], epoch: int) -> None:

@@ -171,7 +171,7 @@ def _find_run(environ: Mapping[str, str], newest: str) -> dict[str, Any]:
 
 
 def _read_run(environ: Mapping[str, str], run_id: str) -> dict[str, Any]:
-    """As the API of this environment answers it; OSError or ValueError if it does not."""
+    """What the API of this environment answers; OSError or ValueError if it does not."""
     url, headers = f"{environ[_API]}{_PATH}{run_id}", dict(_read_credentials(environ))
     request = request_to(url, headers=headers)
     with closing(urllib.request.urlopen(request, timeout=ANSWER_S)) as answer:  # noqa: S310

@@ -32,7 +32,7 @@ LINES_PER_CALL: Final = 200
 ORDERS_S: Final = 1.0
 _PASSING: Final = (408, 409, 425, 429)  # answers of the 4xx kind that may change by themselves
 
-Line = dict[str, Any]
+ReportLine = dict[str, Any]
 
 
 class ReportChannel:
@@ -59,7 +59,7 @@ class ReportChannel:
         # the greatest epoch that was reported, by any attempt, since the training began at 1 last
         self.last_epoch = _last_epoch(self._lines, earlier)
         self.furthest_epoch = _furthest_epoch(self._lines)  # of this Job, however often it began
-        self._unwritten: list[Line] = []
+        self._unwritten: list[ReportLine] = []
         self._acked = 0
         self._changed = threading.Condition()
         self._writing = threading.Lock()  # lines are numbered and written by one thread at a time
@@ -77,19 +77,19 @@ class ReportChannel:
             self._spawn_thread("orders", lambda: self._obey_file(orders))
 
     @classmethod
-    def of(cls, assignment: WorkerEnvironment, folder: Path) -> Self:
+    def of(cls, environment: WorkerEnvironment, folder: Path) -> Self:
         """Of the job that this worker was started for, in its training's folder."""
         return cls(
             folder,
-            file=assignment.reports_file,
-            job=assignment.job,
-            uid=assignment.uid,
-            url=assignment.url,
-            token=assignment.token,
-            orders=assignment.orders,
+            file=environment.reports_file,
+            job=environment.job,
+            uid=environment.uid,
+            url=environment.url,
+            token=environment.token,
+            orders=environment.orders,
         )
 
-    def lines(self, kind: ReportKind) -> list[Line]:
+    def lines(self, kind: ReportKind) -> list[ReportLine]:
         """All lines of a kind so far, those of earlier starts too."""
         with self._changed:
             return [line for line in self._lines if line["kind"] == kind]
@@ -105,7 +105,7 @@ class ReportChannel:
             say(format_parked_line(epoch=epoch, generation=generation))
         return generation
 
-    def append_all(self, reports: Sequence[Line]) -> None:
+    def append_all(self, reports: Sequence[ReportLine]) -> None:
         """Report several things in one write. A full disk delays the file, not the sending."""
         with self._writing:
             with self._changed:
@@ -123,7 +123,7 @@ class ReportChannel:
                 self.furthest_epoch = max(self.furthest_epoch, _furthest_epoch(numbered))
                 self._changed.notify_all()
 
-    def append_missing(self, reports: Iterable[Line]) -> None:
+    def append_missing(self, reports: Iterable[ReportLine]) -> None:
         """Report those of epochs that a kill kept from the reports; a checkpoint holds them."""
         missing = [line for line in reports if line["epoch"] > self.last_epoch]
         if missing:
@@ -184,7 +184,7 @@ class ReportChannel:
     def _all_acked(self) -> bool:
         return not self._lines or self._acked >= self._lines[-1]["seq"]
 
-    def _pending_lines(self) -> list[Line]:
+    def _pending_lines(self) -> list[ReportLine]:
         first = bisect_right(self._lines, self._acked, key=lambda line: int(line["seq"]))
         return self._lines[first : first + LINES_PER_CALL]
 
@@ -216,7 +216,7 @@ class ReportChannel:
             repeats += 1
             self._closed.wait((ANSWERED if answered else AWAY).delay_s(repeats))
 
-    def _ask_service(self, reports: Sequence[Line], *, wait_s: float) -> bool:
+    def _ask_service(self, reports: Sequence[ReportLine], *, wait_s: float) -> bool:
         """One call. Whatever goes wrong is said once and tried again."""
         assert self._service is not None  # noqa: S101 - the threads run only with one
         try:
@@ -234,7 +234,7 @@ class ReportChannel:
             self._changed.notify_all()
         return True
 
-    def _signal_request(self, reports: Sequence[Line], wait_s: float) -> Request:
+    def _signal_request(self, reports: Sequence[ReportLine], wait_s: float) -> Request:
         body = {
             "uid": self._uid,
             "worker": 0,
@@ -265,7 +265,7 @@ def _failure_text(error: Exception) -> str:
     return f"does not answer ({error.__cause__ or error})"
 
 
-def read_lines(path: Path, *, cut: bool = False) -> list[Line]:
+def read_lines(path: Path, *, cut: bool = False) -> list[ReportLine]:
     """The lines of earlier starts. A line torn by a kill is none: `cut` takes it off the file."""
     try:
         content = path.read_bytes()
@@ -277,7 +277,7 @@ def read_lines(path: Path, *, cut: bool = False) -> list[Line]:
     return list(_whole_lines(path, whole.splitlines()))
 
 
-def _whole_lines(path: Path, texts: Sequence[bytes]) -> Iterator[Line]:
+def _whole_lines(path: Path, texts: Sequence[bytes]) -> Iterator[ReportLine]:
     for number, text in enumerate(texts, 1):
         try:
             line = json.loads(text)
@@ -286,7 +286,7 @@ def _whole_lines(path: Path, texts: Sequence[bytes]) -> Iterator[Line]:
             say(f"{path}, line {number} is no report: passed over")
 
 
-def _last_epoch(lines: Sequence[Line], before: int = 0) -> int:
+def _last_epoch(lines: Sequence[ReportLine], before: int = 0) -> int:
     """The greatest epoch since workers have formed with none done last; `before` these lines."""
     last = before
     for line in lines:
@@ -297,9 +297,9 @@ def _last_epoch(lines: Sequence[Line], before: int = 0) -> int:
     return last
 
 
-def _furthest_epoch(lines: Sequence[Line]) -> int:
+def _furthest_epoch(lines: Sequence[ReportLine]) -> int:
     return max((int(line["epoch"]) for line in lines if line["kind"] == "epoch"), default=0)
 
 
-def _encode_line(line: Line) -> bytes:
+def _encode_line(line: ReportLine) -> bytes:
     return json.dumps(line, allow_nan=False).encode() + b"\n"

@@ -10,14 +10,14 @@ from laxity.worker.reports import ReportChannel
 Role = Leader | Follower
 
 
-def take_role(course: TrainingState, outbox: ReportChannel | None, tracker: Tracker | None) -> Role:
+def take_role(state: TrainingState, reports: ReportChannel | None, tracker: Tracker | None) -> Role:
     """The part of this worker; a training that nobody schedules leads itself."""
-    assignment = course.assignment
-    folder = assignment.folder if assignment.job else None
-    if folder is not None and assignment.index > 0:
-        client = GroupClient(folder, index=assignment.index, uid=assignment.training)
-        return Follower(course, client)
+    environment = state.environment
+    folder = environment.folder if environment.job else None
+    if folder is not None and environment.index > 0:
+        client = GroupClient(folder, index=environment.index, uid=environment.training)
+        return Follower(state, client)
     group = None
     if folder is not None:
-        group = GroupServer(folder, uid=assignment.training, host=assignment.host)
-    return Leader(course, group=group, outbox=outbox, tracker=tracker)
+        group = GroupServer(folder, uid=environment.training, host=environment.host)
+    return Leader(state, group=group, reports=reports, tracker=tracker)

@@ -27,7 +27,8 @@ from laxity.worker.checkpoints.training_state import ScriptError, TrainingError
 from laxity.worker.progress.progress_posts import UNITS, Post, UnitTimes, begins_at_zero
 from laxity.worker.progress.progress_server import HOST, ProgressServer
 from laxity.worker.sigterm import BeginAnew, TrainingStopped
-from laxity.worker.training import Training
+from laxity.worker.training import Training, run_of
+from laxity.worker.worker_run import WorkerRun
 
 LOOK_S: Final = 0.25
 LONGEST_COMMAND: Final = 80
@@ -51,23 +52,24 @@ def run_script(
     `resume_args` are appended where an earlier start has trained something. After SIGTERM the script
     has `grace_s` seconds. ScriptError if it fails.
     """
-    training.explain_no_state(NOT_DECLARED, DECLARE)
+    run = run_of(training)
+    run.explain_no_state(NOT_DECLARED, DECLARE)
     if training.total_epochs not in (1, UNITS):  # a probe, of two epochs
-        training.recount(UNITS)
+        run.recount(UNITS)
     with TemporaryDirectory(prefix="laxity-") as folder:
         posts: queue.SimpleQueue[Post] = queue.SimpleQueue()
         with ProgressServer(Path(folder), posts.put) as server:
             return ScriptRun(training, posts, grace_s).run(
-                _full_command(training, command, resume_args or []), _script_env(server.variables)
+                _full_command(run, command, resume_args or []), _script_env(server.variables)
             )
 
 
-def _full_command(training: Training, command: list[str], resume_args: list[str]) -> list[str]:
+def _full_command(run: WorkerRun, command: list[str], resume_args: list[str]) -> list[str]:
     """With the arguments that let the script go on, where it can have left a checkpoint.
 
     One of whose progress nothing is known can, once it was started.
     """
-    goes_on = training.earlier_epochs or (training.total_epochs == 1 and training.starts > 1)
+    goes_on = run.earlier_epochs or (run.state.total == 1 and run.starts > 1)
     return [*command, *(resume_args if goes_on else [])]
 
 
@@ -103,7 +105,8 @@ class ScriptRun:
     """One start of the script, and the training that it is."""
 
     def __init__(self, training: Training, posts: queue.SimpleQueue[Post], grace_s: float) -> None:
-        self._training, self._posts, self._grace_s = training, posts, grace_s
+        self._training, self._run = training, run_of(training)
+        self._posts, self._grace_s = posts, grace_s
         self._done = training.restore()
         self._units = training.total_epochs
         self._epochs: Iterator[int] | None = None
@@ -114,7 +117,7 @@ class ScriptRun:
         self._began_at = time.monotonic()
         self._stop_note = StopNote(training.folder)
         self._is_ordered = False  # by worker 0: the script's end
-        training.notices.combines = True  # the script's own affair
+        self._run.notices.combines = True  # the script's own affair
 
     def run(self, command: list[str], env: dict[str, str]) -> dict[str, Any]:
         try:
@@ -144,11 +147,11 @@ class ScriptRun:
                 self._take(self._posts.get(timeout=LOOK_S))
             if self._training.done:
                 continue
-            if self._training.is_told_to_stop:
+            if self._run.is_told_to_stop:
                 self._stop()
-            elif self._training.has_other_width:
+            elif self._run.has_other_width:
                 self._end_all()
-                self._training.start_anew()
+                self._run.start_anew()
         self._take_rest()
 
     def _accompany(self) -> None:
@@ -158,7 +161,7 @@ class ScriptRun:
         def pass_epochs() -> None:
             try:
                 for _ in self._training.epochs(unit=1):
-                    self._training.date_epoch(ended_at=time.monotonic())
+                    self._run.date_epoch(ended_at=time.monotonic())
             except BaseException as error:  # noqa: BLE001 - raised by the main thread
                 failures.append(error)
 
@@ -168,7 +171,7 @@ class ScriptRun:
             time.sleep(LOOK_S)
             if failures:
                 raise failures[0]
-            if not self._is_ordered and self._stop_note.names(self._training.formation):
+            if not self._is_ordered and self._stop_note.names(self._run.formation):
                 self._is_ordered = True
                 self._end_script()
             if self._process.poll() and not self._is_ordered:
@@ -203,7 +206,7 @@ class ScriptRun:
                 return None
             if at_zero:
                 say(NOT_RESUMED)
-                self._training.begin_anew()
+                self._run.begin_anew()
                 self._done = 0
         first = self._early[0]
         return first.at if shares[0] * self._units <= self._done + 1 else self._began_at
@@ -211,7 +214,7 @@ class ScriptRun:
     def _enter(self, began_at: float) -> None:
         """Enter the training's loop, and count what was posted before."""
         self._epochs = iter(self._training.epochs(unit=1))
-        self._training.date_epoch(began_at=began_at)
+        self._run.date_epoch(began_at=began_at)
         next(self._epochs, None)
         self._times = UnitTimes(self._units, began_at, self._done / self._units)
         early, self._early = self._early, []
@@ -227,7 +230,7 @@ class ScriptRun:
             self._end_unit(ends[-1])
 
     def _end_unit(self, ended_at: float) -> None:
-        self._training.date_epoch(ended_at=ended_at)
+        self._run.date_epoch(ended_at=ended_at)
         if self._epochs is not None:
             next(self._epochs, None)
 
@@ -244,7 +247,7 @@ class ScriptRun:
             if not self._done:
                 say(NO_PROGRESS)
                 self._units = 1
-                self._training.recount(1, since=self._began_at)
+                self._run.recount(1, since=self._began_at)
             self._enter(self._began_at)
         if self._units == 1 and not self._training.done:
             self._end_unit(time.monotonic())
@@ -262,12 +265,12 @@ class ScriptRun:
         if self._epochs is None:
             self._enter(self._began_at)  # parks before the first unit
         else:
-            self._training.park()
+            self._run.park()
         raise BeginAnew("the stop was taken back: the script starts again")
 
     def _end_all(self) -> None:
         """End the scripts of all workers that train together."""
-        self._stop_note.write(self._training.formation)
+        self._stop_note.write(self._run.formation)
         self._end_script()
 
     def _end_script(self) -> None:

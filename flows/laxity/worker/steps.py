@@ -27,7 +27,7 @@ class Steps:
     of_epoch: range | None
     role: Callable[[], Role | None]
     epochs: Callable[..., Iterator[int]]
-    course: TrainingState
+    state: TrainingState
 
     def __iter__(self) -> Iterator[int]:
         """The numbers of this epoch's steps, over the whole training, from 0.
@@ -49,8 +49,8 @@ class Steps:
         """
         if stops not in get_args(Stops):
             raise TrainingError(f"steps(stops={stops!r}): expected one of {get_args(Stops)}")
-        self.course.stops_anywhere = stops == "anywhere"
-        declared = self.course.assignment.epochs
+        self.state.stops_anywhere = stops == "anywhere"
+        declared = self.state.environment.epochs
         if every is None and not declared:
             raise TrainingError("steps(every=...): how many steps are an epoch? No job declares it")
         if total < 1 or (every is not None and every < 1):
@@ -74,15 +74,15 @@ class Steps:
 
     def _loop(self, numbers: range) -> Iterator[int]:
         """The steps of one epoch that are left, until it is void."""
-        course, role = self.course, self.role()
-        for number in numbers[course.inside.step :]:
+        state, role = self.state, self.role()
+        for number in numbers[state.inside.step :]:
             if role is not None and role.void:
                 return
-            course.steps_left = numbers.stop - number
-            if role is None or not course.may_stop_inside:
+            state.steps_left = numbers.stop - number
+            if role is None or not state.may_stop_inside:
                 yield number
                 continue
-            with course.termination.step():
+            with state.termination.step():
                 yield number
             if number + 1 < numbers.stop:
                 role.between_steps(number + 1 - numbers.start, len(numbers))

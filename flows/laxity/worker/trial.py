@@ -20,7 +20,7 @@ from laxity.stderr import say
 from laxity.worker.chain_link import EPOCH_MARGIN, LEAVING_S
 from laxity.worker.checkpoints.training_state import TrainingError
 from laxity.worker.code.entrypoint import call_arguments
-from laxity.worker.training import Training
+from laxity.worker.training import Training, run_of
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -70,7 +70,7 @@ def prepare_trial(
     A function of a study takes the trial, one of a grid the `parameters`.
     """
     judge = TrialJudge(training, TrialTerms(**json.loads(text)))
-    training.judge_with(judge)
+    run_of(training).judge_with(judge)
     if judge.trial is None:
         call = partial(function, **call_arguments(function, training, parameters))
     else:
@@ -95,7 +95,7 @@ class TrialJudge:
         elif time.time() + EPOCH_MARGIN * self._longest_s + LEAVING_S > self._terms.until:
             self.ended = f"out of time after epoch {epoch}"
         if self.ended:
-            self._training.note_judged()
+            run_of(self._training).note_judged()
         return bool(self.ended)
 
     def call(self, function: Callable[..., Any]) -> Any:
@@ -107,7 +107,7 @@ class TrialJudge:
             return function(self._training, self.trial)
         except TrialPruned:
             self.ended = self.ended or f"pruned after epoch {self._training.epoch}"
-            self._training.note_judged()
+            run_of(self._training).note_judged()
             reported = _reported(self.trial)
             return reported[max(reported)] if reported else math.nan
 

@@ -41,7 +41,7 @@ class Parked:
     at: float
 
 
-class Reminders:
+class PodSignals:
     """`report_of` is what workers said, with what was read in logs; `build_patches` are due now."""
 
     def __init__(

@@ -20,7 +20,7 @@ from laxity.instants import format_rfc3339
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.job_controller import reconcile_job
-from laxity_k8s.local.kubelet import Kit, Kubelet
+from laxity_k8s.local.kubelet import Kubelet, LocalConfig
 from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.local.worker_processes import WorkerProcesses
@@ -33,13 +33,13 @@ RETRY_S = 0.5  # after something went wrong
 class Controller:
     """Owns the pods' rows and the workers' processes; Jobs it only gives a status."""
 
-    def __init__(self, rows: ObjectStore, processes: WorkerProcesses, kit: Kit) -> None:
-        self.rows, self.processes, self.kit = rows, processes, kit
+    def __init__(self, rows: ObjectStore, processes: WorkerProcesses, config: LocalConfig) -> None:
+        self.rows, self.processes, self.config = rows, processes, config
         self._wake, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._stopping = False
         self._again_at: dict[str, float] = {}
         self._undone: set[str] = set()  # pods whose last look went wrong
-        self.kubelet = Kubelet(rows, processes, kit)
+        self.kubelet = Kubelet(rows, processes, config)
         self._guard = Guard("life on the local cluster", on_problem=self._log_problem)
         self.seen = 0
         self.jobs: dict[str, Json] = {}
@@ -172,7 +172,7 @@ class Controller:
             if job is None:
                 return
             own = [pod for pod in mine if pods.owner_of(pod)[1] == uid]
-            step = reconcile_job(job, own, now=now, backoff=self.kit.backoff)
+            step = reconcile_job(job, own, now=now, backoff=self.config.backoff)
             for pod_id in step.stop:
                 self._delete_pod(pod_id)
             for pod_id in step.counted:

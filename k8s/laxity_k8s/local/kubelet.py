@@ -33,7 +33,7 @@ MESSAGE_BYTES: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class LocalConfig:
     """What every worker of this machine is given besides its own container's environment."""
 
     home: Path
@@ -61,8 +61,8 @@ class Kit:
 class Kubelet:
     """Starts, stops and mourns the workers of this machine."""
 
-    def __init__(self, rows: ObjectStore, processes: WorkerProcesses, kit: Kit) -> None:
-        self.rows, self.processes, self.kit = rows, processes, kit
+    def __init__(self, rows: ObjectStore, processes: WorkerProcesses, config: LocalConfig) -> None:
+        self.rows, self.processes, self.config = rows, processes, config
         self._said: set[str] = set()
 
     def sync_pod(self, pod: Json) -> None:
@@ -90,21 +90,21 @@ class Kubelet:
 
     def _start_worker(self, pod: Json) -> None:
         job_id, job_uid = pods.owner_of(pod)
-        extra = {**self.kit.given, "PYTHONUNBUFFERED": "1"}
+        extra = {**self.config.given, "PYTHONUNBUFFERED": "1"}
         job = self.rows.find("jobs", job_id) if job_id else None
         if job is not None:
-            folder = self.kit.checkpoint_folder(job)
+            folder = self.config.checkpoint_folder(job)
             private_folder(folder)
             extra |= {names.ENV_JOB: job_id, names.ENV_JOB_UID: job_uid}
             extra[names.ENV_TOKEN] = json_tree.annotations_of(pod).get(names.WORKER_TOKEN, "")
             extra[names.ENV_CHECKPOINTS] = str(folder)
             annotations = json_tree.annotations_of(job)
             if is_frozen(job):
-                extra[names.ENV_CODE] = str(self.kit.code_folder(job))
+                extra[names.ENV_CODE] = str(self.config.code_folder(job))
             extra |= {
                 name: annotations[key] for name, key in FROM_ANNOTATIONS if key in annotations
             }
-        what = build_launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
+        what = build_launch(pod, ambient=self.config.ambient, extra=extra, cwd=self.config.cwd)
         what.env.update(self._own_gpus(pod))
         if job is not None and names.ENV_PROGRESS_TOKEN in what.env:
             what.env[names.ENV_PROGRESS_TOKEN] = str(_write_token(folder, extra[names.ENV_TOKEN]))
@@ -116,7 +116,7 @@ class Kubelet:
         if what.passed_over:
             warning = f"run without {', '.join(what.passed_over)}: this machine has only processes"
             self.write_event("passed_over", f"passed:{job_uid}", warning, pod)
-        log = self.kit.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
+        log = self.config.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
         private_folder(log.parent)
         grace_s = float(json_tree.get_in(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
         self.processes.start(json_tree.uid_of(pod), what, log=log, grace_s=grace_s)
@@ -124,7 +124,7 @@ class Kubelet:
     def _own_gpus(self, pod: Json) -> dict[str, str]:
         """What shows a worker the GPUs that are its own; {} on a machine without GPUs."""
         node = pods.node_of(pod)
-        if node not in self.kit.gpus:
+        if node not in self.config.gpus:
             return {}
         taken = [
             gpu
@@ -132,7 +132,7 @@ class Kubelet:
             if pods.node_of(other) == node and not pods.is_finished(other)
             for gpu in self.processes.env_of(json_tree.uid_of(other)).get(VISIBLE, "").split(",")
         ]
-        return {VISIBLE: choose_gpus(self.kit.gpus[node], taken, pods.count_gpus(pod))}
+        return {VISIBLE: choose_gpus(self.config.gpus[node], taken, pods.count_gpus(pod))}
 
     def _note_exit(self, pod: Json, seen: Seen, *, disrupted: str = "") -> None:
         """The process is gone: note it, or drop the row if it was to be deleted anyway."""
@@ -153,7 +153,7 @@ class Kubelet:
     def _last_word(self, pod: Json) -> str:
         """The last line that a worker wrote, as a pod with FallbackToLogsOnError shows it."""
         job_id, _ = pods.owner_of(pod)
-        path = self.kit.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
+        path = self.config.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
         try:
             with path.open("rb") as log:
                 log.seek(max(0, path.stat().st_size - MESSAGE_BYTES))

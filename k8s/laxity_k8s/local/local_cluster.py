@@ -37,7 +37,7 @@ from laxity_k8s.local.control_loop import Controller
 from laxity_k8s.local.frozen_code import freeze_code, is_frozen
 from laxity_k8s.local.gpus import find_gpus, gpus_of_nodes
 from laxity_k8s.local.job_admission import admit_job, apply_patch, with_status
-from laxity_k8s.local.kubelet import Kit
+from laxity_k8s.local.kubelet import LocalConfig
 from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.local.shutdown import lock_home, stop_workers
 from laxity_k8s.local.worker_processes import WorkerProcesses
@@ -85,7 +85,7 @@ class LocalCluster:
         private_folder(home)
         self._lock = lock_home(home)
         self.rows = ObjectStore(home / "cluster.db")
-        kit = Kit(
+        config = LocalConfig(
             home=home,
             ambient=ambient_environment(os.environ),
             given=dict(given or {}),
@@ -93,9 +93,9 @@ class LocalCluster:
             gpus=gpus_of_nodes(nodes, gpus),
             backoff=backoff or RESTARTS,
         )
-        self.kit = kit
+        self.config = config
         self._guard = Guard("patch on the local cluster")
-        self.controller = Controller(self.rows, WorkerProcesses(home / "pods"), kit)
+        self.controller = Controller(self.rows, WorkerProcesses(home / "pods"), config)
         self._lay_out(nodes)
         self.controller.start()
         self._closed = False
@@ -122,7 +122,7 @@ class LocalCluster:
         if kind == "jobs":
             thing = admit_job({**thing, "status": {}})
             if is_frozen(thing) and self.rows.find(kind, json_tree.object_id(thing)) is None:
-                freeze_code(thing, self.kit.code_folder(thing))
+                freeze_code(thing, self.config.code_folder(thing))
         with self.rows.write_together():
             if self.rows.find(kind, json_tree.object_id(thing)) is not None:
                 message = f'{kind} "{json_tree.object_id(thing)}" already exists'
@@ -158,7 +158,7 @@ class LocalCluster:
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
         pod = self.rows.get("pods", pod_id)
-        path = self.kit.log_path(pods.owner_of(pod)[0] or pod_id, pods.index_of(pod) or 0)
+        path = self.config.log_path(pods.owner_of(pod)[0] or pod_id, pods.index_of(pod) or 0)
         text = read_log(path)
         if tail is None:
             return text
@@ -166,24 +166,24 @@ class LocalCluster:
 
     def log_left(self, job: Json, index: int) -> str:
         """What a worker of this Job wrote whose pod is gone: a Job that fails drops the others."""
-        path = self.kit.log_path(json_tree.object_id(job), index)
+        path = self.config.log_path(json_tree.object_id(job), index)
         created_at = instant_at(job["metadata"]["creationTimestamp"])
         if created_at is None or not path.exists() or path.stat().st_mtime < created_at:
             return ""
         return read_log(path)
 
     def log_path(self, job_id: str, index: int) -> str:
-        return str(self.kit.log_path(job_id, index))
+        return str(self.config.log_path(job_id, index))
 
     def reports_path(self, job: Json) -> str:
         file = reports_file_of(json_tree.uid_of(job), training=origin_of(job).uid)
-        return str(self.kit.checkpoint_folder(job) / file)
+        return str(self.config.checkpoint_folder(job) / file)
 
     def collect(self, *, keep_s: float) -> int:
         """Drop Jobs that ended more than `keep_s` ago and folders that nobody uses; how many."""
         from laxity_k8s.local.garbage import collect_garbage
 
-        return collect_garbage(self.rows, self.kit, keep_s=keep_s, now=time.time())
+        return collect_garbage(self.rows, self.config, keep_s=keep_s, now=time.time())
 
     def close(self) -> None:
         """Stop looking after the workers; they go on, and the next to open the folder takes over."""

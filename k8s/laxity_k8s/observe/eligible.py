@@ -78,7 +78,7 @@ class Eligible:
         return self.set_of(asks)[0]
 
     def look_up(self, asks: Asks) -> tuple[str, NodeSet]:
-        """The same for a question: it is not kept, as questions may be any."""
+        """The name and the set for a question: they are not kept, as questions may be any."""
         return self._sets.get(asks) or self._compute_set(asks)
 
     def set_of(self, asks: Asks) -> tuple[str, NodeSet]:

@@ -71,7 +71,7 @@ def count_missing(
 
 
 def count_sent(entry: GroupEntry, job: Json, own: list[Json]) -> None:
-    """The same for a Job that has no row."""
+    """Add what is meant for the workers of a Job that has no row."""
     nodes = objects.find_places(job, own, objects.current_width(job))
     count_missing(
         entry, job, nodes, pods.count_gpus(json_tree.mapping_at(job, "spec", "template")), own

@@ -142,7 +142,7 @@ class Snapshot:
         self._reject_job(job_id, problem, 0.0, tries_again=False)
 
     def put_off(self, job_id: str, problem: str, now: float) -> None:
-        """The same for a while only: the API server has refused its patch."""
+        """Leave this Job out for a while: the API server has refused its patch."""
         self._reject_job(job_id, problem, now, tries_again=True)
 
     def _reject_job(self, job_id: str, problem: str, now: float, *, tries_again: bool) -> None:
@@ -182,7 +182,7 @@ class Snapshot:
         return self._other_sites()
 
     def _learn_taints(self, touched: set[str]) -> set[str]:
-        """The same, as pods of these groups have shown what the cluster adds to pods."""
+        """Pods of these groups show what the cluster adds to pods: Jobs that may use others now."""
         news = False
         for group in touched & self._cache.jobs.keys():
             own = self._cache.pods_of.get(group, {}).values()

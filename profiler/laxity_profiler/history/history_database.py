@@ -276,7 +276,7 @@ def read_run(connection: Connection, uid: str) -> Any:
 
 
 def runs_since(connection: Connection, at: float) -> Sequence[Any]:
-    """The same of the runs that reported at or after this instant."""
+    """The rows of the runs that reported at or after this instant."""
     return connection.execute(_select_runs().where(RUNS.at >= at)).all()
 
 

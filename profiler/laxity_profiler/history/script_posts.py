@@ -15,7 +15,7 @@ from laxity.api.report_lines import ReportKind
 from laxity.worker.progress.progress_posts import UNITS, Post, UnitTimes, begins_at_zero
 from laxity_profiler.history.report_fold import ReportState
 
-Line = dict[str, Any]
+ReportLine = dict[str, Any]
 SHORTEST_S: Final = 1e-3  # of an epoch: two posts may come in one instant
 
 
@@ -60,14 +60,14 @@ class ScriptStart:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-def lines_of_post(state: ReportState, post: Post, pod: ScriptPod) -> list[Line]:
+def lines_of_post(state: ReportState, post: Post, pod: ScriptPod) -> list[ReportLine]:
     """The lines that one post comes to; its time is in POSIX seconds."""
     writer = _Writer(state, pod)
     writer.take(post)
     return writer.lines
 
 
-def lines_of_end(state: ReportState, pod: ScriptPod, ended_at: float) -> list[Line]:
+def lines_of_end(state: ReportState, pod: ScriptPod, ended_at: float) -> list[ReportLine]:
     """Those of a Job that is complete; none where a worker has reported for itself."""
     if state.finished or (state.newest and not state.script):
         return []
@@ -80,7 +80,7 @@ class _Writer:
     """Writes lines behind those that there are, and keeps the start in the state."""
 
     def __init__(self, state: ReportState, pod: ScriptPod) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[ReportLine] = []
         self._state, self._pod = state, pod
         self._start = ScriptStart(**state.script)
         if self._start.name != pod.start:

@@ -102,7 +102,7 @@ def live_outcomes(rows: Iterable[Any]) -> list[PredictionOutcome]:
 
 
 def live_outcome(row: Any, actual_s: float) -> PredictionOutcome:
-    """The same of one row, which took so long."""
+    """What came of one prediction, which took so long."""
     quantiles_s = (row.p10_s, row.p50_s, row.p90_s)
     return PredictionOutcome(row.model, row.stage, row.p50_s, actual_s, LIVE_LEVELS, quantiles_s)
 

@@ -37,7 +37,7 @@ LATEST_S: Final = 1e11  # instants beyond the year 5000 are mistakes
 ZONE: Final = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 SACCT_COLUMNS: Final = ("Submit", "Start", "End", "NNodes")
 
-Lines = Iterator[tuple[int, Callable[[], BatchJob]]]
+NumberedJobs = Iterator[tuple[int, Callable[[], BatchJob]]]
 Header = dict[str, float]  # what the file says of its cluster; readers fill it
 
 
@@ -45,7 +45,7 @@ def load_queue_log(path: Path, log_format: LogFormat) -> QueueLog:
     """All jobs of a log. TraceError when the file as a whole cannot be used."""
     header: Header = {}
 
-    def read_in_order(lines: Iterator[str]) -> Lines:
+    def read_in_order(lines: Iterator[str]) -> NumberedJobs:
         for number, parse in READERS[log_format](lines, header):
             yield number, lambda parse=parse: in_order(parse())  # type: ignore[misc]
 
@@ -75,7 +75,7 @@ def guess_log_format(path: Path) -> LogFormat:
     return "sacct" if "|" in head else "swf" if head.startswith(";") else "mirage"
 
 
-def read_mirage(lines: Iterator[str], _header: Header) -> Lines:
+def read_mirage(lines: Iterator[str], _header: Header) -> NumberedJobs:
     """The released Lonestar6 log: perhaps a count of rows, then a header and a rule, then jobs."""
 
     def build(line: str) -> BatchJob:
@@ -97,7 +97,7 @@ def read_mirage(lines: Iterator[str], _header: Header) -> Lines:
             yield number, lambda line=line: build(line)  # type: ignore[misc]
 
 
-def read_swf(lines: Iterator[str], header: Header) -> Lines:
+def read_swf(lines: Iterator[str], header: Header) -> NumberedJobs:
     """Standard Workload Format, version 2: processors become nodes by the header's two sizes.
 
     Where no time was requested, the run time counts as the limit.
@@ -136,7 +136,7 @@ def read_swf(lines: Iterator[str], header: Header) -> Lines:
             yield number, lambda line=line: build(line)  # type: ignore[misc]
 
 
-def read_sacct(lines: Iterator[str], header: Header) -> Lines:
+def read_sacct(lines: Iterator[str], header: Header) -> NumberedJobs:
     """`sacct -P` with at least JobID, Submit, Start, End, NNodes, and Timelimit or TimelimitRaw."""
     reader = csv.reader(lines, delimiter="|", quoting=csv.QUOTE_NONE)
     names = [name.strip() for name in next((row for row in reader if any(row)), [])]
@@ -212,7 +212,7 @@ def float_of(text: str) -> float:
         return math.nan
 
 
-READERS: Final[Mapping[LogFormat, Callable[[Iterator[str], Header], Lines]]] = {
+READERS: Final[Mapping[LogFormat, Callable[[Iterator[str], Header], NumberedJobs]]] = {
     "mirage": read_mirage,
     "swf": read_swf,
     "sacct": read_sacct,

@@ -12,30 +12,32 @@ from collections.abc import Sequence
 from random import Random
 from statistics import median, quantiles
 
-from laxity_lab.bench.ground import BenchError, Ground, Listen
+from laxity_lab.bench.bench_cluster import BenchCluster, BenchError, Listen
 from laxity_lab.bench.lanes import Lap, bare_lap, laxity_lap
 from laxity_lab.bench_results import Metric, figure
 
 DRAWS = 4_000
 WARM_UP_JOBS = 500  # what runs on many rows only is compiled by then
 
-__all__ = ["BenchError", "Ground", "measure_acting"]
+__all__ = ["BenchCluster", "BenchError", "measure_acting"]
 
 
-def measure_acting(ground: Ground, *, jobs: int, rounds: int, say: Listen) -> dict[str, Metric]:
+def measure_acting(
+    bench_cluster: BenchCluster, *, jobs: int, rounds: int, say: Listen
+) -> dict[str, Metric]:
     """All figures. BenchError if the cluster has no room for the Jobs."""
-    ground.remove_leftovers(say)
-    free = ground.free_gpus()
+    bench_cluster.remove_leftovers(say)
+    free = bench_cluster.free_gpus()
     if free < jobs:
         raise BenchError(f"{jobs} one-GPU Jobs need {jobs} free GPUs; this cluster has {free}")
     bare: list[Lap] = []
     ours: list[Lap] = []
     for lane in (bare_lap, laxity_lap):
-        lane(ground, min(WARM_UP_JOBS, jobs))  # what is imported or compiled once
+        lane(bench_cluster, min(WARM_UP_JOBS, jobs))  # what is imported or compiled once
     for number in range(rounds):
         lanes = [(bare_lap, bare), (laxity_lap, ours)]
         for lane, laps in lanes if number % 2 == 0 else reversed(lanes):
-            lap = lane(ground, jobs)
+            lap = lane(bench_cluster, jobs)
             laps.append(lap)
             name = "bare" if laps is bare else "laxity"
             say(

@@ -25,14 +25,16 @@ def bench_acting(
 ) -> None:
     """Admissions per second on a cluster, beside a bare patch loop; it is left as it was."""
     from laxity_k8s.cluster_api import ApiError
-    from laxity_lab.bench.acting import BenchError, Ground, measure_acting
+    from laxity_lab.bench.acting import BenchCluster, BenchError, measure_acting
 
     def say(words: str) -> None:
         typer.echo(words, err=True)
 
     try:
-        with Ground.open_cluster(kubeconfig, context=context, in_flight=in_flight) as ground:
-            figures = measure_acting(ground, jobs=jobs, rounds=rounds, say=say)
+        with BenchCluster.open_cluster(
+            kubeconfig, context=context, in_flight=in_flight
+        ) as bench_cluster:
+            figures = measure_acting(bench_cluster, jobs=jobs, rounds=rounds, say=say)
     except (ApiError, BenchError) as error:
         raise CommandError(str(error), code=FAILED) from error
     show(figures, as_json=json_, beside="the bare loop")

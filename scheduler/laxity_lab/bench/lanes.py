@@ -28,7 +28,7 @@ from laxity_k8s.http.session import STRATEGIC_PATCH, ApiSession
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal
-from laxity_lab.bench.ground import BenchError, Ground
+from laxity_lab.bench.bench_cluster import BenchCluster, BenchError
 from laxity_scheduler.service.loop import Service
 
 UNSUSPEND = orjson.dumps({"spec": {"suspend": False}})
@@ -47,20 +47,22 @@ class Lap:
     alike: bool
 
 
-def bare_lap(ground: Ground, jobs: int) -> Lap:
-    with ground.make_namespace("bare") as namespace:
-        waiting = ground.create_jobs(namespace, jobs)
-        ground.check_untouched(namespace)
-        alike = ground.collect_garbage()
+def bare_lap(bench_cluster: BenchCluster, jobs: int) -> Lap:
+    with bench_cluster.make_namespace("bare") as namespace:
+        waiting = bench_cluster.create_jobs(namespace, jobs)
+        bench_cluster.check_untouched(namespace)
+        alike = bench_cluster.collect_garbage()
         began, cpu = time.perf_counter(), time.process_time()
-        ground.run_afresh(lambda api: _unsuspend_jobs(ground, api, namespace, waiting))
+        bench_cluster.run_afresh(
+            lambda api: _unsuspend_jobs(bench_cluster, api, namespace, waiting)
+        )
         admitted, cpu_s = time.perf_counter(), time.process_time() - cpu
-        ground.until_running(namespace, jobs)
+        bench_cluster.until_running(namespace, jobs)
         return Lap(admitted - began, time.perf_counter() - began, cpu_s, alike)
 
 
 async def _unsuspend_jobs(
-    ground: Ground, api: ApiSession, namespace: str, waiting: Sequence[str]
+    bench_cluster: BenchCluster, api: ApiSession, namespace: str, waiting: Sequence[str]
 ) -> None:
     headers = {
         **await api.auth_headers(),
@@ -76,22 +78,22 @@ async def _unsuspend_jobs(
             if reply.status != 200:
                 raise BenchError(f"{url}: {reply.status} {text.decode(errors='replace')[:300]}")
 
-    await ground.run_together(waiting, patch)
+    await bench_cluster.run_together(waiting, patch)
 
 
-def laxity_lap(ground: Ground, jobs: int) -> Lap:
+def laxity_lap(bench_cluster: BenchCluster, jobs: int) -> Lap:
     with (
-        ground.make_namespace("laxity") as namespace,
-        open_service(ground, namespace) as (service, api),
+        bench_cluster.make_namespace("laxity") as namespace,
+        open_service(bench_cluster, namespace) as (service, api),
     ):
         service.run_cycle()  # a service that has been up for a while has looked before
-        ground.create_jobs(namespace, jobs)
-        ground.check_untouched(namespace)
-        ground.wait_until(
+        bench_cluster.create_jobs(namespace, jobs)
+        bench_cluster.check_untouched(namespace)
+        bench_cluster.wait_until(
             lambda: api.waiting_count(service) == jobs, 60.0, "the watch to show all Jobs"
         )
         service.world.observe()
-        alike = ground.collect_garbage()
+        alike = bench_cluster.collect_garbage()
         began, cpu = time.perf_counter(), time.process_time()
         while api.admitted < jobs:
             before = api.admitted
@@ -102,7 +104,7 @@ def laxity_lap(ground: Ground, jobs: int) -> Lap:
                 )
         admitted_s, cpu_s = api.acked_at - began, api.cpu_at - cpu
         with run_service(service):
-            ground.until_running(namespace, jobs)
+            bench_cluster.until_running(namespace, jobs)
         return Lap(admitted_s, time.perf_counter() - began, cpu_s, alike)
 
 
@@ -119,7 +121,9 @@ def run_service(service: Service) -> Iterator[None]:
 
 
 @contextmanager
-def open_service(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed"]]:
+def open_service(
+    bench_cluster: BenchCluster, namespace: str
+) -> Iterator[tuple[Service, "Narrowed"]]:
     """A service with a home of its own that sees the Jobs of one namespace, and all nodes."""
     from laxity_profiler.history.history import History
     from laxity_profiler.history.history_database import open_engine
@@ -138,7 +142,7 @@ def open_service(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Nar
         stack.callback(engine.dispose)
         history = History(engine)
         learner = Learner(history, priors="cluster")
-        api = Narrowed(ground, namespace)
+        api = Narrowed(bench_cluster, namespace)
         world = LiveCluster(api, history.report, fit_within_s=600.0, seal=Seal(token_bytes()))
         stack.callback(world.close)
         yield (
@@ -161,8 +165,12 @@ class Narrowed(KubernetesApi):
     Whoever owns the cluster may have labelled Jobs on it: a bench must not decide on them.
     """
 
-    def __init__(self, ground: Ground, namespace: str) -> None:
-        super().__init__(ground.kubeconfig, context=ground.context, in_flight=ground.in_flight)
+    def __init__(self, bench_cluster: BenchCluster, namespace: str) -> None:
+        super().__init__(
+            bench_cluster.kubeconfig,
+            context=bench_cluster.context,
+            in_flight=bench_cluster.in_flight,
+        )
         self._namespace = namespace
         self.admitted = 0
         self.acked_at = self.cpu_at = 0.0

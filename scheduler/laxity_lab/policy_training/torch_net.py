@@ -35,7 +35,7 @@ def make_random_net(seed: int) -> ScoringNet:
 
 
 def read_net(net: Any) -> ScoringNet:
-    """The same net in NumPy."""
+    """This net in NumPy."""
     layers = [layer for layer in net if isinstance(layer, torch.nn.Linear)]
     return ScoringNet(
         tuple([layer.weight.detach().numpy().T.copy() for layer in layers]),

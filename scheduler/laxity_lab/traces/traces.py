@@ -105,7 +105,7 @@ def load(
 
 
 def open_text(path: Path) -> TextIO:
-    """As text; bytes that are no UTF-8 spoil their own field only."""
+    """Open the file, packed or not; bytes that are no UTF-8 spoil their own field only."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
     return path.open(encoding="utf-8-sig", errors="replace", newline="")

@@ -127,7 +127,7 @@ class Ledger:
         return 0 if number is None else self.free[number]
 
     def balance_on(self, node: str) -> int:
-        """The same, negative by what has to be given back before any is free."""
+        """Free GPUs of one node, negative by what has to be given back before any is free."""
         return self.free_on(node) - self._owed.get(self._number.get(node, -1), 0)
 
     def cells(self, among: Among) -> int:
@@ -236,7 +236,7 @@ class Ledger:
     def site_all(
         self, tries: Ints, gpus: Ints, rules: Rules, *, stops: bool, needs: Sequence[Needs] = ()
     ) -> list[tuple[str, ...]]:
-        """The same by rules, of which what is left on regions is changed."""
+        """`place_all` by rules, of which what is left on regions is changed."""
         if self._views.matter(needs):
             shapes = list(map(WorkerShape, gpus.tolist(), needs))
             return list(self._site_each(tries.tolist(), shapes, rules, stops=stops))
@@ -307,7 +307,7 @@ class Ledger:
     def place_on(
         self, nodes: Iterable[str], workers: int, gpus_per_worker: int, *, needs: Needs = ()
     ) -> tuple[str, ...] | None:
-        """The same on these nodes only: where a running job may grow."""
+        """`place` on these nodes only: where a running job may grow."""
         anybody = placement.without_claims([0], [ALL_CELLS])
         return self.site_on(nodes, workers, WorkerShape(gpus_per_worker, needs), anybody)
 

@@ -72,7 +72,7 @@ class QueueClock:
         return jump_s
 
     def correct(self, rows: Iterable[QueueRow]) -> list[QueueRow]:
-        """The same jobs, with instants that were noted before a jump moved by it."""
+        """These jobs, with instants that were noted before a jump moved by it."""
         rows = list(rows)
         if self._gap is not None:
             self._adopt(rows, *self._gap)

@@ -333,7 +333,7 @@ class Frame:
         return self._lists[quantile]
 
     def tables_of(self, rows: Ints, quantile: Quantile) -> tuple[Any, Any]:
-        """The same of these rows alone."""
+        """`tables` of these rows alone."""
         table, levels = self.tables(quantile)
         if self.many:
             return table[rows], levels[rows]

@@ -15,10 +15,10 @@ MAX_POLL_S: Final = 25.0
 VERDICT_WAIT_S: Final = 5.0
 
 
-async def wait_for_change(service: Service, bell: asyncio.Event, end_at: float) -> None:
+async def wait_for_change(service: Service, changed: asyncio.Event, end_at: float) -> None:
     """Wait for a ring, until `end_at` of the loop's clock. Problem if the service stops."""
     if not service.notifier.closed:
-        await wait_for_event(bell, end_at - loop_time())
+        await wait_for_event(changed, end_at - loop_time())
     if service.notifier.closed:
         raise stopping_problem()
 
@@ -29,9 +29,9 @@ async def wait_for_verdict(job_id: str, jobs: JobService, service: Service, *, s
     `since`: how many cycles were completed before the terms were changed.
     """
     end_at = loop_time() + VERDICT_WAIT_S
-    with service.notifier.subscribe("cycle") as bell:
+    with service.notifier.subscribe("cycle") as changed:
         while not _is_judged(job_id, service, since) and loop_time() < end_at:
-            await wait_for_change(service, bell, end_at)
+            await wait_for_change(service, changed, end_at)
     view: Json = await run_in_threadpool(jobs.views.view_of, job_id)
     return view
 

@@ -185,7 +185,7 @@ class ClusterState:
         return replace(self, jobs=tuple([job if other is row else other for other in self.jobs]))
 
     def lock_holds(self, jobs: Container[str]) -> "ClusterState":
-        """The same, where what is held for these jobs stays held: nothing is decided on them here.
+        """The snapshot where what is held for these jobs stays held: nothing is decided on them.
 
         A decision that opened their holds, for them and for others, would not be carried out.
         """

@@ -15,7 +15,7 @@ ALMOST_S: Final = 1e-3
 
 
 def fewest_in_time(job: Job, forecasts: Forecasts) -> Widths:
-    """As long as it has slack on that width; then it needs another one."""
+    """The least width in time, until its slack on it is used up."""
     slack_s, workers = slack(job, forecasts)
     lasts = 0.0 <= slack_s < FOREVER
     return (workers,), forecasts.now + slack_s + ALMOST_S if lasts else FOREVER

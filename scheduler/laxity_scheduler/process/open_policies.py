@@ -34,7 +34,7 @@ def find_policy(name: str, models: LearnedModels | None = None) -> Policy:
 
 
 def find_usable_policy(name: str, models: LearnedModels) -> Policy:
-    """The same; SettingsError also where another rule would decide, as its file is refused."""
+    """`find_policy`; SettingsError also where another rule would decide, as its file is refused."""
     try:
         model = models.read(name)
     except ModelAwayError as error:

@@ -55,7 +55,7 @@ class ReplayRange:
         return find_policy(name, self.models)
 
     def with_models_of(self, store: Store) -> "ReplayRange":
-        """The same; learned policies are looked for in this store as well."""
+        """These cycles; learned policies are looked for in this store as well."""
         models = replace(self.models, store=store, any_origin=True)
         return replace(self, models=models)
 

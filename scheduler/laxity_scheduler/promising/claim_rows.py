@@ -53,7 +53,7 @@ class ClaimRows:
 
     @cached_property
     def holds_s(self) -> Floats:
-        """The same if claims are kept as they run."""
+        """Until when running jobs hold their GPUs if claims are kept as they run, (n,)."""
         return np.where(self._claimed, self._times_s[0], self.until_s)
 
     def busy(self) -> tuple[Floats, Floats]:

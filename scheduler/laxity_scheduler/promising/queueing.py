@@ -76,7 +76,7 @@ def _starts_on(
     free_gpus: int,
     running: Iterable[tuple[Job, int]] | None = None,
 ) -> dict[str, float]:
-    """The same on so many free GPUs, and those that running jobs hold there; None: all they hold."""
+    """When each of the queue starts on so many free GPUs, and those that running jobs hold there; None: all they hold."""
     forecasts, rows = reservations.forecasts, reservations.room.rows
     if running is None:
         running = [(job, job.gpus) for job in reservations.state.running]

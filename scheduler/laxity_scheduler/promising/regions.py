@@ -53,7 +53,7 @@ class Region:
         return job.quota == self.quota if self.quota else job.eligible in self.inside
 
     def whole_of(self, jobs: Iterable[Job]) -> Bools:
-        """The same of many."""
+        """Which of the jobs weigh on this region with all of their workers, (n,)."""
         if self.quota:
             return np.array([job.quota == self.quota for job in jobs], dtype=np.bool_)
         inside = self.inside

@@ -133,7 +133,7 @@ class Reservations:
         return self._together.left if self._together is not None else 0
 
     def spare_on(self, region: Region) -> int:
-        """The same on a region."""
+        """GPUs of a region that no claim will need, whatever happens."""
         return self._together.spare_gpus_on(region) if self._together is not None else 0
 
     def fits(self, claim: Claim, *, borrowed: int = 0) -> Share | None:

@@ -236,7 +236,7 @@ class Room:
                 profile.occupy([until_s[name]], [-gpus * (name in region.nodes)], part)
 
     def _busy_on(self, region: Region) -> tuple[list[float], list[float]]:
-        """The same on one region: until when how many GPUs are busy."""
+        """Until when how many GPUs of one region are busy."""
         on_it = self.on[region]
         until_s, gpus = [on_it.terminated_s], [float(on_it.terminating)]
         for row in np.flatnonzero(self.rows.runs).tolist():
@@ -327,7 +327,7 @@ class Room:
         return Kept(*self.plan(claims, profile, **how).keep(), profile)
 
     def plan(self, claims: Claims, profile: Profile, **how: bool) -> Plans:
-        """The same, for what is left of the profile; `how` is that of `Planner.plan_all`."""
+        """All claims planned one after the other; `how` is that of `Planner.plan_all`."""
         return self.planner.plan_all(claims, self.find_held(claims), profile, **how)
 
     def find_held(self, claims: Claims) -> Held:

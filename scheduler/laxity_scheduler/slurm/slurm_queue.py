@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 def whole_minutes(limit_s: float) -> int:
-    """As sbatch takes time limits; 0: none is given."""
+    """The time limit in minutes, as sbatch takes it; 0: none is given."""
     return max(1, round(limit_s / 60)) if limit_s else 0
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from laxity import names
 from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.podground import PodGround
+from tests.support.kubernetes.pod_cluster import PodCluster
 from tests.support.kubernetes.realnode import IMAGE
 
 ROOT = Path(__file__).parents[3]
@@ -32,14 +32,14 @@ def resnet(training):
 Json = dict[str, Any]
 
 
-def laid_out(ground: PodGround, place: str) -> Path:
+def laid_out(pod_cluster: PodCluster, place: str) -> Path:
     """The folder with what is trained, beside the secret that tells workers where the service is."""
-    folder = ground.folder / place
+    folder = pod_cluster.folder / place
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "train.py").write_text(TRAIN.format(folder=str(folder), root=str(ROOT)))
     (folder / "pace").write_text("0")
-    url = f"--from-literal={names.ENV_URL}={ground.url}"
-    kubectl(ground.cluster, "-n", place, "create", "secret", "generic", "laxity-worker", url)
+    url = f"--from-literal={names.ENV_URL}={pod_cluster.url}"
+    kubectl(pod_cluster.cluster, "-n", place, "create", "secret", "generic", "laxity-worker", url)
     return folder
 
 
@@ -54,12 +54,12 @@ def documented_job() -> Json:
     return job
 
 
-def at_home(job: Json, ground: PodGround, folder: Path, place: str) -> Json:
+def at_home(job: Json, pod_cluster: PodCluster, folder: Path, place: str) -> Json:
     """With the image, volumes and namespace of this cluster, which a reader too would fill in."""
     job["metadata"]["namespace"] = place
     pod = job["spec"]["template"]["spec"]
     (container,), (volume,) = pod["containers"], pod["volumes"]
-    template = ground.template()
+    template = pod_cluster.template()
     container |= {"image": template["image"], "imagePullPolicy": template["imagePullPolicy"]}
     container["resources"]["requests"] = template["resources"]["requests"]
     container["volumeMounts"] += template["volumeMounts"]
@@ -70,7 +70,7 @@ def at_home(job: Json, ground: PodGround, folder: Path, place: str) -> Json:
     for row in container["env"]:
         if row["name"] == names.ENV_JOB:
             row["value"] = f"{place}/nightly"
-    container["env"].append({"name": "PATH", "value": ground.host.path})
+    container["env"].append({"name": "PATH", "value": pod_cluster.host.path})
     container["workingDir"] = str(folder)
     assert container["image"] == IMAGE
     return job

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.kubernetes.cluster import MUTATES, Cluster
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import kubectl
-from tests.support.kubernetes.mortal import Nursery
 
 MANIFESTS = Path(__file__).parents[3] / "k8s" / "manifests"
 
@@ -68,8 +68,8 @@ def account(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="session")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+def service_forker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceForker]:
     """Where services are born that a test kills or pauses."""
-    made = Nursery(tmp_path_factory.mktemp("nursery") / "log")
+    made = ServiceForker(tmp_path_factory.mktemp("service_forker") / "log")
     yield made
     made.close()

@@ -13,7 +13,7 @@ from tests.support.kubernetes.as_written import changed
 from tests.support.kubernetes.history import GPU, History, annotations, lost, misread
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
 from tests.support.kubernetes.place import MANIFESTS, Place
-from tests.support.kubernetes.podground import PodGround
+from tests.support.kubernetes.pod_cluster import PodCluster
 from tests.support.kubernetes.priority import FOREIGN, priority_class
 from tests.support.kubernetes.service import Json, training_job, verdict_of
 
@@ -28,9 +28,13 @@ FIXED: Final = {
 class Morning:
     """Two namespaces of one team, and the service that serves them."""
 
-    def __init__(self, ground: PodGround, place: str, team: str) -> None:
-        assert ground.service is not None
-        self.ground, self.cluster, self.service = ground, ground.cluster, ground.service
+    def __init__(self, pod_cluster: PodCluster, place: str, team: str) -> None:
+        assert pod_cluster.service is not None
+        self.pod_cluster, self.cluster, self.service = (
+            pod_cluster,
+            pod_cluster.cluster,
+            pod_cluster.service,
+        )
         self.place = Place(self.cluster, self.service, place)
         self.team = Place(self.cluster, self.service, team)
         self.history = History(self.cluster)
@@ -117,20 +121,20 @@ class Morning:
 
 
 @contextmanager
-def furnished(ground: PodGround, team: str) -> Iterator[None]:
+def furnished(pod_cluster: PodCluster, team: str) -> Iterator[None]:
     """Simulated nodes, the policies and the tenant's rights; all gone afterwards."""
     files = [word for name in POLICIES for word in ("-f", str(MANIFESTS / f"{name}.yaml"))]
-    ground.cluster.add_nodes(len(SIMULATED), gpus=4)
-    kubectl(ground.cluster, "apply", *files, "-f", str(MANIFESTS / "base" / "tenant.yaml"))
+    pod_cluster.cluster.add_nodes(len(SIMULATED), gpus=4)
+    kubectl(pod_cluster.cluster, "apply", *files, "-f", str(MANIFESTS / "base" / "tenant.yaml"))
     bound = ("rolebinding", "tenant", "--clusterrole=laxity-tenant", f"--user={TENANT}")
-    kubectl(ground.cluster, "-n", team, "create", *bound)
+    kubectl(pod_cluster.cluster, "-n", team, "create", *bound)
     try:
         yield
     finally:
-        kubectl(ground.cluster, "delete", *files)
-        kubectl(ground.cluster, "delete", "priorityclass", FOREIGN, "--ignore-not-found")
+        kubectl(pod_cluster.cluster, "delete", *files)
+        kubectl(pod_cluster.cluster, "delete", "priorityclass", FOREIGN, "--ignore-not-found")
         for name in SIMULATED:
-            kubectl(ground.cluster, "delete", "node", name)
+            kubectl(pod_cluster.cluster, "delete", "node", name)
 
 
 def end(job: Json) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from laxity import names
 from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl
-from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.service import MINE, Json, Service, training_job
 
 MANIFESTS: Final = Path(__file__).parents[3] / "k8s" / "manifests"
@@ -24,11 +24,11 @@ HARD: Final = {
 def service(
     account: None,
     cluster: Cluster,
-    nursery: Nursery,
+    service_forker: ServiceForker,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    with Service(cluster, folder, nursery=nursery).running() as made:
+    with Service(cluster, folder, service_forker=service_forker).running() as made:
         yield made
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from tests.support.builders import SECRET, TOKEN, bearer
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.mortal import WOKEN, End, Life, Nursery
+from tests.support.kubernetes.killable_services import WOKEN, End, Life, ServiceForker
 from tests.support.processes import free_ports
 
 START_S: Final = 180.0
@@ -21,12 +21,12 @@ class Replica:
     """One replica, with a home of its own. Without a store it is the only service."""
 
     def __init__(
-        self, cluster: Cluster, nursery: Nursery, folder: Path, *,
+        self, cluster: Cluster, service_forker: ServiceForker, folder: Path, *,
         store: str = "", lease_s: float = 15.0, pods_within_s: float = 60.0,
         kubeconfig: Path | None = None,
     ) -> None:  # fmt: skip
         folder.mkdir()
-        self.cluster, self.nursery, self.log = cluster, nursery, folder / "serve.log"
+        self.cluster, self.service_forker, self.log = cluster, service_forker, folder / "serve.log"
         self.port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}"
         self.env = {
@@ -59,7 +59,7 @@ class Replica:
             self.cluster.drop_lease()
         arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]
         arguments += ["--tracking-uri", "none"]
-        self.life = self.nursery.birth(arguments, self.env, self.log, end)
+        self.life = self.service_forker.fork(arguments, self.env, self.log, end)
 
     def start(self, end: End = LIVES_ON) -> None:
         """Returns when it is ready."""

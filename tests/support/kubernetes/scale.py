@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from laxity import json_tree
 from laxity_k8s.cluster_api import Patch
 from laxity_k8s.http.api_cluster import KubernetesApi
-from laxity_lab.bench.ground import Ground
+from laxity_lab.bench.bench_cluster import BenchCluster
 from laxity_lab.bench.lanes import Narrowed, open_service
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
@@ -36,10 +36,12 @@ class Timed:
 
 
 @contextmanager
-def first_look(ground: Ground, namespace: str) -> Iterator[tuple[Service, Narrowed, float]]:
+def first_look(
+    bench_cluster: BenchCluster, namespace: str
+) -> Iterator[tuple[Service, Narrowed, float]]:
     """A service that has looked once, and the seconds from connecting to that snapshot."""
     began = time.perf_counter()
-    with open_service(ground, namespace) as (service, api):
+    with open_service(bench_cluster, namespace) as (service, api):
         service.world.observe()
         yield service, api, time.perf_counter() - began
 

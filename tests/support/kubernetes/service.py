@@ -1,6 +1,6 @@
 """`laxity serve --world kubernetes` as a process of its own on the test cluster.
 
-Started as people start it, or forked where a nursery is given: then a start takes a moment.
+Started as people start it, or forked where a service_forker is given: then a start takes a moment.
 It acts as the service account of the manifests, with the rights that they give it and no others.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from laxity import names
 from tests.support.builders import SECRET, TOKEN
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
-from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.manifests import indexed_job, train_template
 from tests.support.processes import free_ports
 
@@ -41,10 +41,10 @@ class Service:
         tracking_uri: str = "none",
         prefect_api: str = "",
         store: str = "",
-        nursery: Nursery | None = None,
+        service_forker: ServiceForker | None = None,
         pools: str = "",
     ) -> None:
-        self.cluster, self.folder, self.nursery = cluster, folder, nursery
+        self.cluster, self.folder, self.service_forker = cluster, folder, service_forker
         self.tracking_uri, self.prefect_api = tracking_uri, prefect_api
         self.pools = pools
         self.store = store  # a database; "" for a file in the home, and no other service
@@ -71,8 +71,8 @@ class Service:
         }
         arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]
         arguments += ["--tracking-uri", self.tracking_uri]
-        if self.nursery is not None:
-            self.life = self.nursery.birth(arguments, env, self.log)
+        if self.service_forker is not None:
+            self.life = self.service_forker.fork(arguments, env, self.log)
             return
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -81,7 +81,7 @@ class Service:
             )  # fmt: skip
 
     def kill(self) -> None:
-        if self.nursery is not None:
+        if self.service_forker is not None:
             self.life.end()
             return
         self.process.kill()
@@ -97,7 +97,7 @@ class Service:
             self.stop()
 
     def stop(self) -> None:
-        if self.nursery is not None:
+        if self.service_forker is not None:
             self.life.end(signal.SIGTERM)
             return
         self.process.terminate()
@@ -120,7 +120,7 @@ class Service:
         return True
 
     def _dead(self) -> bool:
-        if self.nursery is not None:
+        if self.service_forker is not None:
             return not self.life.state()
         return self.process.poll() is not None
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 from laxity_k8s.cluster_api import Patch
 from laxity_k8s.http.api_cluster import KubernetesApi
-from tests.support.kubernetes.ground import Ground
+from tests.support.kubernetes.namespace_jobs import NamespaceJobs
 
 
 @contextmanager
-def storm(there: Ground) -> Iterator[list[int]]:
+def storm(there: NamespaceJobs) -> Iterator[list[int]]:
     """How many notes were written so far."""
     api, over, written = (
         KubernetesApi(there.cluster.kubeconfig, in_flight=4),

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from laxity import names
-from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.pod_cluster import PodCluster, Run
 from tests.support.programs.podtrainings import weights_after
 
 QUICK = 0.0
@@ -18,11 +18,11 @@ def trained(run: Run) -> list[int]:
     return [one["epoch"] for one in run.notes("trained")]
 
 
-def logged(ground: PodGround, run: Run) -> list[int]:
+def logged(pod_cluster: PodCluster, run: Run) -> list[int]:
     """The epochs whose time MLflow has, as its REST API tells."""
     from mlflow import MlflowClient
 
-    client = MlflowClient(tracking_uri=ground.tracking_uri)
+    client = MlflowClient(tracking_uri=pod_cluster.tracking_uri)
     history = client.get_metric_history(run.view().run_id, names.EPOCH_ACTUAL)
     return sorted(one.step for one in history)
 

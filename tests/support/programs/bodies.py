@@ -3,6 +3,7 @@
 from prefect import get_run_logger, task
 
 from laxity import Training, deadline_flow
+from laxity.worker.training import run_of
 
 
 @task
@@ -35,7 +36,8 @@ def train_until_followed(training: Training, by: str) -> int:
     for epoch in training.epochs():
         logger.warning("epoch %d", epoch)
         if epoch == 1:
-            assert training.outbox is not None
-            training.outbox.wait_until(lambda now: now.flow_run == by, at_most_s=240)
+            reports = run_of(training).reports
+            assert reports is not None
+            reports.wait_until(lambda now: now.flow_run == by, at_most_s=240)
         evaluate(epoch)
     return training.total_epochs

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from laxity import Training
+from laxity.worker.training import run_of
 
 ROWS, COLUMNS = 300, 4
 RATE = 0.1
@@ -83,6 +84,6 @@ def _pace_s(folder: str) -> float:
 
 def _note(folder: str, training: Training, what: str, epoch: int) -> None:
     line = {"what": what, "rank": training.rank, "epoch": epoch, "width": training.workers}
-    start, _, _ = training.formation.partition("-")  # worker 0's starts are counted
+    start, _, _ = run_of(training).formation.partition("-")  # worker 0's starts are counted
     with (Path(folder) / "notes.jsonl").open("a") as file:
         file.write(json.dumps({**line, "start": int(start)}) + "\n")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from laxity import Training
+from laxity.worker.training import run_of
 from tests.support.programs.odd_trainings import (  # noqa: F401 - workers find them here
     forks,
     keeps_its_own_count,
@@ -66,7 +67,7 @@ def watch_door(gates: str, training: Training, epoch: int) -> None:
 
 
 def known_workers(training: Training) -> list[int]:
-    group = getattr(training._role, "_group", None)
+    group = getattr(run_of(training).role, "_group", None)
     if group is None:
         return []
     with group._came:
@@ -290,7 +291,7 @@ def needs_the_others(training: Training, gates: str) -> None:
     for epoch in training.epochs():
         note(gates, training, "began")
         wait_at_gate(gates, epoch)
-        if training.workers == 2 and training.has_lost_others():
+        if training.workers == 2 and run_of(training).has_lost_others():
             raise RuntimeError("connection closed by peer")
 
 

@@ -51,7 +51,7 @@ class Contents:
         return cls(("",) * len(states), (checkpoint.path / OWN).exists())
 
     def to_json(self) -> dict[str, Any]:
-        """As a checkpoint's note has it."""
+        """The fields of a checkpoint's note."""
         return asdict(self)
 
     def check_known(self, given: "Contents", folder: Path) -> None:

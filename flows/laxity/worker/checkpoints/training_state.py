@@ -56,7 +56,7 @@ class Inside:
 class TrainingState:
     """`done` epochs of `total` are completed; `width` workers train, this one is number `rank`."""
 
-    assignment: WorkerEnvironment
+    environment: WorkerEnvironment
     checkpoints: Checkpoints | None = None
     states: States = field(default_factory=States)
     termination: SigtermHandler = field(default_factory=SigtermHandler)
@@ -90,7 +90,7 @@ class TrainingState:
 
     @property
     def rank(self) -> int:
-        return self.assignment.index
+        return self.environment.index
 
     @property
     def is_done(self) -> bool:
@@ -139,7 +139,7 @@ class TrainingState:
         if checkpoint is None:
             raise CheckpointError(
                 f"worker {self.rank} cannot see the checkpoint of epoch {epoch} in "
-                f"{self.assignment.folder}: all workers of a job need the same folder"
+                f"{self.environment.folder}: all workers of a job need the same folder"
             )
         self.load(checkpoint)
         self.check_complete(checkpoint)

@@ -14,7 +14,7 @@ SAVING_SHARE: Final = 0.05  # of the time; checkpoints that would take more are 
 _ORDERS: Final = f"{orders.FOLDER}/{orders.FILE}"
 
 
-class AssignmentError(ValueError):
+class WorkerEnvironmentError(ValueError):
     """The environment of a worker is incomplete or contradicts itself."""
 
 
@@ -56,7 +56,7 @@ class WorkerEnvironment:
             find_mounted_folder(environ) if job else ""
         )
         if job and not folder:
-            raise AssignmentError(
+            raise WorkerEnvironmentError(
                 f"{names.ENV_JOB}={job} but {names.ENV_CHECKPOINTS} is not set, and there is no "
                 f"volume at {CHECKPOINTS}: "
                 "a job needs a folder for its checkpoints, the same for all its workers"
@@ -106,27 +106,27 @@ def _whole_number(environ: Mapping[str, str], name: str, *, least: int) -> int |
     if not text:
         return None
     if not text.isdecimal() or int(text) < least:
-        raise AssignmentError(f"{name}={text!r}: expected a whole number, {least} or more")
+        raise WorkerEnvironmentError(f"{name}={text!r}: expected a whole number, {least} or more")
     return int(text)
 
 
 def says_resumes(environ: Mapping[str, str]) -> bool:
-    """Whether the training code keeps its own state; AssignmentError if that is no answer."""
+    """Whether the training code keeps its own state; WorkerEnvironmentError if that is no answer."""
     text = environ.get(names.ENV_RESUMES, "").strip() or "false"
     if text not in {"true", "false"}:
-        raise AssignmentError(f"{names.ENV_RESUMES}={text!r}: expected true or false")
+        raise WorkerEnvironmentError(f"{names.ENV_RESUMES}={text!r}: expected true or false")
     return text == "true"
 
 
 def saving_share(environ: Mapping[str, str]) -> float:
-    """The share of the time that checkpoints may take; AssignmentError if it is none."""
+    """The share of the time that checkpoints may take; WorkerEnvironmentError if it is none."""
     text = environ.get(names.ENV_SAVING_SHARE, "").strip() or str(SAVING_SHARE)
     try:
         share = float(text)
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise AssignmentError(
+        raise WorkerEnvironmentError(
             f"{names.ENV_SAVING_SHARE}={text!r}: expected a share of the time, above 0 and at most 1"
         )
     return share

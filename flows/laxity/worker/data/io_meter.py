@@ -131,7 +131,7 @@ def process_read_bytes(pid: int | str) -> int | None:
 
 
 def cgroup_read_bytes(path: Path = CGROUP) -> int | None:
-    """The same of a control group, over all its devices (`rbytes` of io.stat)."""
+    """What a control group has read from all its devices (`rbytes` of io.stat)."""
     try:
         fields = path.read_text().split()
     except OSError:

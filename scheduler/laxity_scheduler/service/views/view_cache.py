@@ -336,11 +336,7 @@ class ViewCache:
                 self._store_view(view)
 
     def _make_view(
-        self,
-        uid: str,
-        manifest: Manifest,
-        cycle_input: CycleInput,
-        report: Report,
+        self, uid: str, manifest: Manifest, cycle_input: CycleInput, report: Report
     ) -> Json:
         name, before = job_id_of(manifest), self._views.get(uid)
         row = cycle_input.state.by_id.get(name)
@@ -365,6 +361,8 @@ class ViewCache:
     def _keep_view(self, view: Json) -> None:
         """Keep a view; TypeError if it cannot be serialised, and the last one stays."""
         before = self._views.get(view["uid"])
+        if before is not None and not before["revision"]:
+            before = None  # only who asked for it has seen it
         changed = before is None or not looks_same(before, view)
         view["revision"] = (before["revision"] if before else 0) + changed
         row = row_of_view(view) if changed else None

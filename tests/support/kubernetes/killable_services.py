@@ -1,6 +1,6 @@
 """Services that die, or stop as if paused, at a named step of acting: real processes, real kill -9.
 
-Run as `python -m tests.support.kubernetes.mortal`, this reads all of the service's code once and then forks a
+Run as `python -m tests.support.kubernetes.killable_services`, this reads all of the service's code once and then forks a
 service per line of standard input, so that a start takes a moment and not ten seconds. A step is
 "before" or "after" one of: "journal" (the transaction of a cycle that starts, stops or resizes a job),
 "patch" (of a Job), "reset" (of its start time), "event"; `nth` counts from 1, from the start of that service. For what stands on
@@ -55,17 +55,17 @@ class End:
     since: str = ""
 
 
-class Nursery:
+class ServiceForker:
     """The process that forks services."""
 
     def __init__(self, log: Path) -> None:
         with log.open("ab") as errors:
             self._mother = subprocess.Popen(
-                [*DIES_WITH_US, sys.executable, "-m", "tests.support.kubernetes.mortal"],
+                [*DIES_WITH_US, sys.executable, "-m", "tests.support.kubernetes.killable_services"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True,
             )  # fmt: skip
 
-    def birth(
+    def fork(
         self, arguments: Sequence[str], env: Mapping[str, str], log: Path, end: End = End()
     ) -> "Life":
         wish = {
@@ -86,7 +86,7 @@ class Nursery:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One process of a nursery; who is dead is gone at once."""
+    """One process that was forked; who is dead is gone at once."""
 
     pid: int
 

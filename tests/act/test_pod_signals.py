@@ -8,7 +8,7 @@ import pytest
 
 from laxity import json_tree, names
 from laxity.job.signal import format_parked_line
-from laxity_k8s.act.pod_signals import PATIENCE_S, Reminders
+from laxity_k8s.act.pod_signals import PATIENCE_S, PodSignals
 from laxity_k8s.cluster_api import ClusterApi, Json, Listing
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.jobs import job_row
@@ -30,7 +30,7 @@ class Cluster:
         self.cache = ClusterCache(cast("ClusterApi", self), lambda: None)
         self.signals = Signals()
         self.news: list[str] = []
-        self.reminders = Reminders(
+        self.pod_signals = PodSignals(
             cast("ClusterApi", self),
             self.cache,
             self.signals,
@@ -75,14 +75,14 @@ class Cluster:
 
     def heard(self) -> None:
         """Its worker asks the service."""
-        self.reminders.note_answer("default/job", self.signals.of(self.job))
+        self.pod_signals.note_answer("default/job", self.signals.of(self.job))
 
     def look(self, now: float) -> Sequence[Json]:
         """One cycle: the signals that are written onto the pod in it."""
         row = job_row(self.job, now=now)
         assert isinstance(row, Job)
         state = ClusterState(now=now, nodes=(), jobs=(row,))
-        patches = self.reminders.build_patches(state, now, guard=Guard("test"))
+        patches = self.pod_signals.build_patches(state, now, guard=Guard("test"))
         for patch in patches:
             assert (patch.kind, patch.id) == ("pods", json_tree.object_id(self.pod))
             self.put("pods", json_tree.merge_patch(self.pod, patch.body))
@@ -100,7 +100,7 @@ STOP = json.dumps({"at": NOW, "for": "default/other"})
 def test_a_pod_is_told_when_nobody_has_asked_for_a_while(cluster: Cluster) -> None:
     cluster.ask(stop=STOP)
     assert cluster.look(NOW) == []
-    assert cluster.reminders.due_at == NOW + PATIENCE_S
+    assert cluster.pod_signals.due_at == NOW + PATIENCE_S
     (told,) = cluster.look(NOW + PATIENCE_S)
     assert told["stop"] is True
     assert cluster.look(NOW + PATIENCE_S + 1.0) == [], "once"
@@ -147,8 +147,8 @@ def test_that_a_worker_waits_is_read_in_its_log(cluster: Cluster) -> None:
     said = format_parked_line(epoch=7, generation=told["generation"])
     cluster.log_text = f"loss 0.1\nlaxity: {said}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
-    cluster.reminders.close()
-    assert cluster.reminders.report_of("uid-of-job").parked_epoch == 7
+    cluster.pod_signals.close()
+    assert cluster.pod_signals.report_of("uid-of-job").parked_epoch == 7
     assert cluster.news == ["news"]
 
 
@@ -159,8 +159,8 @@ def test_an_older_word_in_the_log_is_not_believed(cluster: Cluster) -> None:
     said = format_parked_line(epoch=3, generation=told["generation"] - 1)
     cluster.log_text = f"laxity: {said}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
-    cluster.reminders.close()
-    assert cluster.reminders.report_of("uid-of-job").parked_epoch is None
+    cluster.pod_signals.close()
+    assert cluster.pod_signals.report_of("uid-of-job").parked_epoch is None
 
 
 def test_what_was_read_is_forgotten_when_nobody_asks_it_to_stop(cluster: Cluster) -> None:
@@ -169,7 +169,7 @@ def test_what_was_read_is_forgotten_when_nobody_asks_it_to_stop(cluster: Cluster
     (told,) = cluster.look(NOW + PATIENCE_S)
     cluster.log_text = f"laxity: {format_parked_line(epoch=7, generation=told['generation'])}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
-    cluster.reminders.close()
+    cluster.pod_signals.close()
     cluster.ask(stop=None)
     cluster.look(NOW + PATIENCE_S + 2.0)
-    assert cluster.reminders.report_of("uid-of-job").parked_epoch is None
+    assert cluster.pod_signals.report_of("uid-of-job").parked_epoch is None

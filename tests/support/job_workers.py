@@ -17,7 +17,7 @@ TRAININGS = Path(__file__).parent / "programs/trainings.py"
 PATIENCE_S = 180.0
 
 
-class Crew:
+class JobWorkers:
     """The workers of one job in one folder. Whatever still runs at the end of a test is killed."""
 
     def __init__(
@@ -106,17 +106,17 @@ class Crew:
         return {"LAXITY_PARAMETERS": json.dumps(given)}
 
 
-def narrow_for_an_epoch(crew: Crew, service: Service) -> None:
+def narrow_for_an_epoch(job_workers: JobWorkers, service: Service) -> None:
     """Of two workers in their second epoch, leave one for the third, and have both for the fourth."""
-    crew.until_noted("began", epoch=2, times=2)
+    job_workers.until_noted("began", epoch=2, times=2)
     service.order(workers=1)
     service.until_order_is_known()
-    crew.open_gate(2)
+    job_workers.open_gate(2)
     service.until_reported("formed", width=1)
-    crew.until_noted("began", epoch=3)
+    job_workers.until_noted("began", epoch=3)
     service.order(workers=2)
     service.until_order_is_known()
-    crew.open_gate()
+    job_workers.open_gate()
 
 
 def whole_lines(path: Path) -> list[dict[str, Any]]:

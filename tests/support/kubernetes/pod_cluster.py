@@ -25,7 +25,7 @@ from laxity.api.client import Client
 from laxity.api.job_view import JobView
 from laxity.instants import format_instant
 from tests.support.builders import TOKEN
-from tests.support.crew import whole_lines
+from tests.support.job_workers import whole_lines
 from tests.support.kubernetes.cluster import DIES_WITH_US, MUTATES, Cluster
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.realnode import IMAGE, Host, RealNode
@@ -42,7 +42,7 @@ Json = dict[str, Any]
 Function = Callable[..., Json]
 
 
-class PodGround:
+class PodCluster:
     """One cluster, one service, one MLflow server."""
 
     def __init__(self, binaries: Path, folder: Path, blank_mlflow: Path) -> None:
@@ -151,16 +151,20 @@ class Run:
 
     def __init__(
         self,
-        ground: PodGround,
+        pod_cluster: PodCluster,
         name: str,
         namespace: str,
         function: Function = podtrainings.paced,
         **said: Any,
     ) -> None:
-        self.ground, self.name, self.namespace = ground, name, namespace
-        self.folder = ground.folder / f"{namespace}-{name}"
+        self.pod_cluster, self.name, self.namespace = pod_cluster, name, namespace
+        self.folder = pod_cluster.folder / f"{namespace}-{name}"
         self.folder.mkdir()
-        options = {"template": ground.template(), "env": ground.env(), "epoch_estimate": "1s"}
+        options = {
+            "template": pod_cluster.template(),
+            "env": pod_cluster.env(),
+            "epoch_estimate": "1s",
+        }
         options["model"] = f"{namespace}-{name}"  # without the history of another test
         options["entry"] = f"{podtrainings.__file__}:{function.__name__}"
         declare: Any = deadline_flow(
@@ -169,10 +173,10 @@ class Run:
         self.flow = declare(function)
 
     @classmethod
-    def seen(cls, ground: PodGround, name: str, namespace: str, folder: Path) -> "Run":
+    def seen(cls, pod_cluster: PodCluster, name: str, namespace: str, folder: Path) -> "Run":
         """A job that was submitted by somebody else, and trains in this folder."""
         run = cls.__new__(cls)
-        run.ground, run.name, run.namespace, run.folder = ground, name, namespace, folder
+        run.pod_cluster, run.name, run.namespace, run.folder = pod_cluster, name, namespace, folder
         run.call = Future()
         return run
 
@@ -192,11 +196,11 @@ class Run:
         self.pace(pace_s)
         self.call = Future()
         manifest = self.flow.spec(folder=str(self.folder)).to_manifest()
-        told = self.ground.client.whatif(manifest)
+        told = self.pod_cluster.client.whatif(manifest)
         assert told["verdict"] == "promised", told
         at = datetime.fromtimestamp(told["p90_at"] + SLACK_S, UTC)
         manifest["metadata"]["annotations"][names.DEADLINE] = format_instant(at)
-        self.ground.client.submit(manifest)
+        self.pod_cluster.client.submit(manifest)
 
     def finished(self) -> Any:
         """Its result, once it has one."""
@@ -223,27 +227,27 @@ class Run:
     @property
     def id(self) -> str:
         """The job's id, once it is there."""
-        self.ground.until(lambda: bool(self._mine()), f"the job of {self.name}")
+        self.pod_cluster.until(lambda: bool(self._mine()), f"the job of {self.name}")
         (mine,) = self._mine()
         return mine
 
     def _mine(self) -> list[str]:
-        jobs = self.ground.client.jobs(self.namespace)
+        jobs = self.pod_cluster.client.jobs(self.namespace)
         return [job.id for job in jobs if job.id.startswith(f"{self.namespace}/{self.name}-")]
 
     def view(self) -> JobView:
-        return self.ground.client.job(self.id)
+        return self.pod_cluster.client.job(self.id)
 
     def until(self, done: Callable[["Run"], bool], what: str) -> None:
         """Wait until this is true of it."""
-        said = f"{self.name}: {what}; logs in {self.ground.folder}"
+        said = f"{self.name}: {what}; logs in {self.pod_cluster.folder}"
 
         def reached() -> bool:
             if self.call.done():
                 self.call.result()  # a flow that has failed says why
             return done(self)
 
-        self.ground.until(reached, said)
+        self.pod_cluster.until(reached, said)
 
     def until_epoch(self, epoch: int) -> None:
         """Wait until worker 0 is in this epoch or further."""
@@ -255,13 +259,15 @@ class Run:
         """The batch/v1 Job as the API server has it."""
         name = self.id.partition("/")[2]
         where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{name}"
-        found: Json = self.ground.cluster.ask("GET", where) or {}
+        found: Json = self.pod_cluster.cluster.ask("GET", where) or {}
         return found
 
     def pods(self) -> dict[str, Json]:
         """Pods that are not over, by name."""
         where = f"/api/v1/namespaces/{self.namespace}/pods?labelSelector=job-name="
-        answer = self.ground.cluster.ask("GET", where + self.id.partition("/")[2]) or {"items": []}
+        answer = self.pod_cluster.cluster.ask("GET", where + self.id.partition("/")[2]) or {
+            "items": []
+        }
         return {
             pod["metadata"]["name"]: pod
             for pod in answer["items"]

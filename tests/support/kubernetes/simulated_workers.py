@@ -22,7 +22,7 @@ Json = dict[str, Any]
 LOOK_S = 0.1
 
 
-class Crew:
+class SimulatedWorkers:
     """Speaks for every Job of a history until closed. `urls` are the services that may be there."""
 
     def __init__(self, history: History, urls: Callable[[], Sequence[str]]) -> None:
@@ -32,7 +32,7 @@ class Crew:
         self._seq: dict[str, int] = {}
         self._over = threading.Event()
         self.silent = False  # workers that cannot reach the service
-        self._thread = threading.Thread(target=self._run, name="crew", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="simulated_workers", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class Crew:
             }
             for job in jobs
         }
-        return f"crew {'speaks' if self._thread.is_alive() else 'died'}: {json.dumps(seen)}"
+        return f"the thread runs: {self._thread.is_alive()}; {json.dumps(seen)}"
 
     def _run(self) -> None:
         while not self._over.wait(LOOK_S):

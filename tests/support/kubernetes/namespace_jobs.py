@@ -10,7 +10,6 @@ from typing import Final
 from laxity import names
 from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.crew import Crew
 from tests.support.kubernetes.history import (
     History,
     given_twice,
@@ -24,6 +23,7 @@ from tests.support.kubernetes.history import (
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
+from tests.support.kubernetes.simulated_workers import SimulatedWorkers
 
 PATIENCE_S: Final = 180.0
 GPUS: Final = {f"gpu-{number}": 4 for number in range(4)}  # of the session's cluster
@@ -38,17 +38,19 @@ HARD: Final = {
 URGENT: Final = {**HARD, "deadline": "120s"}
 
 
-class Ground:
+class NamespaceJobs:
     """Jobs of one namespace; simulated workers speak to whichever replica is there."""
 
     def __init__(self, cluster: Cluster, namespace: str, replicas: Sequence[Replica]) -> None:
         self.cluster, self.namespace, self.replicas = cluster, namespace, replicas
         self.history = History(cluster, namespace)
-        self.crew = Crew(self.history, lambda: [one.url for one in replicas])
+        self.simulated_workers = SimulatedWorkers(
+            self.history, lambda: [one.url for one in replicas]
+        )
         self.applied = 0
 
     def close(self) -> None:
-        self.crew.close()
+        self.simulated_workers.close()
         self.history.close()
 
     def named(self, name: str) -> Json:
@@ -104,7 +106,9 @@ class Ground:
             late.add_note(kubectl(self.cluster, "-n", self.namespace, "get", "jobs", "-o", "yaml"))
             late.add_note(kubectl(self.cluster, "get", "nodes", "-L", "laxity.dev/pool"))
             late.add_note(kubectl(self.cluster, "-n", self.namespace, "get", "pods", "-o", "wide"))
-            late.add_note(self.crew.tell_state())  # last: of a long report the end is kept
+            late.add_note(
+                self.simulated_workers.tell_state()
+            )  # last: of a long report the end is kept
             raise
 
     def problems(self, nodes: dict[str, int] = GPUS, *, twins: bool = False) -> list[str]:
@@ -115,8 +119,10 @@ class Ground:
 
 
 @contextmanager
-def ground(cluster: Cluster, namespace: str, *replicas: Replica) -> Iterator[Ground]:
-    made = Ground(cluster, namespace, replicas)
+def open_namespace_jobs(
+    cluster: Cluster, namespace: str, *replicas: Replica
+) -> Iterator[NamespaceJobs]:
+    made = NamespaceJobs(cluster, namespace, replicas)
     try:
         yield made
     finally:

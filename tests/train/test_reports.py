@@ -33,10 +33,10 @@ def test_a_damaged_line_is_passed_over_and_a_torn_one_cut_off(
     path = tmp_path / "reports.jsonl"
     path.write_text(path.read_text() + "\0\0\0\n" + '{"seq": 2, "ki')
 
-    outbox = ReportChannel(tmp_path)
-    outbox.append("parked", epoch=3)
+    reports = ReportChannel(tmp_path)
+    reports.append("parked", epoch=3)
 
-    assert [line["seq"] for line in outbox.lines("parked")] == [2]
+    assert [line["seq"] for line in reports.lines("parked")] == [2]
     assert json.loads(path.read_text().splitlines()[-1])["kind"] == "parked"
     assert "line 2 is no report" in capsys.readouterr().err
 
@@ -44,13 +44,13 @@ def test_a_damaged_line_is_passed_over_and_a_torn_one_cut_off(
 def test_reports_that_the_file_does_not_take_are_sent_and_written_later(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outbox = ReportChannel(tmp_path)
+    reports = ReportChannel(tmp_path)
     path = tmp_path / "reports.jsonl"
     path.mkdir()  # a file that cannot be written
-    outbox.append("started", worker_pid=1)
+    reports.append("started", worker_pid=1)
     path.rmdir()
 
-    outbox.append("parked", epoch=1)
+    reports.append("parked", epoch=1)
 
     written = [json.loads(line)["kind"] for line in path.read_text().splitlines()]
     assert written == ["started", "parked"]
@@ -59,18 +59,18 @@ def test_reports_that_the_file_does_not_take_are_sent_and_written_later(
 
 def test_a_new_service_without_memory_gets_everything_again(tmp_path: Path) -> None:
     first = Service()
-    outbox = ReportChannel(tmp_path, job="team/a", url=first.url)
-    outbox.append("started", worker_pid=1)
-    assert outbox.drain(at_most_s=30)
+    reports = ReportChannel(tmp_path, job="team/a", url=first.url)
+    reports.append("started", worker_pid=1)
+    assert reports.drain(at_most_s=30)
     port = first.port
     first.close()
 
     second = Service(port=port)
-    outbox.append("parked", epoch=0)
+    reports.append("parked", epoch=0)
 
     second.until(lambda service: len(service.lines) == 2, "both reports")
     second.close()
-    outbox.close()
+    reports.close()
     assert [line["kind"] for line in second.lines] == ["started", "parked"]
 
 
@@ -79,18 +79,18 @@ def test_what_the_service_says_against_a_report_is_told_once(
 ) -> None:
     service = Service()
     service.turn_away("epoch", status=400, words="reports.0.epoch_s: \x1b[2Jtoo large")
-    outbox = ReportChannel(tmp_path, job="team/a", url=service.url)
-    outbox.append("epoch", epoch=1, epoch_s=1e300)
+    reports = ReportChannel(tmp_path, job="team/a", url=service.url)
+    reports.append("epoch", epoch=1, epoch_s=1e300)
 
-    assert not outbox.drain(at_most_s=30)
+    assert not reports.drain(at_most_s=30)
     for generation in (2, 3):  # polls are answered meanwhile, and the report is sent again
         sent = service.turned_away
         service.order(workers=generation)
         service.until(lambda there, sent=sent: there.turned_away > sent, "another try")  # type: ignore[misc]
 
-    outbox.close()
+    reports.close()
     service.close()
-    lines = capsys.readouterr().err.splitlines()  # also of an outbox that another test has closed
+    lines = capsys.readouterr().err.splitlines()  # also of one that another test has closed
     told = [line for line in lines if "the service answers" in line]
     assert told == [
         "laxity: the service answers 400 (reports.0.epoch_s: too large); training goes on"
@@ -99,14 +99,14 @@ def test_what_the_service_says_against_a_report_is_told_once(
 
 def test_an_order_arrives_at_once(tmp_path: Path) -> None:
     service = Service()
-    outbox = ReportChannel(tmp_path, job="team/a", url=service.url)
-    outbox.first_answer(at_most_s=30)
+    reports = ReportChannel(tmp_path, job="team/a", url=service.url)
+    reports.first_answer(at_most_s=30)
 
     service.order(stop=True, workers=3, run_id="r1")
 
-    assert outbox.wait_until(lambda signal: signal.stop, at_most_s=30)
-    assert (outbox.signal.workers, outbox.signal.run_id) == (3, "r1")
-    outbox.close()
+    assert reports.wait_until(lambda signal: signal.stop, at_most_s=30)
+    assert (reports.signal.workers, reports.signal.run_id) == (3, "r1")
+    reports.close()
     service.close()
 
 

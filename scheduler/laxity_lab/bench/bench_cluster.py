@@ -1,7 +1,7 @@
-"""The ground that `laxity bench acting` runs on: a cluster, namespaces of its own, waiting Jobs.
+"""What `laxity bench acting` runs on: a cluster, namespaces of its own, waiting Jobs.
 
 What is made is deleted, however the bench ends: each namespace when its round is over, and all that
-are left when the ground is closed, by Ctrl-C or SIGTERM too. What a bench that was killed with -9
+are left when it is closed, by Ctrl-C or SIGTERM too. What a bench that was killed with -9
 left behind carries the label below, and the next bench removes it.
 """
 
@@ -38,7 +38,7 @@ class BenchError(RuntimeError):
     """The bench cannot be run on this cluster: why, and what would help."""
 
 
-class Ground:
+class BenchCluster:
     """One cluster, spoken to from one event loop; `with` it, so that it is left as it was."""
 
     def __init__(self, kubeconfig: Path | None, context: str | None, in_flight: int) -> None:
@@ -57,8 +57,8 @@ class Ground:
 
         before = signal.signal(signal.SIGTERM, end)
         try:
-            with cls(kubeconfig, context, in_flight) as ground:
-                yield ground
+            with cls(kubeconfig, context, in_flight) as bench_cluster:
+                yield bench_cluster
         finally:
             signal.signal(signal.SIGTERM, before)
 

@@ -14,7 +14,7 @@ from laxity.job.complete_manifest import WORKER_SECRET, complete_manifest
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity.worker.code import environment
-from laxity.worker.code.environment import AssignmentError, WorkerEnvironment
+from laxity.worker.code.environment import WorkerEnvironment, WorkerEnvironmentError
 
 Json = dict[str, Any]
 TOLD = {
@@ -134,7 +134,7 @@ def test_a_volume_at_the_usual_place_holds_the_checkpoints(
     assert own == Path("/data")
 
     monkeypatch.setattr(environment, "CHECKPOINTS", tmp_path / "absent")
-    with pytest.raises(AssignmentError, match="no volume at"):
+    with pytest.raises(WorkerEnvironmentError, match="no volume at"):
         WorkerEnvironment.of(told)
     assert WorkerEnvironment.of({}).folder is None, "a training that nobody schedules needs none"
 

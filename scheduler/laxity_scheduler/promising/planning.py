@@ -126,9 +126,10 @@ def plan_at_most(
         if attempt == MOST_EXTENSIONS:
             end = last
         count = find_steps(job, most, how.grows, profile, full, end, from_s, level)
+        steps = count
         if not count:  # it begins behind this window
-            from_s[1], level[1] = profile.edges[end], most
-        finish_s = end_s(job.work, job.levels, how.now, from_s, level, count or 2)
+            steps, from_s[1], level[1] = 2, profile.edges[end], most
+        finish_s = end_s(job.work, job.levels, how.now, from_s, level, steps)
         need = slots if not count or finish_s == NEVER else find_end(profile, finish_s)
         in_time = finish_s <= due_s + TINY_S
         if count and in_time and finish_s < NEVER and need <= end:

@@ -3,8 +3,7 @@
 The jobs of the study `learned` with deadlines of 1.2 to 3 times the run time at the width asked for, at
 a load of 0.9. Rewards: `jct` are the weights that ship; `deadlines` are these after `STEPS` steps of
 evolution on the A100 tables, in worlds of 20 jobs, that count missed deadlines. Each with no promises,
-and with greedy ones in front. Costs are `live`: under others, share policies such as `laxity` change
-widths at once, and the rest at the end of an epoch.
+and with greedy ones in front. Costs are `live`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

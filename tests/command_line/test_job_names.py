@@ -71,7 +71,7 @@ def test_tab_offers_nothing_where_no_service_is(monkeypatch: pytest.MonkeyPatch)
         pytest.param("laxity submit a.yaml --class s", "soft", id="a class"),
         pytest.param("laxity simulate --policy pick", "pickyman_blind", id="a policy to simulate"),
         pytest.param("laxity up --policy elas", "elasticflow", id="a policy of the service"),
-        pytest.param("laxity simulate --admission pr", "priced", id="an admission"),
+        pytest.param("laxity simulate --admission gr", "greedy", id="an admission"),
         pytest.param("laxity simulate --trace itp/", "itp/195job.csv", id="a trace"),
     ],
 )

@@ -122,6 +122,7 @@ def test_a_dash_means_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(
             b'{"a":' * 90_000 + b"1" + b"}" * 90_000, "nested", id="90,000 levels of JSON"
         ),
+        pytest.param(f"{HEAD}\n---\n{HEAD}\n".encode(), "two Jobs are called", id="twins"),
         pytest.param(b"kind: List\nitems: 5\n", "write a list of Jobs", id="a List of a number"),
         pytest.param(b"!!int x\n", "does not fit its tag", id="a tag that does not fit"),
         pytest.param(b"!!timestamp x\n", "does not fit its tag", id="an instant that is none"),

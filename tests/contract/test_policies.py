@@ -27,11 +27,10 @@ LISTED: dict[str, Policy] = {name: find(name).policy() for name in REGISTRY}
 OTHERS: dict[str, Policy] = {
     "fifo, strict": find("fifo").policy(packing="strict"),
     "edf, strict": find("edf").policy(packing="strict"),
-    "laxity, greedy promises": find("laxity").policy(admission="greedy"),
-    "laxity, no promises": find("laxity").policy(admission="none"),
+    "elasticflow, no promises": find("elasticflow").policy(admission="none"),
     "edf, greedy promises": find("edf").policy(admission="greedy"),
     "chronus, greedy promises": find("chronus").policy(admission="greedy"),
-    "qos, priced promises": find("qos").policy(admission="priced"),
+    "qos, greedy promises": find("qos").policy(admission="greedy"),
     "qos, no promises": find("qos").policy(admission="none"),
     "qos, impatient": qos.QosPolicy(patience=10.0, cooldown_epochs=0.0, least_run_s=0.0),
     "qos, with follow-ups": with_follow_ups(qos.decide),
@@ -39,7 +38,7 @@ OTHERS: dict[str, Policy] = {
 POLICIES = LISTED | OTHERS
 QUICK, STATES = 100, 400  # of the quick exam, and with the slow one; the long one has 100,000
 MILP = ("chronus", "chronus, greedy promises")  # tens of milliseconds a state
-LENDING = ("aryl", "chronus", "drf", "fifo", "laxity", "pickyman", "qos")
+LENDING = ("aryl", "chronus", "drf", "fifo", "elasticflow", "pickyman", "qos")
 FEWER = dict.fromkeys(OTHERS, 200) | dict.fromkeys(MILP, 100)
 FOUND = (
     pytest.param("qos", 4_169, id="widened and at once stopped for another"),
@@ -49,7 +48,7 @@ FOUND = (
     pytest.param("qos, with follow-ups", 1_730, id="narrowed to what fits and at once stopped"),
     pytest.param("qos, with follow-ups", 14_707, id="held where the one it is for cannot grow"),
     pytest.param("qos", 1_479, id="stopped for one whom enough is on its way to"),
-    pytest.param("qos, priced promises", 996, id="a new promise later than its deadline by a slot"),
+    pytest.param("qos, greedy promises", 996, id="a new promise later than its deadline by a slot"),
 )
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
 

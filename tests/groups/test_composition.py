@@ -71,6 +71,13 @@ def test_rounds_of_jobs_are_never_promised_too_early() -> None:
     assert np.mean(kept) >= 0.87
 
 
+def test_very_many_rounds_take_as_long_as_if_all_were_drawn() -> None:
+    drawn, many = (compose([StepPart("a", 60.0, 90.0, (), rounds, 1)]) for rounds in (64, 6400))
+    assert many.quantile_s(0.5) == pytest.approx(100 * drawn.quantile_s(0.5), rel=0.01)
+    spread, wider = (one.quantile_s(0.9) - one.quantile_s(0.5) for one in (drawn, many))
+    assert wider == pytest.approx(10 * spread, rel=0.1)
+
+
 def test_p90_of_a_sum_is_less_than_the_sum_of_p90s() -> None:
     names = [f"s{number}" for number in range(10)]
     parts = [

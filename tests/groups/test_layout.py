@@ -5,7 +5,7 @@ import pytest
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState, find_start
 from laxity_scheduler.groups.structure import GroupStep
-from laxity_scheduler.model.cluster import ClusterState, Reserved
+from laxity_scheduler.model.cluster import ClusterState, NodeSet, Reserved
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Profile, slot_edges
 from laxity_scheduler.store.codec import encode_record, load_state
@@ -54,6 +54,24 @@ def test_time_of_a_step_stays_when_a_newcomer_takes_what_is_free_before() -> Non
     state = cluster(gpus=1, jobs=[newcomer])
     layout = lay_out(state, coming("b"), kept=kept)
     assert layout.reserved["b"].from_at <= 6000.0 + 200.0
+
+
+def test_worker_that_no_node_holds_is_named() -> None:
+    large = StepState(GroupStep("w"), coming=1, row=job("w-coming", gpus_per_worker=8))
+    assert lay_out(cluster(gpus=[8]), large).blocked == ""
+    assert lay_out(cluster(gpus=[4, 4]), large).blocked == "w"
+
+
+def test_jobs_take_turns_where_their_nodes_hold_few() -> None:
+    state = cluster(gpus=[1, 8], sets={"left": NodeSet(frozenset({"n0"}))})
+    confined = StepState(GroupStep("a", 3), coming=3, row=job("a-coming", eligible="left"))
+    assert lay_out(state, confined).course.parts[0].at_once == 1
+    assert lay_out(state, coming("a", jobs=3)).course.parts[0].at_once == 3
+
+
+def test_very_many_jobs_take_turns() -> None:
+    layout = lay_out(cluster(gpus=4), coming("a", jobs=10_000))
+    assert (layout.blocked, layout.course.parts[0].at_once) == ("", 4)
 
 
 def test_claims_are_planned_around_what_is_kept() -> None:
@@ -106,7 +124,7 @@ def test_jobs_that_take_turns_put_off_the_step_behind_them() -> None:
 
 
 def test_kept_gpus_come_back_from_the_journal() -> None:
-    kept = Reserved("default/g/a", 0.0, 6000.0, 1)
+    kept = Reserved("default/g/a", 0.0, 6000.0, 8, "left", "team", 8)
     without, with_kept = cluster(gpus=1), cluster(gpus=1, reserved=(kept,))
     assert load_state(encode_record(with_kept)) == with_kept
     for old, new in ((without, with_kept), (with_kept, without)):

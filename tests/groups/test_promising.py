@@ -91,6 +91,31 @@ def test_refusal_names_the_step_that_takes_the_most(tmp_path: Path) -> None:
     assert refused["verdict"] == "refused"
 
 
+def test_deadline_in_the_past_is_refused_as_that(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        view = declare(stage, *chain(), deadline="2020-01-01T00:00:00Z")
+    assert (view["verdict"], view["reason_code"]) == ("refused", "deadline_in_the_past")
+    assert view["offers"][0]["kind"] == "deadline"
+
+
+def test_step_of_ten_thousand_jobs_keeps_nobody_waiting(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2), predictor=Curve(epoch_s=60.0)) as stage:
+        view = declare(
+            stage, step("pretrain"), step("tune", "pretrain", count=10_000), deadline="1h"
+        )
+        stage.submit("other", deadline="1h")
+        stage.until("default/other", lambda v: v["workers"] > 0, "running")
+    assert view["verdict"] == "refused"
+    assert "step tune takes the most" in view["reason"]
+
+
+def test_refusal_says_how_many_gpus_a_step_may_have(tmp_path: Path) -> None:
+    large = step("pretrain", widths="4")
+    with staged(tmp_path, MemoryWorld(1, 2), predictor=Curve(epoch_s=60.0)) as stage:
+        view = declare(stage, large, deadline="1h")
+    assert "needs 4 GPUs at a time, and the cluster has 3 for it" in view["reason"]
+
+
 def test_offered_deadline_is_promised(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
         view = declare(stage, *chain(), deadline="10m")
@@ -262,6 +287,19 @@ def test_step_that_does_not_come_loses_its_gpus(
         group = group_of(stage)
     assert other["verdict"] == "promised"
     assert group["reason"] == "step pretrain has not come, and its GPUs are no longer kept"
+
+
+def test_jobs_that_were_not_planned_are_told(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, step("pretrain"), step("evaluate"), deadline="1h", open=True)
+        for job, name in (("p1", "pretrain"), ("p2", "pretrain"), ("x1", "export")):
+            submit(stage, job, name)
+        running = group_of(stage)["reason"]
+        ended = stage.http.post("/v1/groups/default/release/end", json={"state": "finished"}).json()
+    assert "step pretrain has 2 jobs, and 1 were planned" in running
+    assert "step export has 1 job, and 0 were planned" in running
+    assert "never came" not in running
+    assert ended["reason"].endswith("step evaluate never came")
 
 
 def test_fault_of_one_group_harms_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,7 +313,7 @@ def test_no_promise_is_lost_where_a_teacher_decides_from_some_instant_on(teacher
         "learned",
         trace.name,
         world=SimWorld(jobs, nodes_of(1, 8, pooled=False), model),
-        policy=with_admission(decide, "greedy", None, find_late_promises),
+        policy=with_admission(decide, "greedy", find_late_promises),
         predictor=NoisyPredictor(jobs, model, error=0.0, seed=2),
     )
     figures = report(run)

@@ -28,7 +28,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from tests.support.builders import MINUTE_EPOCHS, Curve, job, node, promise, promised
 
-PROMISING = ("qos", "laxity", "elasticflow", "edf_elastic")
+PROMISING = ("qos", "elasticflow", "edf_elastic")
 WHY = reason("start_on_lent")
 NOW, HOUR_S = 1_000.0, 3_600.0
 DUE_AT = NOW + 10 * HOUR_S
@@ -118,7 +118,7 @@ def test_a_loan_too_short_to_pay_for_re_forming_is_not_used() -> None:
     assert acts(decide(soon, predictor=dear)) == []
 
 
-@pytest.mark.parametrize(("name", "grows"), [("qos", True), ("laxity", False)])
+@pytest.mark.parametrize(("name", "grows"), [("qos", True), ("elasticflow", False)])
 def test_growth_pays_for_what_its_policy_counts_for_a_change_of_width(
     name: str, *, grows: bool
 ) -> None:
@@ -128,7 +128,7 @@ def test_growth_pays_for_what_its_policy_counts_for_a_change_of_width(
     assert acts(decide(state, name, Curve(start_s=20.0)))
 
 
-@pytest.mark.parametrize(("name", "grows"), [("qos", True), ("laxity", False)])
+@pytest.mark.parametrize(("name", "grows"), [("qos", True), ("elasticflow", False)])
 def test_a_promise_keeps_the_slack_that_two_changes_of_its_policy_take(
     name: str, *, grows: bool
 ) -> None:

@@ -154,6 +154,8 @@ def test_half_of_the_jobs_have_no_deadline_and_a_seed_says_which() -> None:
 def test_the_ladder_compares_loans_with_the_same_inference_nodes_that_keep_to_themselves() -> None:
     variants = {str(trial.labels["variant"]) for trial in ladder_trials(SAMPLES, (0, 1))}
     assert variants == {"loans", "no loans"}
-    fleet = Setting("laxity", 2, 8, inference="servegen/rates.csv", inference_nodes=4, lends=False)
+    fleet = Setting(
+        "elasticflow", 2, 8, inference="servegen/rates.csv", inference_nodes=4, lends=False
+    )
     assert fleet.to_json()["lends"] is False
-    assert "lends" not in Setting("laxity", 2, 8).to_json()
+    assert "lends" not in Setting("elasticflow", 2, 8).to_json()

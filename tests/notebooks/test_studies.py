@@ -29,7 +29,7 @@ KEPT = Path(__file__).parents[2] / "notebooks/figures"
 SAMPLES = open_datasets(samples=True)
 COMPARED: list[tuple[str, Row]] = [  # rows on traces that ship: anybody can compute them again
     ("elasticflow", {"trace": "195job"}),
-    ("ladder", {"trace": "195job", "gpus": 32, "policy": "laxity"}),
+    ("ladder", {"trace": "195job", "gpus": 32, "policy": "elasticflow"}),
     ("errors", {"trace": "195job", "cost_model": "flat", "error": 0.2, "seed": 1}),
     ("errors", {"trace": "195job", "cost_model": "live", "policy": "edf_elastic", "error": 0.2}),
     ("qos", {"policy": "edf_elastic", "seed": 0}),

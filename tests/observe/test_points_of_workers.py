@@ -52,6 +52,26 @@ def test_points_that_come_late_do_not_open_a_run_again(tmp_path: Path, mlflow_ur
     assert run.data.tags["laxity.outcome"] == "kept"
 
 
+@pytest.mark.slow
+def test_run_of_a_job_that_never_gets_a_verdict_ends_with_it(
+    tmp_path: Path, mlflow_uri: str
+) -> None:
+    from mlflow import MlflowClient
+
+    made = list[str]()
+    sink = MlflowSink(mlflow_uri, lambda *run: made.append(run[-1]))
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    unjudged = view | {"verdict": "none", "run_id": ""}
+    sink.deliver(Message(unjudged, (), (POINT,)))
+    ended = {"state": "finished", "finished_at": view["submitted_at"] + 9.0, "outcome": "kept"}
+    sink.deliver(Message(unjudged | ended))
+
+    (run_id,) = made
+    assert MlflowClient(mlflow_uri).get_run(run_id).info.status == "FINISHED"
+
+
 class HastyWorld(MemoryWorld):
     """A world whose workers report before the cycle that started them has shown its verdict."""
 

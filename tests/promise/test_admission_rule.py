@@ -51,18 +51,6 @@ def test_the_policy_s_own_order_decides_who_starts(name: str, kinds: set[type]) 
     assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/a"]
 
 
-def test_a_price_refuses_what_greedy_promises() -> None:
-    """One of two GPUs is promised for 50 minutes: the other costs a little."""
-    kept = promised("kept", 3_000.0, epochs=50, running=1)
-    new = job("a", epochs=10, due_at=3_900.0, submitted_at=1.0, widths=(1, 2))
-    state = cluster(gpus=2, jobs=[kept, new], now=1.0)
-    told = {}
-    for admission in ("greedy", "priced:10", "priced:0.0001"):
-        plan = find("edf").policy(admission=admission)(state, MINUTE_EPOCHS)
-        told[admission] = [type(d) for d in plan.decisions if isinstance(d, Promised | Refuse)]
-    assert told == {"greedy": [Promised], "priced:10": [Promised], "priced:0.0001": [Refuse]}
-
-
 def test_without_promises_the_qos_policy_tells_forecasts_alone() -> None:
     state = cluster(gpus=1, jobs=[job("a", due_at=650.0), promised("kept", 9_000.0)])
     plan = with_admission(find("qos").policy(), "none")(state, MINUTE_EPOCHS)

@@ -17,12 +17,12 @@ from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Re
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
+from laxity_scheduler.policies import edf_elastic, elasticflow
 from laxity_scheduler.shares.rows import ShareRows
 from laxity_scheduler.shares.rule import policy_of
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promise, promised
 
-GREEDY = policy_of(replace(laxity.RULE, admission="greedy"))
+GREEDY = policy_of(replace(elasticflow.RULE, drops=False))
 PROMISING = pytest.mark.parametrize("decide", [elasticflow.decide, GREEDY], ids=["drops", "keeps"])
 
 
@@ -133,9 +133,9 @@ def test_a_promise_that_rests_on_growing_later_is_told_in_time(decide: Policy) -
     assert [d.workers for d in plan.decisions if isinstance(d, Admit)] == [1]
 
 
-@pytest.mark.parametrize("name", ["elasticflow", "laxity", "edf_elastic"])
+@pytest.mark.parametrize("name", ["elasticflow", "edf_elastic"])
 def test_a_best_effort_job_of_an_unknown_model_starts_where_gpus_are_left(name: str) -> None:
-    decide = {"elasticflow": elasticflow, "laxity": laxity, "edf_elastic": edf_elastic}[name].decide
+    decide = {"elasticflow": elasticflow, "edf_elastic": edf_elastic}[name].decide
     unknown = Curve(unknown=frozenset({"new"}))
     jobs = [job("new", model="new"), promised("b", 610.0), job("late", due_at=10.0)]
     plan = decide(cluster(gpus=3, jobs=jobs), unknown)
@@ -146,8 +146,8 @@ def test_a_width_is_changed_once_at_an_instant() -> None:
     """Admitted at this instant, it does not grow at once, though GPUs are free."""
     just = job("a", workers=(1, 2), running=1, width_changed_at=5.0, resumed_at=5.0)
     state = cluster(gpus=2, jobs=[just], now=5.0)
-    assert laxity.decide(state, MINUTE_EPOCHS).decisions == ()
-    later = laxity.decide(replace(state, now=6.0), MINUTE_EPOCHS)
+    assert elasticflow.decide(state, MINUTE_EPOCHS).decisions == ()
+    later = elasticflow.decide(replace(state, now=6.0), MINUTE_EPOCHS)
     assert [type(d) for d in later.decisions] == [Resize]
 
 
@@ -173,9 +173,9 @@ def test_a_job_whose_epochs_are_all_done_takes_no_time_on_any_width() -> None:
 def test_a_job_that_is_stopped_is_told_which_policy_gives_its_gpus_away() -> None:
     runs = job("runs", epochs=100, running=1)
     short = job("short", epochs=1, due_at=130.0, submitted_at=1.0)
-    plan = laxity.decide(cluster(gpus=1, jobs=[runs, short], now=1.0), MINUTE_EPOCHS)
+    plan = elasticflow.decide(cluster(gpus=1, jobs=[runs, short], now=1.0), MINUTE_EPOCHS)
     (stop,) = [d for d in plan.decisions if isinstance(d, Preempt)]
-    assert stop.reason.text == "policy laxity gives its 1 GPU to others"
+    assert stop.reason.text == "policy elasticflow gives its 1 GPU to others"
 
 
 # Who is told to stop or to shrink still counts, until it has done so.
@@ -239,7 +239,7 @@ def test_nobody_is_stopped_for_gpus_that_are_on_their_way(decide: Policy) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["laxity", "elasticflow", "edf_elastic"])
+@pytest.mark.parametrize("policy", ["elasticflow", "edf_elastic"])
 def test_stops_do_not_breed_stops_where_they_wait_for_an_epochs_end(policy: str) -> None:
     """30 jobs on 16 GPUs, epochs of 5 minutes: not one stop per job.
 

@@ -10,11 +10,11 @@ import pytest
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.decision import Admit, Preempt, Promised
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
+from laxity_scheduler.policies import edf_elastic, elasticflow
 from laxity_scheduler.shares.rule import policy_of
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
-GREEDY = policy_of(replace(laxity.RULE, admission="greedy"))
+GREEDY = policy_of(replace(elasticflow.RULE, drops=False))
 PROMISING = pytest.mark.parametrize("decide", [elasticflow.decide, GREEDY], ids=["drops", "keeps"])
 
 

@@ -66,7 +66,7 @@ def test_a_deadline_in_the_past_is_refused_with_a_later_one() -> None:
     verdict = refusal(cluster(gpus=1), one)
     assert verdict.reason.code == "deadline_in_the_past"
     assert verdict.reason.text == (
-        "the deadline, 1969-12-31T23:59:00Z, had passed when the job asked for a verdict"
+        "the deadline, 1969-12-31T23:59:00Z, had passed when a verdict was asked for"
     )
     assert offered(verdict)["deadline"].deadline_at == pytest.approx(660.0)
 

@@ -1,4 +1,4 @@
-"""ElasticFlow (algorithms.md 7.6), elastic EDF (7.2) and the admission price (10.1), by hand.
+"""ElasticFlow (algorithms.md 7.6) and elastic EDF (7.2), by hand.
 
 Epochs take 60 s on one worker and speed up linearly unless said; nothing costs anything. On an
 empty cluster each job would be widened by the surplus, so GPUs are filled where shares matter.
@@ -11,9 +11,8 @@ import pytest
 
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.model.decision import Forecasted, Promised, Refuse
-from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
+from laxity_scheduler.policies import edf_elastic, elasticflow
 from laxity_scheduler.shares.rule import policy_of
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.plans import started_widths
@@ -111,49 +110,3 @@ def test_elastic_edf_promises_nothing_and_gives_least_shares_in_order_of_deadlin
     plan = edf_elastic.decide(cluster(gpus=4, jobs=jobs, now=2.0), MINUTE_EPOCHS)
     assert started_widths(plan) == {"first": 2, "second": 2}
     assert told(plan) == {}
-
-
-def asking(kept_epochs: int) -> list[Job]:
-    """One promised job on 2 of 4 GPUs, and a newcomer of 600 GPU-s that is due in 640 s."""
-    kept = promised("kept", 700.0, epochs=kept_epochs, workers=(2,), running=2)
-    return [kept, job("new", epochs=10, due_at=640.0, workers=(1,), submitted_at=1.0)]
-
-
-@pytest.mark.parametrize(
-    ("kappa", "promise"),
-    [
-        # Half of the GPUs are reserved for the 600 s that the newcomer needs:
-        # price(1/2) = (e^0.5 - 1) / (e - 1) = 0.3775, so its 600 GPU-s cost 226.5.
-        # The median of the plans in sight is that of (600, 1,200): 900 GPU-s.
-        pytest.param(0.250, False, id="at most 0.250 x 900 = 225"),
-        pytest.param(0.255, True, id="at most 0.255 x 900 = 229.5"),
-    ],
-)
-def test_a_promise_is_given_if_its_plan_is_cheap_enough(kappa: float, *, promise: bool) -> None:
-    decide = policy_of(replace(laxity.RULE, kappa=kappa))
-    plan = decide(cluster(gpus=4, jobs=asking(20), now=1.0), MINUTE_EPOCHS)
-    assert (told(plan)["new"] == "fits") is promise
-    assert started_widths(plan) == {"new": 1}  # who is not promised still runs on what is left
-
-
-def test_the_least_gpu_time_goes_first_without_promises_where_not_all_can_be_in_time() -> None:
-    """1 GPU: 600 GPU-s due at 700 against 300 GPU-s due at 800: the smaller one starts."""
-    decide = policy_of(replace(laxity.RULE, admission="none"))
-    jobs = [
-        job("large", epochs=10, due_at=700.0),
-        job("small", epochs=5, due_at=800.0, submitted_at=1.0),
-        job("free", epochs=1, due_at=FOREVER, submitted_at=2.0),
-    ]
-    plan = decide(cluster(gpus=1, jobs=jobs, now=2.0), MINUTE_EPOCHS)
-    assert started_widths(plan) == {"small": 1}
-
-
-def test_where_all_can_be_in_time_deadlines_say_who_goes_first() -> None:
-    """1 GPU: 600 GPU-s due at 700, 300 GPU-s due at 950: the smaller one first makes the other late."""
-    decide = policy_of(replace(laxity.RULE, admission="none"))
-    jobs = [
-        job("large", epochs=10, due_at=700.0),
-        job("small", epochs=5, due_at=950.0, submitted_at=1.0),
-    ]
-    plan = decide(cluster(gpus=1, jobs=jobs, now=2.0), MINUTE_EPOCHS)
-    assert started_widths(plan) == {"large": 1}

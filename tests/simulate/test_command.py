@@ -166,7 +166,7 @@ def test_what_cannot_be_run_is_said_in_one_line(words: list[str], says: str) -> 
         pytest.param("--processes 0", "--processes is 0: there may be", id="no process"),
         pytest.param("--policy ,", "--policy has an empty name", id="empty policy"),
         pytest.param("--policy sjff", "did you mean sjf?", id="policy of another spelling"),
-        pytest.param("--admission priced:x", "is a positive number, not 'x'", id="kappa"),
+        pytest.param("--policy laxity", "; qos is the default", id="policy of before"),
         pytest.param("--from nan", "--from is 'nan', no instant", id="from nan"),
         pytest.param("--from 5 --until 3", "--until 3 is before --from 5", id="window backwards"),
         pytest.param("--until 2001-01-01", "none of the 271 jobs of philly.csv", id="window empty"),

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from laxity_lab.simulate.run import Setting, simulate
@@ -49,6 +50,16 @@ def test_gpus_of_coming_steps_are_kept_from_others_in_a_simulation(tmp_path: Pat
     jobs = outcomes(trace_of(tmp_path, rows))
     assert jobs["v/wide"].refused
     assert jobs["ev"].finished_at == 150 * MINUTE_S
+
+
+@pytest.mark.parametrize("policy", sorted(REGISTRY))
+def test_simulated_workflow_is_promised_only_where_the_policy_keeps_coming_steps(
+    policy: str, tmp_path: Path
+) -> None:
+    trace = trace_of(tmp_path, RELEASE.format(due=300))
+    run = simulate(trace, Setting(policy, 1, 2, cost_model="free"))
+    promised = np.isfinite(run.column("promised_at"))
+    assert promised.all() if REGISTRY[policy].keeps_coming_steps else not promised.any()
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))

@@ -186,7 +186,7 @@ def test_a_failed_node_stops_its_jobs_which_finish_elsewhere() -> None:
     assert (run.column("finished_at") < float("inf")).all()
 
 
-@pytest.mark.parametrize("policy", ["elasticflow", "las", "srtf", "pickyman", "laxity"])
+@pytest.mark.parametrize("policy", ["elasticflow", "las", "srtf", "pickyman", "edf_elastic"])
 def test_the_same_seed_gives_the_same_bytes(policy: str) -> None:
     jobs = random_trace(5, jobs=25)
     setting = Setting(policy, 2, 8, cost_model="live", error=0.2, seed=7)

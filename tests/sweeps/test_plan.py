@@ -86,6 +86,7 @@ def test_wide_spread_of_times_is_a_wide_promise() -> None:
         pytest.param({"whole": None}, "forecast: ", "nothing is known", id="no history"),
         pytest.param({"deadline_at": 1800.0}, "refused: ", "takes 31m40s at P90", id="too short"),
         pytest.param({"trials": 4}, "promised: ", "all 4 trials by", id="all"),
+        pytest.param({"trials": 3}, "promised: ", "if other jobs leave it 3 GPUs", id="few"),
         pytest.param({"deadline_at": 4 * HOUR}, "promised: ", "of 64 trials by", id="some"),
     ],
 )

@@ -217,6 +217,9 @@ def test_study_that_workers_cannot_use_is_named(
         pytest.param({"study": True, "grid": {"alpha": [1.0]}}, "either", id="both"),
         pytest.param({"grid": {"alpha": [1.0]}, "direction": "up"}, "neither minimize", id="up"),
         pytest.param({"grid": {"alpha": [1.0]}, "deadline": "soon"}, "soon", id="deadline"),
+        pytest.param(
+            {"grid": {"alpha": [1.0]}, "deadline": "2020-01-01T00:00:00Z"}, "passed", id="past"
+        ),
         pytest.param({"grid": {"alpha": [1.0]}, "deadline": None}, "is missing", id="none"),
         pytest.param({"grid": {"alpha": [1.0]}, "epoch": 3}, "no such option", id="option"),
     ],

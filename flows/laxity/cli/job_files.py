@@ -6,6 +6,7 @@ What can be wrong with a file is said here, with its name and place, before anyt
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,10 @@ def read_jobs(source: str) -> list[Json]:
         raise CommandError(f"{source}: no Job in it", code=USAGE)
     for number, job in enumerate(jobs, start=1):
         _check_job(job, f"{source}, document {number}")
+    named = [job["metadata"]["name"] for job in jobs if job["metadata"].get("name")]
+    for twin in [name for name, count in Counter(named).items() if count > 1][:1]:
+        message = f"{source}: two Jobs are called {twin}: give each its own name"
+        raise CommandError(message, code=USAGE)
     return jobs
 
 

@@ -114,7 +114,9 @@ def joining(workflow: Workflow) -> Iterator[None]:
             client.end_group(answer["id"], "failed")
         raise
     else:
-        client.end_group(answer["id"], "finished")
+        ended = client.end_group(answer["id"], "finished")
+        if log is not None and (news := ended["reason"].removeprefix(answer["reason"])):
+            log.warning("%s: %s", answer["id"], news.removeprefix("; "))
     finally:
         ACTIVE.reset(token)
 

@@ -64,6 +64,9 @@ def sweep(
     declared = Declaration.of(title, {"deadline": deadline, **options})
     if declared.qos.deadline is None:
         raise QoSError("deadline", "is missing; write for example 8h or 06:00")
+    now = time.time()
+    if declared.qos.deadline_at(now) <= now:
+        raise QoSError("deadline", f"{declared.qos.deadline_text} has passed already")
     source: Trials
     if grid is not None:
         source, wanted = _open_grid(grid, train, declared.title, direction=direction, trials=trials)

@@ -113,13 +113,22 @@ def promise_text(state: SweepState) -> str:
         takes = format_seconds(state.whole.p90_s)
         needs = wall_time(state.now + state.whole.p90_s, state.now)
         return f"refused: one trial takes {takes} at P90, until {needs}; the deadline is {due}"
+    by = f"by {due} at P90{_condition(state)}"
     if outlook.least == state.trials:
-        return f"promised: all {state.trials} trials by {due} at P90"
+        return f"promised: all {state.trials} trials {by}"
     span = f"{outlook.least} to {outlook.most}" if outlook.most > outlook.least else outlook.least
     more_gpus = count_noun((outlook.more_slots or 0) * state.gpus_each, "more GPU")
     more = f", or {more_gpus}" if outlook.more_slots else ""
     needs = f"all {state.trials} need until {wall_time(outlook.all_at, state.now)}{more}"
-    return f"promised: {span} of {state.trials} trials by {due} at P90; {needs}"
+    return f"promised: {span} of {state.trials} trials {by}; {needs}"
+
+
+def _condition(state: SweepState) -> str:
+    """On what the number of trials rests: nothing is kept for those that have not begun."""
+    if not state.left:
+        return ""
+    used = min(state.slots, len(state.running_s) + state.left)
+    return f", if other jobs leave it {count_noun(used * state.gpus_each, 'GPU')}"
 
 
 def _more_slots(state: SweepState, least: int) -> int | None:

@@ -13,7 +13,6 @@ from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
-from pathlib import Path
 from typing import Final
 
 from laxity_lab.bench.bench_decisions import decision_figures
@@ -22,7 +21,7 @@ from laxity_lab.bench_results import Metric, figure
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.cases import Source
 from laxity_lab.traces.generate import Mix, generate
-from laxity_lab.traces.trace_lookup import traces_folder
+from laxity_lab.traces.trace_lookup import SAMPLES, traces_folder
 from laxity_lab.traces.traces import Trace
 
 KINDS: Final = ("simulator", "decision")
@@ -41,17 +40,17 @@ def measure(kinds: Sequence[str], *, quick: bool = False) -> dict[str, Metric]:
 
 
 def _simulator(*, quick: bool) -> dict[str, Metric]:
-    rigid, elastic = _rigid_trace(quick=quick), _elastic_trace()
+    rigid, elastic = _rigid_trace(quick=quick), Source(SAMPLES / "itp/195job.csv", "itp").load()
     plain = best(lambda: plain_loop(rigid, 512))
     figures = {}
     for name, pooled in (("rigid_pooled_jobs_per_s", True), ("rigid_jobs_per_s", False)):
         setting = Setting("sjf", 64, 8, pooled=pooled)
         run_s = min(simulate(rigid, setting).cpu_s for _ in range(3))
         figures[name] = figure(len(rigid.jobs) / run_s, "jobs/s", plain)
-    setting = Setting("elasticflow", 64, 8, pooled=True, cost_model="elasticflow")
+    setting = Setting("elasticflow", 16, 8, pooled=True)
     simulate(replace(elastic, jobs=elastic.jobs[:20]), setting)  # compiles
     run_s = min(simulate(elastic, setting).cpu_s for _ in range(3))
-    plain = best(lambda: plain_loop(elastic, 512))
+    plain = best(lambda: plain_loop(elastic, 128))
     figures["elastic_jobs_per_s"] = figure(len(elastic.jobs) / run_s, "jobs/s", plain)
     some = replace(rigid, jobs=rigid.jobs[: 500 if quick else 3_000])
     run = simulate(some, Setting("sjf", 64, 8, literal_cycle=True))
@@ -95,23 +94,11 @@ def plain_loop(trace: Trace, gpus: int) -> float:
 
 
 def _rigid_trace(*, quick: bool) -> Trace:
-    file = _find_file("philly/philly.csv")
-    if file is not None:
+    folder = traces_folder()  # what ships is too small
+    file = folder / "philly/philly.csv" if folder else None
+    if file and file.is_file():
         trace = Source(file, "philly").load()
     else:
         mix = Mix(jobs=82_247, jobs_per_hour=31.4, median_s=900.0, sigma=2.3, levels=(1, 2, 4, 8))
         trace = generate(mix, seed=0)
     return replace(trace, jobs=trace.jobs[: len(trace.jobs) // 10]) if quick else trace
-
-
-def _elastic_trace() -> Trace:
-    file = _find_file("itp/cluster01.csv")
-    if file is not None:
-        return Source(file, "itp").load()
-    return generate(Mix(jobs=1_595, jobs_per_hour=2.3, tightest=0.5, loosest=1.5), seed=0)
-
-
-def _find_file(name: str) -> Path | None:
-    """A trace under LAXITY_TRACES; those that ship are too small."""
-    folder = traces_folder()
-    return folder / name if folder and (folder / name).is_file() else None

@@ -92,7 +92,7 @@ SeedsOption = Annotated[int, typer.Option(help="So many seeds, from --seed on.")
 AdmissionOption = Annotated[
     str | None,
     typer.Option(
-        help="none, greedy, priced or priced:KAPPA, with any policy; its own rule if absent.",
+        help="none or greedy, with any policy; its own rule if absent.",
         autocompletion=completing(lambda: ADMISSIONS),
     ),
 ]

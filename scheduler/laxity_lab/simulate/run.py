@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from laxity.durations import parse_duration, positive_duration
-from laxity_lab.simulate.elastic import run_rule, runs_without_rows
 from laxity_lab.simulate.finish_teller import FinishTeller
 from laxity_lab.simulate.progress import Ended, nobody
 from laxity_lab.simulate.replay import literal
@@ -50,9 +49,9 @@ class Setting:
     `inference`: a load of `inference_nodes` more nodes, idle ones of which are lent if it `lends`;
     "": none.
     `fails_s` and `repair_s`: a node's mean time between failures and to repair; 0: none fails.
-    `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
+    `literal_cycle`: a fresh snapshot at every event even where an order's queue could be kept.
     `wall_limit_s`: no start runs longer, all jobs are chains of links; 0: no limit.
-    `each_epoch`: an epoch's end is an event too, as live; so there is a snapshot at every event.
+    `each_epoch`: an epoch's end is an event too, as live; so an order has a snapshot at every event.
     `tells`: each job is told its finish when it comes, by running the queue down.
     """
 
@@ -86,8 +85,6 @@ class Setting:
     @property
     def costs(self) -> Costs:
         model = costs(self.cost_model, cluster_gpus=self.gpus, restart_s=self.restart_s)
-        if find(self.policy).kind == "rule" and self.cost_model != "live":
-            model = replace(model, at_boundaries=False)
         return scale(model, self.cost_scale)
 
     def to_json(self) -> Mapping[str, object]:
@@ -150,13 +147,6 @@ def _run(
         )
         return run, False
     jobs = truths_of(trace, setting)
-    exact = setting.pooled or all(job.gpus_per_worker == 1 for job in jobs)
-    if policy.kind == "rule" and not cycles and exact and runs_without_rows(jobs, setting.costs):
-        rule, gpus = policy.rule(setting.admission), setting.gpus
-        run = run_rule(
-            rule, trace.name, jobs, setting.costs, gpus=gpus, factors=factors, ended=ended
-        )
-        return run, True
     return run_cycles(trace.name, setting, jobs, ended=ended), True
 
 
@@ -175,7 +165,7 @@ def truths_of(trace: Trace, setting: Setting) -> list[GroundTruth]:
 
 
 def _by_cycles(setting: Setting) -> bool:
-    """Whether every event has a literal cycle."""
+    """Whether every event has a literal cycle, also under an order."""
     cycles = setting.literal_cycle or setting.each_epoch or setting.fails_s > 0
     asks = setting.admission not in (None, "none")
     order = find(setting.policy).kind == "order"
@@ -220,7 +210,7 @@ def run_cycles(
     sets: Mapping[str, NodeSet] | None = None,
     finish: Callable[[Policy], Policy] = with_follow_ups,
     ended: Ended = nobody,
-    groups: Callable[[Sequence[GroundTruth], Predictor], TraceGroups] = TraceGroups,
+    groups: Callable[[Sequence[GroundTruth], Predictor, str], TraceGroups] = TraceGroups,
 ) -> Run:
     """By the literal cycle; the setting may be a part of what is run.
 
@@ -233,7 +223,7 @@ def run_cycles(
     predictor = NoisyPredictor(
         jobs if beliefs is None else beliefs, world.costs, error=setting.error, seed=setting.seed
     )
-    members, teller = groups(jobs, predictor), FinishTeller(world.costs)
+    members, teller = groups(jobs, predictor, setting.policy), FinishTeller(world.costs)
 
     def decide_by(policy: Policy) -> Policy:
         decide = finish(policy)

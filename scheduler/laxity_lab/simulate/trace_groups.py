@@ -13,6 +13,7 @@ from laxity_profiler.estimate import NO_PROGRESS, Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.groups.cycle import GroupCycle, find_end, overlay
 from laxity_scheduler.groups.group import Group, Json
+from laxity_scheduler.groups.group_verdict import without_promise
 from laxity_scheduler.groups.records import StepRecord, record_steps
 from laxity_scheduler.groups.structure import GroupStep, order_steps
 from laxity_scheduler.model.cluster import ClusterState
@@ -21,6 +22,7 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 
@@ -55,9 +57,13 @@ def read_group(name: str, jobs: Sequence[GroundTruth]) -> Group:
 
 
 class TraceGroups:
-    """The groups of a trace, from cycle to cycle."""
+    """The groups of a trace, from cycle to cycle.
 
-    def __init__(self, jobs: Sequence[GroundTruth], predictor: Predictor) -> None:
+    Where the policy of this name keeps nothing for coming steps, they have a forecast and soft jobs.
+    """
+
+    def __init__(self, jobs: Sequence[GroundTruth], predictor: Predictor, policy: str) -> None:
+        self._policy = policy
         self.members = groups_of(jobs)
         self._truths = {job.id: job for members in self.members.values() for job in members}
         self.groups = {name: read_group(name, members) for name, members in self.members.items()}
@@ -96,7 +102,10 @@ class TraceGroups:
         for name in sorted(new):
             mine = [job.id for job in self.members[name]]
             before = self._overlay_all(_without_jobs(state, mine))
-            group = self.groups[name] = self._cycle.judge(self.groups[name], (), before, predictor)
+            group = self._cycle.judge(self.groups[name], (), before, predictor)
+            if not find(self._policy).keeps_coming_steps:
+                group = without_promise(group, self._policy)
+            self.groups[name] = group
             if group.state == "refused":
                 refused += mine
             else:
@@ -131,7 +140,14 @@ class TraceGroups:
     def _overlay_all(self, state: ClusterState) -> ClusterState:
         for name, group in self._active.items():
             state = overlay(state, group, self._cycle.standings[name])
-        return state
+        return replace(state, jobs=tuple(map(self._as_declared, state.jobs)))
+
+    def _as_declared(self, job: Job) -> Job:
+        """Soft where its group has a forecast."""
+        group = self._active.get(self.group_of(job.id)) if job.group else None
+        if group is None or group.promised or job.service_class != "hard":
+            return job
+        return replace(job, service_class="soft")
 
     def _row_of(self, group: Group, step: GroupStep, now: float) -> Job:
         """Like the job of the step that is believed to take longest."""

@@ -2,8 +2,8 @@
 
 The table: published cluster sizes, ElasticFlow's own costs, perfect predictions, beside the bound
 that counts contention. The ladder: pooled GPUs, 60 s per restart, perfect predictions, and each
-share policy with promises given greedily, at a price (algorithms.md 10.1), or not at all; EDF, Chronus
-and the QoS framework as published. Nothing is random, so one run is enough.
+share policy with promises given greedily or not at all; EDF, Chronus and the QoS framework as
+published. Nothing is random, so one run is enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from laxity_lab.studies.datasets import TRACE_FILES, Datasets
 from laxity_lab.studies.study_rows import Trial, linear_program_trial, simulation_trial
 
 TABLE: Final = ("195job", "elasticVpollux_e", "10", "01", "03", "05", "02", "04")
-SHARES: Final = ("elasticflow", "laxity", "edf_elastic")
+SHARES: Final = ("elasticflow", "edf_elastic")
 RUNGS: Final = {  # GPUs by trace
     "195job": (128, 64, 32, 16),
     "10": (256, 64, 32),
@@ -24,7 +24,7 @@ RUNGS: Final = {  # GPUs by trace
     "03": (512, 256, 128, 64),
     "04": (1024, 256, 128),
 }
-ADMISSIONS: Final = ("none", "greedy", "priced:0.3", "priced:0.1")
+ADMISSIONS: Final = ("none", "greedy")
 SAMPLE_RUNGS: Final = (128, 64)
 SMALL: Final = ("195job", "10")  # for policies that solve or decide anew at every event
 RESTART_S: Final = 60.0

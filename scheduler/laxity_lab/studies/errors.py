@@ -2,7 +2,7 @@
 
 Mean absolute errors of 0, 10, 20 and 40 %, drawn per job and shrinking as its epochs are seen; costs
 that are nil, flat, those of ElasticFlow's authors, or those of laxity's own workers (`live`);
-promises given greedily, at a price, by the policy's own rule, or not at all. EDF's jobs pay for
+promises given greedily, by the policy's own rule, or not at all. EDF's jobs pay for
 their start as all others do.
 """
 
@@ -18,16 +18,13 @@ ERRORS: Final = (0.0, 0.1, 0.2, 0.4)
 COSTS: Final[Sequence[CostName]] = ("free", "flat", "elasticflow", "live")
 RULES: Final[Sequence[tuple[str, str | None]]] = (
     ("elasticflow", "greedy"),
-    ("elasticflow", "priced"),
-    ("laxity", "greedy"),
-    ("laxity", "priced"),
     ("edf_elastic", "greedy"),
     ("edf", None),
     ("edf", "greedy"),
     ("qos", None),
 )
 GPUS: Final = {"195job": 64, "10": 32, "01": 128}
-FEW: Final = ("195job", "10")  # what is simulated cycle by cycle
+FEW: Final = ("195job", "10")
 
 
 def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
@@ -60,7 +57,7 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
 
 
 def _is_compared(policy: str, model: CostName, trace: str, *, few: bool) -> bool:
-    """All policies on some traces and costs; where all are compared, those that keep arrays."""
-    if policy in {"elasticflow", "laxity"}:
+    """All policies on some traces and costs, ElasticFlow on all."""
+    if policy == "elasticflow":
         return trace in FEW or model in {"flat", "elasticflow"}
     return trace in FEW and model != "flat" and not few

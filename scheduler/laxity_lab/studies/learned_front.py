@@ -31,7 +31,7 @@ from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy, save_policy
 
 LOAD: Final = 0.9
-POLICIES: Final = ("fifo", "drf", "srtf", "optimus", "laxity", "qos")
+POLICIES: Final = ("fifo", "drf", "srtf", "optimus", "qos")
 ADMISSIONS: Final = ("none", "greedy")
 STEPS, SEED = 10, 1
 KEPT: Final = (

@@ -20,7 +20,7 @@ from laxity_lab.traces.cases import Case, Source
 from laxity_lab.traces.traces import Trace
 
 LOAD: Final = "servegen/rates.csv"
-POLICIES: Final = ("elasticflow", "laxity", "edf_elastic", "qos")
+POLICIES: Final = ("elasticflow", "edf_elastic", "qos")
 INFERENCE_PER_TRAINING: Final = 2
 SAMPLE_GPUS: Final = 64
 FIGURES: Final = (

@@ -23,7 +23,7 @@ from laxity_lab.studies.study_rows import Trial, linear_program_trial, simulatio
 from laxity_lab.traces.cases import Made
 from laxity_lab.traces.generate import Mix, compute_load, generate
 
-OTHERS: Final = ("fifo", "edf", "edf_elastic", "elasticflow", "laxity")
+OTHERS: Final = ("fifo", "edf", "edf_elastic", "elasticflow")
 OURS: Final = {"scarce": ("qos",)} | dict.fromkeys(
     ("sufficient", "ample"), ("qos", "qos_open_to_all")
 )

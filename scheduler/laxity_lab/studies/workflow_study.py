@@ -102,8 +102,10 @@ def _split_job(job: TraceJob, rng: np.random.Generator) -> list[TraceJob]:
 class ByHand(TraceGroups):
     """The same workflows, each training a job of its own that is submitted at its turn."""
 
-    def __init__(self, jobs: Sequence[GroundTruth], predictor: Predictor, *, splits: bool) -> None:
-        super().__init__(jobs, predictor)
+    def __init__(
+        self, jobs: Sequence[GroundTruth], predictor: Predictor, policy: str, *, splits: bool
+    ) -> None:
+        super().__init__(jobs, predictor, policy)
         self._splits = splits
         self._due_at: dict[str, float] = {}  # of each training
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import make_dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Value = TypeVar("Value")
 
@@ -23,11 +23,12 @@ def construct_many(kind: Callable[..., Value], *columns: Iterable[Any]) -> list[
 
 
 def replace_fields(value: Value, **fields: Any) -> Value:
-    """As `dataclasses.replace`, at a fifth of what that costs."""
+    """As `dataclasses.replace`, at a fraction of what that costs."""
     kind: Any = type(value)
-    old_fields = dict(zip(_names(kind), _fields_of(kind)(value), strict=True))
-    made: list[Value] = construct_many(kind, *([field] for field in (old_fields | fields).values()))
-    return made[0]
+    all_fields = dict(zip(_names(kind), _fields_of(kind)(value), strict=True)) | fields
+    made: Any = _twin(kind)(*all_fields.values())
+    made.__class__ = kind
+    return cast("Value", made)
 
 
 @cache

@@ -24,6 +24,7 @@ from laxity_profiler.estimate import Floats
 SAMPLES: Final = 4000
 Z90: Final = 1.2815515655446004  # the P90 of a standard normal distribution
 LEAST_S: Final = 1e-6
+MOST_ROUNDS: Final = 64  # of one step that are drawn each on its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,20 @@ def compose(parts: Sequence[StepPart]) -> GroupCourse:
 
 
 def _draw_step(part: StepPart) -> Floats:
-    """In rounds of as many jobs as run side by side, each round as long as its longest job."""
+    """In rounds of as many jobs as run side by side, each round as long as its longest job.
+
+    The sum of very many rounds is normal, so only some are drawn.
+    """
     total = np.zeros(SAMPLES)
     at_once = max(1, min(part.at_once, part.count))
     rounds, rest = divmod(part.count, at_once)
-    for number, jobs in enumerate([at_once] * rounds + [rest] * bool(rest)):
+    drawn = [at_once] * min(rounds, MOST_ROUNDS) + [rest] * bool(rest)
+    for number, jobs in enumerate(drawn):
         total += _draw_times(part.p50_s, part.p90_s, _longest_normal(part.name, number, jobs))
+    if rounds > MOST_ROUNDS:
+        one = _draw_times(part.p50_s, part.p90_s, _longest_normal(part.name, 0, at_once))
+        more, normal = rounds - MOST_ROUNDS, _longest_normal(part.name, MOST_ROUNDS + 1, 1)
+        total += np.maximum(0.0, more * one.mean() + np.sqrt(more) * one.std() * normal)
     for number, (p50_s, p90_s) in enumerate(part.running):
         alone = _longest_normal(part.name, -1 - number, 1)
         total = np.maximum(total, _draw_times(p50_s, p90_s, alone))

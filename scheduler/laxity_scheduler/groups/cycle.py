@@ -26,6 +26,7 @@ from laxity_scheduler.model.cluster import ClusterState, Reserved
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.promising.coming_steps import reserve_for
 from laxity_scheduler.promising.reservations import Reservations
 
 LOG: Final = logging.getLogger(__name__)
@@ -109,11 +110,11 @@ class GroupCycle:
         others += chain.from_iterable(
             kept for name, kept in self._promised.items() if name != group.id
         )
-        state = replace(state, reserved=tuple(others))
         what = self._unknown_part(group, state, predictor)
         if what:
             why = reason("group_unknown", what=what)
             return replace(group, state="active", verdict=verdict_of("forecast", why))
+        state = replace(state, reserved=(*others, *self._kinds_of(group, state.now)))
         records = record_steps(group, views, state.jobs)
         planner = _planner(state, predictor, _horizon_s(group, state))
         layouts = [self._lay_out(group, records, planner, fast=fast) for fast in (False, True)]
@@ -125,6 +126,15 @@ class GroupCycle:
         if keeps and group.promised:
             self._promised[group.id] = tuple(layout.reserved.values())
         return group
+
+    def _kinds_of(self, group: Group, now: float) -> list[Reserved]:
+        """Nothing kept yet for each step: plans count room for its kind of workers."""
+        rows = {step.name: self._row_of(group, step, now) for step in group.steps}
+        return [
+            reserve_for(f"{group.id}/{name}", row, now, now, 0)
+            for name, row in rows.items()
+            if row is not None
+        ]
 
     def _unknown_part(self, group: Group, state: ClusterState, predictor: Predictor) -> str:
         """Of what nobody knows how long it takes; "" if all is known."""

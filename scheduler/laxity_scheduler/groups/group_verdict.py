@@ -7,6 +7,7 @@ from laxity.human_time import count_noun
 from laxity_scheduler.groups.composition import divide_time, guilty_step
 from laxity_scheduler.groups.group import Group, Json
 from laxity_scheduler.groups.layout import GroupLayout
+from laxity_scheduler.model.cluster import ClusterState, Reserved
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.promising.budget import promised_gpu_s
@@ -26,10 +27,10 @@ def judged(group: Group, layout: GroupLayout, reservations: Reservations) -> Gro
     course = layout.course
     shares = divide_time(course, max(0.0, group.deadline_at - now))
     if layout.blocked:
-        free = state.total_gpus
+        needs = layout.reserved[layout.blocked]
         why = reason(
             "group_does_not_fit", step=layout.blocked,
-            needed_gpus=layout.reserved[layout.blocked].gpus, free_gpus=free,
+            needed_gpus=needs.gpus, free_gpus=_count_usable(state, needs),
         )  # fmt: skip
         return replace(group, state="refused", verdict=verdict_of("refused", why))
     figures = {"p50_at": now + course.quantile_s(0.5), "p90_at": now + p90_s}
@@ -43,6 +44,8 @@ def judged(group: Group, layout: GroupLayout, reservations: Reservations) -> Gro
             "group_too_slow", p90_at=now + p90_s, late_s=late_s,
             step=step, takes_s=shares[step].takes_s,
         )  # fmt: skip
+        if group.deadline_at <= now:
+            why = reason("deadline_in_the_past", due_at=group.deadline_at)
         margin_s = offer_margin_s(p90_s)
         offers = _offers(layout, step, now + p90_s + margin_s)
         verdict = verdict_of("refused", why, offers=offers, **figures)
@@ -54,6 +57,13 @@ def judged(group: Group, layout: GroupLayout, reservations: Reservations) -> Gro
     way = ", ".join(name for name, share in shares.items() if share.is_critical)
     why = reason("group_fits", p90_at=now + p90_s, slack_s=-late_s, way=way)
     return replace(group, state="active", verdict=verdict_of("promised", why, **figures))
+
+
+def _count_usable(state: ClusterState, needs: Reserved) -> int:
+    """GPUs that the workers of a step may have at a time: whole workers on their nodes, in their quota."""
+    size, nodes = needs.gpus_per_worker, state.capacity(needs.eligible).training
+    on_nodes = sum(count * (gpus // size) * size for gpus, count in nodes.items())
+    return min(on_nodes, (state.quotas or {}).get(needs.quota, on_nodes))
 
 
 def without_promise(group: Group, policy: str) -> Group:

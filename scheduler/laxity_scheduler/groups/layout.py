@@ -5,7 +5,8 @@ A step that is not there yet stands in the snapshot as GPUs that are kept from o
 to know that. Earlier promises are respected, as its time is chosen on what they leave; later ones,
 as they are planned on what it leaves. They are kept from the end of the shares of the steps before it,
 so that no job of the group is in the way of the next; where there is no room for all steps then, from
-their P90 ends (`GroupPlanner.spread`). GPUs are counted on the cluster as a whole, not by node.
+their P90 ends (`GroupPlanner.spread`). GPUs are counted as claims are:
+on the cluster, on sets of nodes, under quotas, and in whole workers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +14,13 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.groups.composition import GroupCourse, StepPart, quantile_of
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import Reserved
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.promising.coming_steps import keep_steps, parts_of, reserve_for
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Profile, find_end, find_slot, keep_gpus
 
@@ -50,15 +53,17 @@ class GroupPlanner:
 
     def __init__(self, forecasts: Forecasts, reservations: Reservations, horizon_s: float) -> None:
         self.forecasts, self.reservations = forecasts, reservations
+        self.room = reservations.room
         self.profile = reservations.profile(horizon_s).copy()
 
     def keep(self, reserved: Iterable[Reserved], sign: int = 1) -> None:
         """Keep these GPUs from now on; with -1 no longer."""
-        now = self.forecasts.now
-        for kept in reserved:
-            keep_gpus(
-                self.profile, kept.from_at - now, kept.until_at - now, sign * float(kept.gpus)
-            )
+        room, now = self.room, self.forecasts.now
+        keep_steps(self.profile, reserved, now, room.regions, room.whole, sign=sign)
+
+    def parts_of(self, step: Job | Reserved) -> list[int]:
+        """Where a step weighs."""
+        return parts_of(self.room.regions, self.room.whole, step)
 
     def lay_out(
         self, group: str, states: Sequence[StepState], kept: Mapping[str, Reserved], *, fast: bool
@@ -86,13 +91,14 @@ class GroupPlanner:
                 max([due_at[name] for name in part.after if name in due_at], default=0.0) - now
             )
             length_s = kept.until_at - kept.from_at
-            start_s = find_start(profile, max(ready_s, kept.from_at - now), kept.gpus, length_s)
+            from_s, parts = max(ready_s, kept.from_at - now), self.parts_of(kept)
+            start_s = find_start(profile, from_s, kept.gpus, length_s, parts)
             if (
                 now + start_s + length_s
                 > max(due_at[part.name], kept.until_at) + TOLERANCE * length_s
             ):
                 return
-            keep_gpus(profile, start_s, start_s + length_s, float(kept.gpus))
+            keep_gpus(profile, start_s, start_s + length_s, float(kept.gpus), parts)
             spread[part.name] = replace(
                 kept, from_at=now + start_s, until_at=now + start_s + length_s
             )
@@ -134,9 +140,9 @@ class GroupPlanner:
         layout.course.add(part)
         layout.widths[name] = width
         end_s = max(start_s + p50_s, quantile_of(layout.course.ends_s[name], 0.9))
-        keep_gpus(profile, start_s, end_s, float(at_once * gpus))
-        layout.reserved[name] = Reserved(
-            f"{group}/{name}", now + start_s, now + end_s, at_once * gpus
+        keep_gpus(profile, start_s, end_s, float(at_once * gpus), self.parts_of(state.row))
+        layout.reserved[name] = reserve_for(
+            f"{group}/{name}", state.row, now + start_s, now + end_s, at_once * gpus
         )
 
     def _times_of(self, job: Job) -> tuple[float, float]:
@@ -149,7 +155,7 @@ class GroupPlanner:
     def _widths(self, row: Job, profile: Profile) -> Sequence[int]:
         """Its widths that the cluster may hold; the least one if it holds none."""
         widths = self.forecasts.curve(row).widths
-        most = float(profile.free.max()) / row.gpus_per_worker
+        most = float(profile.parts[self.parts_of(row)].max(axis=1).min()) / row.gpus_per_worker
         return [width for width in widths if width <= most] or [widths[0]]
 
     def _find_room(
@@ -159,19 +165,27 @@ class GroupPlanner:
         assert state.row is not None  # noqa: S101 - asked before
         jobs, gpus = state.coming, width * state.row.gpus_per_worker
         length_s = self.forecasts.rest_s(state.row, width, "p90")
+        most = min(jobs, self.room.slots_for(state.row) // width)
+        parts = self.parts_of(state.row)
         choices = [
             (start_s + rounds * length_s, -at_once, start_s)
-            for at_once in sorted({ceil(jobs / rounds) for rounds in range(1, MOST_ROUNDS + 1)})
+            for at_once in sorted(
+                {ceil(jobs / rounds) for rounds in range(1, MOST_ROUNDS + 1)} | {most}
+            )
+            if 0 < at_once <= most
             for rounds in (ceil(jobs / at_once),)
-            for start_s in (find_start(profile, ready_s, at_once * gpus, rounds * length_s),)
+            for start_s in (find_start(profile, ready_s, at_once * gpus, rounds * length_s, parts),)
         ]
-        end_s, at_once, start_s = min(choices)
+        end_s, at_once, start_s = min(choices, default=(FOREVER, -1, FOREVER))
         return end_s, start_s, -at_once
 
 
-def find_start(profile: Profile, from_s: float, gpus: int, length_s: float) -> float:
-    """The first instant from which so many GPUs are free for so long; never: infinity."""
-    room = profile.free >= gpus - 1e-9
+def find_start(
+    profile: Profile, from_s: float, gpus: int, length_s: float, parts: Sequence[int] = (0,)
+) -> float:
+    """The first instant from which so many GPUs of all these parts are free for so long; never: infinity."""
+    free: Floats = profile.parts[list(parts)].min(axis=0)
+    room = free >= gpus - 1e-9
     for slot in range(find_slot(profile, from_s), len(room)):
         if not room[slot]:
             continue

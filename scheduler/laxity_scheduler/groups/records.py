@@ -1,9 +1,11 @@
 """What has become of the jobs of each step."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from laxity.human_time import count_noun
 from laxity_scheduler.groups.group import Group, Json
 from laxity_scheduler.groups.structure import GroupStep, order_steps
 from laxity_scheduler.model.job import Job
@@ -67,6 +69,20 @@ def record_steps(group: Group, views: Iterable[View], rows: Sequence[Job]) -> di
             max((view["finished_at"] for view in over), default=0.0),
         )
     return records
+
+
+def find_deviations(group: Group, views: Iterable[View]) -> list[str]:
+    """Where its jobs are others than its steps say, in words; nothing if it has none."""
+    planned = {step.name: step.count for step in group.steps}
+    there = Counter([step_of(view) for view in views if view["state"] not in FAILED])
+    more = [
+        f"step {name} has {count_noun(count, 'job')}, and {planned.get(name, 0)} were planned"
+        for name, count in there.items()
+        if count > planned.get(name, 0)
+    ]
+    has_ended = group.state == "finished"
+    never = [f"step {name} never came" for name in planned if has_ended and not there[name]]
+    return [*more, *never] if planned else []
 
 
 def step_of(view: View) -> str:

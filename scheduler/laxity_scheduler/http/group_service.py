@@ -7,6 +7,7 @@ from typing import Any
 from laxity.clock_time import ClockTime
 from laxity.durations import deadline_instant, parse_zoned_deadline
 from laxity_scheduler.groups.group import ENDED, Group, State
+from laxity_scheduler.groups.records import find_deviations
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
@@ -41,8 +42,11 @@ class GroupService:
     def view_of(self, group_id: str) -> Json:
         """The group with the views of its jobs, in order of submission."""
         group = self._book.group(group_id)
-        fields = self._keeper.group_fields(group)
-        return view_of(group) | fields | {"jobs": self._jobs_of(group)}
+        view = view_of(group) | self._keeper.group_fields(group)
+        jobs = self._jobs_of(group)
+        if not group.is_sweep and (notes := find_deviations(group, jobs)):
+            view["reason"] = "; ".join([view["reason"], *notes])
+        return view | {"jobs": jobs}
 
     def list_groups(self, may_see: Callable[[str], bool]) -> list[Json]:
         """All groups of the namespaces that `may_see` accepts, without their jobs."""

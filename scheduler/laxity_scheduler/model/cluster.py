@@ -97,12 +97,18 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """GPUs that a promised group keeps for a step whose jobs are not there yet."""
+    """GPUs that a promised group keeps for a step whose jobs are not there yet.
+
+    Of a set of nodes and of a quota, as its jobs will name them.
+    """
 
     step: str  # "namespace/group/step"
     from_at: float
     until_at: float
     gpus: int
+    eligible: str = ""
+    quota: str = ""
+    gpus_per_worker: int = 1
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "Kubernetes ends it {limit} after its start (activeDeadlineSeconds), and it takes {needed} "
         "from its start (P90) on {workers:worker}: raise activeDeadlineSeconds, or let it do less"
     ),
-    "deadline_in_the_past": "the deadline, {due}, had passed when the job asked for a verdict",
+    "deadline_in_the_past": "the deadline, {due}, had passed when a verdict was asked for",
     "invalid": "{problem}",
     "namespace_limits": "{problem}",
     "promise_in_danger": (

@@ -82,7 +82,9 @@ class MlflowSink:
         self._groups = GroupRuns()
 
     def deliver(self, message: Message) -> None:
-        if message.view["verdict"] == "none" and not message.points:
+        view = message.view
+        has_run = view["uid"] in self._runs or view["run_id"]
+        if view["verdict"] == "none" and not (message.points or has_run):
             return
         require_answer(self._uri)
         import_mlflow()

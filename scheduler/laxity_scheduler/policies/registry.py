@@ -1,15 +1,14 @@
 """The policies by name, the same for the service, the simulator, replay and what-if.
 
 A policy is a page of this folder that has a `decide`, and a line here. Where it is an order
-(`ORDER`) or a share rule (`RULE`), the simulator may keep queue or columns between events instead
-of asking `decide` about a snapshot at each.
+(`ORDER`), the simulator may keep its queue between events instead of asking `decide` about a
+snapshot at each. A share rule (`RULE`) gives or refuses promises itself.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
-from math import inf, nan
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -22,7 +21,7 @@ from laxity_scheduler.shares.rule import Admission, ShareRule
 from laxity_scheduler.shares.rule import policy_of as shared
 
 Kind = Literal["order", "rule", "snapshot"]
-ADMISSIONS: Final[tuple[Admission, ...]] = ("none", "greedy", "priced")
+ADMISSIONS: Final[tuple[Admission, ...]] = ("none", "greedy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,12 @@ class Registered:
         return replace(order, packing=packing)
 
     def rule(self, admission: str | None = None) -> ShareRule:
-        """A share rule; `admission` is none, greedy, priced or priced:KAPPA, or the rule's own."""
+        """A share rule; `admission` is none, greedy, or the rule's own."""
         rule: ShareRule = self._module.RULE
         if admission is None:
             return rule
-        kind, kappa = parse_admission(admission)
-        drops = rule.drops and kind == "greedy"
-        return replace(rule, admission=kind, kappa=kappa or rule.kappa, drops=drops)
+        kind = parse_admission(admission)
+        return replace(rule, admission=kind, drops=rule.drops and kind == "greedy")
 
     def policy(self, *, packing: Packing = "skip", admission: str | None = None) -> Policy:
         """What decides; `admission` as in `rule`, for policies of all kinds."""
@@ -80,7 +78,7 @@ class Registered:
         if admission is None:
             return decide
         find_late = getattr(module, "find_late_promises", None)
-        return with_admission(decide, *parse_admission(admission), find_late)
+        return with_admission(decide, parse_admission(admission), find_late)
 
 
 REGISTRY: Final[Mapping[str, Registered]] = {
@@ -107,7 +105,6 @@ REGISTRY: Final[Mapping[str, Registered]] = {
         ),
         Registered("elasticflow", "rule", elastic=True),
         Registered("edf_elastic", "rule", elastic=True),
-        Registered("laxity", "rule", elastic=True),
         Registered("qos", elastic=True),
         Registered("qos_open_to_all", elastic=True, page="qos", part="open_to_all"),
     )
@@ -125,22 +122,15 @@ def find(name: str) -> Registered:
         return replace(REGISTRY[page], name=name, page=page, file=file)
     if name not in REGISTRY:
         near = get_close_matches(name, REGISTRY, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f"; did you mean {near[0]}?" if near else "; qos is the default"
         message = f"unknown policy {name!r}: one of {', '.join(sorted(REGISTRY))}{hint}"
         raise UnknownPolicyError(message)
     return REGISTRY[name]
 
 
-def parse_admission(text: str) -> tuple[Admission, float | None]:
-    """`priced:0.1` as ("priced", 0.1). ValueError says what may be written."""
-    kind, _, value = text.partition(":")
-    kinds = {name: name for name in ADMISSIONS}
-    if kind not in kinds or (value and kind != "priced"):
-        raise ValueError(f"admission is none, greedy, priced or priced:KAPPA, not {text!r}")
-    try:
-        kappa = float(value) if value else None
-    except ValueError:
-        kappa = nan
-    if kappa is not None and not 0 < kappa < inf:
-        raise ValueError(f"kappa of priced:KAPPA is a positive number, not {value!r}")
-    return kinds[kind], kappa
+def parse_admission(text: str) -> Admission:
+    """ValueError says what may be written."""
+    for kind in ADMISSIONS:
+        if text == kind:
+            return kind
+    raise ValueError(f"admission is {' or '.join(ADMISSIONS)}, not {text!r}")

@@ -25,7 +25,6 @@ BASELINE: Final = "baseline"
 POLICY_TEXTS: Final = (
     PolicyText("qos", "gives", "promises or refuses; sizes and stops jobs to keep promises", QOS),
     PolicyText("qos_open_to_all", "gives", "qos that refuses nobody", QOS),
-    PolicyText("laxity", "gives", "least remaining GPU-time first; promises at a price", "our own"),
     PolicyText("elasticflow", "gives", "least share of GPUs that meets each promise, then growth", "ElasticFlow (ASPLOS 2023)"),
     PolicyText("chronus", "none", "leases of 20 minutes for the most deadlines; resizes nobody", "Chronus (SoCC 2021)"),
     PolicyText("edf_elastic", "none", "earliest deadline first, on the fewest GPUs in time; then growth", BASELINE),
@@ -53,7 +52,7 @@ PROMISES: Final = {"gives": "gives", "keeps": "keeps", "none": "-"}
 USE: Final = (
     "gives: promises deadlines and keeps them. keeps: gives none, keeps those there are.\n"
     "Decide by one with laxity up --policy NAME. Compare them with laxity simulate, where\n"
-    "--admission greedy (or priced) puts promises before any of them.\n"
+    "--admission greedy puts promises before any of them.\n"
     "laxity policies --json also has the variants that studies compare."
 )
 

@@ -14,6 +14,7 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import stopping
+from laxity_scheduler.model.cluster import Reserved
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising.claims import Claims
@@ -42,7 +43,15 @@ class ConcurrentFit:
             self._ledger = Ledger(names, gpus, sets, [node.room for node in nodes])
             for job in room.unmoving:
                 _take_all(self._ledger, job.nodes, job.shape)
+            if not all(map(self._keep, state.reserved)):
+                self.left = -1  # a plan over time says more
         self._parts = [_Part(room, region) for region in room.regions]
+
+    def _keep(self, step: Reserved) -> bool:
+        """Whether its whole workers fit on nodes; they are kept there."""
+        assert self._ledger is not None  # noqa: S101 - asked before
+        size, may = step.gpus_per_worker, self._room.state.nodes_of_set(step.eligible)
+        return self._ledger.place(step.gpus // size, size, may) is not None
 
     def add_all(self, claims: Claims, *, amended: str = "") -> ShareTable | None:
         """The shares of all claims, counted; None if they do not fit together.
@@ -178,7 +187,8 @@ class _Part:
     def __init__(self, room: Room, region: Region) -> None:
         self.region, on_it = region, room.on[region]
         held = sum(region.sits(job) * job.gpus_per_worker for job in room.unmoving)
-        self.left = on_it.capacity - on_it.coming - held
+        kept = sum(step.gpus for step in room.state.reserved if region.whole(step))
+        self.left = on_it.capacity - on_it.coming - held - kept
         self.free = on_it.free
 
     def weighs(self, jobs: Sequence[Job], gpus: Ints) -> tuple[int, Ints]:

@@ -27,7 +27,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.remaining import stopping
-from laxity_scheduler.model.cluster import NO_NODES, ClusterState, NodeSet
+from laxity_scheduler.model.cluster import NO_NODES, ClusterState, NodeSet, Reserved
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.claimants import BOUNDED, FREE
 
@@ -48,7 +48,7 @@ class Region:
     awaited: Mapping[str, int] = field(default_factory=dict, compare=False)  # GPUs for whom
     quota: str = ""
 
-    def whole(self, job: Job) -> bool:
+    def whole(self, job: Job | Reserved) -> bool:
         """Whether all of its workers weigh on this region, wherever they are."""
         return job.quota == self.quota if self.quota else job.eligible in self.inside
 

@@ -164,14 +164,16 @@ def add_gpus(profile: Profile, from_s: float, until_s: float, gpus: Floats) -> N
         profile.parts[part, first:last] += gpus[part]
 
 
-def keep_gpus(profile: Profile, from_s: float, until_s: float, gpus: float) -> None:
-    """Keep GPUs of the cluster in all whole slots from then until then.
+def keep_gpus(
+    profile: Profile, from_s: float, until_s: float, gpus: float, parts: Sequence[int]
+) -> None:
+    """Keep GPUs of these parts in all whole slots from then until then.
 
     Not in a slot that is only touched: what comes before ends in it, and would be in the way.
     """
     first = int(np.searchsorted(profile.edges, from_s - TINY_S))
     last = int(np.searchsorted(profile.edges, until_s + TINY_S, side="right")) - 1
-    profile.parts[0, first : max(first, last)] -= gpus
+    profile.parts[list(parts), first : max(first, last)] -= gpus
 
 
 def take_gpus(profile: Profile, from_s: float, until_s: float, needs: Floats, level: int) -> None:

@@ -28,6 +28,7 @@ from laxity_scheduler.promising.claims import (
     ClaimOrder,
     Claims,
 )
+from laxity_scheduler.promising.coming_steps import keep_steps
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import OnRegion, Region, regions_of
@@ -35,7 +36,6 @@ from laxity_scheduler.promising.reserve import (
     Profile,
     add_gpus,
     find_end,
-    keep_gpus,
     slot_edges,
 )
 from laxity_scheduler.promising.share_table import ShareTable
@@ -130,10 +130,11 @@ class Room:
 
     @cached_property
     def whole(self) -> tuple[WholeWorkers, ...]:
-        """Kinds of workers with several GPUs for whose jobs nothing is promised yet."""
+        """Kinds of workers with several GPUs, of jobs without a promise and of coming steps."""
         frame = self.forecasts.frame
         large = (frame.column(SIZE) > 1.0) & (frame.column(WORKERS) == 0.0) & ~frame.promised
-        return kinds_of(frame.where(large)) if len(self.state.nodes) > 1 else ()
+        coming = [kept for kept in self.state.reserved if kept.gpus_per_worker > 1]
+        return kinds_of([*frame.where(large), *coming]) if len(self.state.nodes) > 1 else ()
 
     @property
     def parts(self) -> int:
@@ -188,12 +189,10 @@ class Room:
         self._occupy_until_there(profile)
         self._add_unlisted(profile)
         self._occupy_for_needs(profile)
-        for kept in self.state.reserved:
-            begin_s, end_s = kept.from_at - self.state.now, kept.until_at - self.state.now
-            keep_gpus(profile, max(0.0, begin_s), end_s, float(kept.gpus))
         for part, kind in enumerate(self.whole, 1 + len(self.regions)):
             may = self.state.nodes_of_set(kind.eligible)
             profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)
+        keep_steps(profile, self.state.reserved, self.state.now, self.regions, self.whole)
         return profile
 
     @cached_property

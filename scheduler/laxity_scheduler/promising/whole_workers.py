@@ -19,7 +19,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
-from laxity_scheduler.model.cluster import PROMISABLE_POOLS, ClusterState
+from laxity_scheduler.model.cluster import PROMISABLE_POOLS, ClusterState, Reserved
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 
@@ -36,8 +36,8 @@ class WholeWorkers(NamedTuple):
         return is_new and (job.gpus_per_worker, job.eligible) == self
 
 
-def kinds_of(jobs: Iterable[Job]) -> tuple[WholeWorkers, ...]:
-    """Those of these jobs, small workers first."""
+def kinds_of(jobs: Iterable[Job | Reserved]) -> tuple[WholeWorkers, ...]:
+    """Those of these jobs and coming steps, small workers first."""
     kinds = {(job.gpus_per_worker, job.eligible) for job in jobs}
     return tuple([WholeWorkers(*kind) for kind in sorted(kinds)])
 

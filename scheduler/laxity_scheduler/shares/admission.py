@@ -1,7 +1,7 @@
 """Promises in front of any policy: the admission rule apart from who runs (algorithms.md 7.6, 10.1).
 
 A hard job that asks is promised or refused as the share rules do it: planned on the minimum share
-that is in time, behind all that were promised before, greedily or at a price. Who is refused does
+that is in time, behind all that were promised before. Who is refused does
 not enter; all others are left to the policy, in its own order and on its own widths. A policy that
 plans ahead itself may object: a promise that it sees in danger at once is not given. One that keeps
 no GPUs for later may break a promise: reports count those.
@@ -9,7 +9,7 @@ no GPUs for later may break a promise: reports count those.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
@@ -26,22 +26,18 @@ Verdict = Promised | Forecasted | Refuse
 LateEnds = Callable[[ClusterState, Predictor], Mapping[str, float]]  # of promised jobs, by id
 
 
-def admission_rule(kind: Admission, kappa: float | None = None) -> ShareRule:
-    """The rule that promises and refuses; it starts and stops nothing here."""
-    rule = ShareRule(f"{kind} promises", admission=kind, replans=8, drops=True)
-    return rule if kappa is None else replace(rule, kappa=kappa)
+# what promises and refuses; it starts and stops nothing here
+RULE: Final = ShareRule("greedy promises", admission="greedy", replans=8, drops=True)
 
 
-def with_admission(
-    policy: Policy, kind: Admission, kappa: float | None = None, find_late: LateEnds | None = None
-) -> Policy:
+def with_admission(policy: Policy, kind: Admission, find_late: LateEnds | None = None) -> Policy:
     """The policy behind this rule; `none`: behind none, also where the policy has its own.
 
     `find_late` says which promises the policy could not keep: none is given that adds to those.
     """
     if kind == "none":
         return _soften_unpromised(policy)
-    judge = verdicts_of(admission_rule(kind, kappa))
+    judge = verdicts_of(RULE)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         verdicts = {verdict.job: verdict for verdict in judge(state, predictor)}

@@ -1,4 +1,4 @@
-# ruff: noqa: C901, PLR0917 - compiled loops take arrays, by place
+# ruff: noqa: PLR0917 - compiled loops take arrays, by place
 """Plans over time: who gets how many GPUs in which slot, promised jobs first.
 
 Free GPUs are kept on 256 slots, 60 s at first, growing by a constant ratio to the furthest deadline;
@@ -16,7 +16,6 @@ from laxity_scheduler.frame.compiled import jit
 from laxity_scheduler.shares.share_arrays import (
     NEWCOMER,
     NO_ADMISSION,
-    PRICED,
     PROMISED,
     TINY,
     TURNED_AWAY,
@@ -89,27 +88,6 @@ def reserve(jobs: JobArrays, job: int, used: int, free: Floats, chosen: Ints) ->
 
 
 @jit
-def price_of(
-    job: int,
-    used: int,
-    width: Ints,
-    free: Floats,
-    lengths: Floats,
-    chosen: Ints,
-    gpus: float,
-    steep: float,
-) -> float:
-    """GPU-seconds of a plan, each weighed by how full its slot is: 0 when empty, 1 when full."""
-    paid = 0.0
-    for slot in range(used):
-        if chosen[slot] >= 0:
-            full = min(1.0, max(0.0, 1.0 - free[slot] / gpus))
-            weight = (np.exp(steep * full) - 1.0) / (np.exp(steep) - 1.0)
-            paid += width[job, chosen[slot]] * lengths[slot] * weight
-    return paid
-
-
-@jit
 def narrowest_plan(
     jobs: JobArrays,
     job: int,
@@ -177,7 +155,6 @@ def furthest_deadline_s(jobs: JobArrays, least: Ints) -> float:
 def base_profile(
     jobs: JobArrays,
     how: RuleParameters,
-    most_paid: float,
     order: Ints,
     least: Ints,
     state: Ints,
@@ -213,35 +190,12 @@ def base_profile(
             continue
         if used < 0:
             continue
-        if asks and how.admission == PRICED:
-            paid = price_of(job, used, jobs.width, free, lengths, chosen, how.gpus, how.steep)
-            if paid > most_paid:
-                state[job] = TURNED_AWAY
-                continue
         if asks:
             state[job] = PROMISED
         holds[job] = 1
         reserve(jobs, job, used, free, chosen)
         target[job] = chosen[0]
     return next_change_s(holds, target, lengths)
-
-
-@jit
-def count_in_time(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -> int:
-    """How many jobs are in time if plans are made in this order and nobody is promised."""
-    lengths = slot_lengths(furthest_deadline_s(jobs, least))
-    free = np.full(SLOTS, how.gpus)
-    chosen = np.empty(SLOTS, dtype=np.int64)
-    count = 0
-    for step in range(len(order)):
-        job = order[step]
-        if jobs.due[job] == np.inf or least[job] < 0:
-            continue
-        used = narrowest_plan(jobs, job, least, how.careful, free, lengths, chosen)
-        if used >= 0:
-            reserve(jobs, job, used, free, chosen)
-            count += 1
-    return count
 
 
 @jit

@@ -1,7 +1,6 @@
-"""A deadline-elastic policy as a value: in which order shares are given, and who is promised one.
+"""A deadline-elastic policy as a value: shares are given by deadline; whom to promise, what is left.
 
-`policy_of(rule)` is the policy. The simulator keeps its columns between events and calls the same
-loop (`shares.share_loop.allocate`), so that the code that is simulated is the code that runs.
+`policy_of(rule)` is the policy.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,26 +29,22 @@ from laxity_scheduler.shares.rows import Columns, ShareRows
 from laxity_scheduler.shares.share_arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
 from laxity_scheduler.shares.share_decisions import promise_jobs, start_jobs
 
-Admission = Literal["none", "greedy", "priced"]
+Admission = Literal["none", "greedy"]
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRule:
-    """Who gets GPUs first, whom to promise, and where the surplus goes.
+    """Whom to promise, and where the surplus goes.
 
-    `order`: without promises, "gpu_time" gives way to "deadline" where more are then in time.
-    `reserves`: promised GPUs are kept over time; without it only the present counts. `kappa` and
-    `steep` are the admission price of algorithms.md 10.1. `careful` stretches predicted remainders.
+    `reserves`: promised GPUs are kept over time; without it only the present counts.
+    `careful` stretches predicted remainders.
     `replans`: how many newcomers of one decision may have everybody planned anew for them.
     `drops`: who is not promised goes away; else it runs on what is left.
     """
 
     name: str
-    order: Literal["deadline", "gpu_time"] = "deadline"
     admission: Admission = "none"
     reserves: bool = True
-    kappa: float = 0.3
-    steep: float = 1.0
     surplus: Literal["cheapest", "dearest"] = "cheapest"
     careful: float = 1.0
     replans: int = 0
@@ -59,10 +54,8 @@ class ShareRule:
         """The rule on so many GPUs, as numbers."""
         return RuleParameters(
             gpus=gpus,
-            order=("deadline", "gpu_time").index(self.order),
-            admission=("none", "greedy", "priced").index(self.admission),
+            admission=("none", "greedy").index(self.admission),
             reserves=int(self.reserves),
-            steep=self.steep,
             direction=("cheapest", "dearest").index(self.surplus),
             careful=self.careful,
             replans=self.replans,
@@ -180,10 +173,9 @@ class _Decision:
         if rule.admission != "none" and not rule.drops:  # soft jobs have deadlines, no promises
             verdicts = np.where(columns.hard | columns.promised, verdicts, TURNED_AWAY)
         target = np.empty(many, dtype=np.int64)
-        most_paid = rule.kappa * _typical_gpu_s(columns)
         while True:
             given = verdicts.astype(np.int64)
-            wake_s = allocate(columns.table(due), rule.on(gpus), most_paid, given, target)
+            wake_s = allocate(columns.table(due), rule.on(gpus), given, target)
             turned = [row for row in renewed if given[row] == TURNED_AWAY and self._stands(row)]
             if not turned or rule.admission == "none":
                 break
@@ -347,12 +339,3 @@ def _changing(job: Job) -> bool:
     """Told to stop or to shrink, and has not done so yet: there is nothing to tell it meanwhile."""
     waits = job.resize_to or job.stop_requested_at is not None or job.parked_epoch is not None
     return bool(job.terminating_workers or (job.workers and waits))
-
-
-def _typical_gpu_s(columns: Columns) -> float:
-    """The median GPU-time of the jobs in sight, each alone on its narrowest width in time."""
-    with np.errstate(invalid="ignore"):
-        alone = columns.change + columns.total
-        work = np.where(alone <= columns.due[:, None], alone * columns.width, np.inf).min(axis=1)
-    work = work[np.isfinite(work)]
-    return float(np.median(work)) if len(work) else FOREVER

@@ -12,8 +12,7 @@ from laxity_scheduler.frame.arrays import Ints
 TINY: Final = 1e-6
 
 # modes, as numbers since loops know no strings
-BY_DEADLINE, BY_GPU_TIME = 0, 1
-NO_ADMISSION, GREEDY, PRICED = 0, 1, 2
+NO_ADMISSION, GREEDY = 0, 1
 CHEAPEST, DEAREST = 0, 1
 NEWCOMER, PROMISED, TURNED_AWAY = 0, 1, 2
 
@@ -36,10 +35,8 @@ class RuleParameters(NamedTuple):
     """A `ShareRule` and the cluster: see there."""
 
     gpus: float
-    order: int
     admission: int
     reserves: int
-    steep: float
     direction: int
     careful: float
     replans: int

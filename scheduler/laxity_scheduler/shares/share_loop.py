@@ -3,9 +3,7 @@
 
 1. each job's least level: the fewest GPUs with which it ends in time, from its scaling curve
 2. if the sum of all least levels fits now it fits always: no time profile is needed (exact)
-3. otherwise plans over time are made, promised jobs first, then newcomers (`shares.plans`). Where
-   nobody is promised, least GPU-time first serves most of a crowd that cannot all be served, and
-   the earliest deadline first serves all where all can be: the order with more in time is taken
+3. otherwise plans over time are made, promised jobs first, then newcomers (`shares.plans`)
 4. what is left goes step by step to (job, next level), cheapest GPU-time per GPU first
    (`shares.share_surplus`)
 """
@@ -15,22 +13,19 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.shares.plans import base_profile, count_in_time
+from laxity_scheduler.shares.plans import base_profile
 from laxity_scheduler.shares.share_arrays import (
-    BY_DEADLINE,
-    BY_GPU_TIME,
     NEWCOMER,
     NO_ADMISSION,
-    PRICED,
     PROMISED,
     TINY,
     TURNED_AWAY,
     JobArrays,
     RuleParameters,
 )
-from laxity_scheduler.shares.share_surplus import rest_s, surplus
+from laxity_scheduler.shares.share_surplus import surplus
 
-SOFT_AFTER = 1e12  # more than any deadline or GPU-time
+SOFT_AFTER = 1e12  # more than any deadline
 
 
 @jit
@@ -47,17 +42,10 @@ def least_levels(jobs: JobArrays, careful: float) -> Ints:
 
 
 @jit
-def keys_of(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints) -> Floats:
-    """In which order shares are given: least first; promised jobs first, and by deadline; then hard."""
-    key = np.empty(len(jobs.due))
+def keys_of(jobs: JobArrays, how: RuleParameters, state: Ints) -> Floats:
+    """In which order shares are given: by deadline, promised jobs first, then hard ones."""
+    key = jobs.due.copy()
     for job in range(len(jobs.due)):
-        if how.order == BY_DEADLINE:
-            key[job] = jobs.due[job]
-        elif least[job] >= 0:
-            least_s = rest_s(jobs, job, least[job])
-            key[job] = jobs.width[job, least[job]] * least_s
-        else:
-            key[job] = np.inf
         if not jobs.hard[job]:
             key[job] += SOFT_AFTER
         if how.admission != NO_ADMISSION and state[job] == PROMISED:
@@ -98,36 +86,20 @@ def base_now(
 
 
 @jit
-def better_order(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -> Ints:
-    """This order, or that of deadlines if more jobs are in time with it."""
-    by_deadline = np.argsort(jobs.due + (1 - jobs.hard) * SOFT_AFTER, kind="mergesort")
-    if count_in_time(jobs, how, by_deadline, least) > count_in_time(jobs, how, order, least):
-        return by_deadline
-    return order
-
-
-@jit
-def allocate(
-    jobs: JobArrays, how: RuleParameters, most_paid: float, state: Ints, target: Ints
-) -> float:
-    """Levels now, into `target` (-1: none); `state` says who is promised. Returns when to wake.
-
-    `most_paid`: the price in GPU-seconds above which a newcomer is not promised.
-    """
+def allocate(jobs: JobArrays, how: RuleParameters, state: Ints, target: Ints) -> float:
+    """Levels now, into `target` (-1: none); `state` says who is promised. Returns when to wake."""
     least = least_levels(jobs, how.careful)
     needed = 0.0
     for job in range(len(jobs.due)):
         if least[job] >= 0:
             needed += jobs.width[job, least[job]]
     wake_s = np.inf
-    if needed <= how.gpus + TINY and how.admission != PRICED:
+    if needed <= how.gpus + TINY:
         everybody(jobs, how, least, state, target)
     else:
-        order = np.argsort(keys_of(jobs, how, least, state), kind="mergesort")
+        order = np.argsort(keys_of(jobs, how, state), kind="mergesort")
         if how.reserves:
-            if how.admission == NO_ADMISSION and how.order == BY_GPU_TIME:
-                order = better_order(jobs, how, order, least)
-            wake_s = base_profile(jobs, how, most_paid, order, least, state, target)
+            wake_s = base_profile(jobs, how, order, least, state, target)
         else:
             base_now(jobs, how, order, least, state, target)
     surplus(jobs, how, least, state, target)

@@ -2,8 +2,6 @@
 
 When a change takes effect is the same in all of them, and as live: jobs stop and change their width
 at an epoch's end, new workers join once they have started, a stop at once loses the running epoch.
-Share policies are the exception: but for `live`, they change widths at once and keep all work, as
-their loop over columns does (`elastic`).
 
     live          laxity's own workers: a stop or a re-forming costs 6 s (1 + log2 w) to save, a start
                   24 s (1 + log2 w) (Chronus' figures)
@@ -28,13 +26,12 @@ LARGE_CLUSTER_GPUS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds by GPUs held. `at_boundaries`: changes wait for an epoch's end, kills lose work."""
+    """Seconds by GPUs held."""
 
     name: CostName
     start_fixed_s: float = 0.0
     start_log_s: float = 0.0  # times 1 + log2(gpus)
     stop_log_s: float = 0.0  # times 1 + log2(gpus)
-    at_boundaries: bool = True
     round_s: float = 0.0  # paid by every running job in every round
     restart_s: float = 0.0  # more, in every 60th round
     gone_s: float = 0.0  # until a stopped worker's pod has gone and its GPUs are free

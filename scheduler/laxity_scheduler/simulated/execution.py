@@ -1,8 +1,7 @@
 """A simulated job through time: it trains, changes its width, stops, loses work and ends.
 
 Progress is computed when somebody asks. A change that waits (a stop, fewer workers, more workers
-that have joined) takes effect at the next whole position, or at once where the costs say that
-nothing waits.
+that have joined) takes effect at the next whole position.
 """
 
 import math
@@ -93,8 +92,6 @@ class JobExecution:
 
     def _change_at(self, live: SimJob) -> float:
         """When what waits can take effect."""
-        if not self.costs.at_boundaries:
-            return self.now
         ready_at = max(self.now, live.ready_at)
         if live.workers > live.formed and not (live.stop_at_boundary or live.shrink_to):
             ready_at = max(ready_at, live.grown_at)
@@ -122,7 +119,7 @@ class JobExecution:
     def _change(self, live: SimJob) -> None:
         """What has waited for an epoch's end takes effect."""
         self.catch_up(live)
-        if self.costs.at_boundaries and not live.stops_inside:
+        if not live.stops_inside:
             live.position = float(round(live.position))
         width = live.formed
         if live.stop_at_boundary:
@@ -134,8 +131,7 @@ class JobExecution:
         elif live.shrink_to:
             self._reform(live, live.shrink_to, self.stop_s(live))
         elif live.workers > live.formed:
-            cost_s = self.stop_s(live) if self.costs.at_boundaries else 0.0
-            self._reform(live, live.workers, cost_s)
+            self._reform(live, live.workers, self.stop_s(live))
         if live.formed != width:
             live.resizes += 1
         self.plan_next(live)
@@ -206,10 +202,9 @@ class JobExecution:
             self.plan_next(live)
 
     def change_now(self, live: SimJob) -> None:
-        """Another width at once: work since the last epoch's end is lost where costs say so."""
+        """A narrower width at once: work since the last epoch's end is lost."""
         self.catch_up(live)
-        if self.costs.at_boundaries:
-            self.redo(live)
+        self.redo(live)
         if live.formed != live.workers:
             live.resizes += 1
         paid_later = bool(self.costs.round_s)
@@ -228,7 +223,7 @@ class JobExecution:
         self.catch_up(live)
         self.cut_short(live)
         keeps = live.parked or live.row.stops_anywhere
-        if (self.costs.at_boundaries and not keeps) or not live.row.holds_state:
+        if not keeps or not live.row.holds_state:
             self.redo(live)
         self.leave(live, live.nodes)
         live.workers = live.formed = live.shrink_to = 0

@@ -149,33 +149,22 @@ class PlanExecutor:
         added = decision.nodes[live.workers :]
         self.fleet.take(added, live.truth.gpus_per_worker)
         self.execution.account(live)
-        self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
         self.execution.catch_up(live)
         live.move_to(self.fleet.products_on(live.nodes))
         live.shrink_to = 0
-        if self.execution.costs.at_boundaries:
-            live.grown_at = self.now + self.execution.start_s(live)
-        else:
-            self.execution.change_now(live)
+        live.grown_at = self.now + self.execution.start_s(live)
 
     def _shrink(self, live: SimJob, decision: Resize) -> None:
         """The workers have re-formed and the others go; or they go at once."""
         gone = live.nodes[decision.workers :]
         self.execution.account(live)
         self.execution.leave(live, gone)
-        self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
         live.shrink_to = 0
         if live.formed > live.workers:  # nobody had re-formed
             self.execution.change_now(live)
         self.timeline.wake_at(self.now)  # its GPUs may be free now: others have waited for them
-
-    def _not_ready(self, live: SimJob) -> None:
-        """Where widths change at once, an earlier change that still takes time gives way."""
-        if not self.execution.costs.at_boundaries and not self.execution.costs.round_s:
-            self.execution.catch_up(live)
-            self.execution.cut_short(live)
 
     def _preempt(self, decision: Preempt) -> None:
         live, now = self.execution.live[decision.job], self.now

@@ -57,6 +57,9 @@ class GroupKeeper:
             for group in self.book.groups(lambda _: True)
             if group.state == "active" and not group.is_sweep
         ]
+        for group in groups:
+            with self._faults.isolate("group", group.id):
+                state = self._with_sets(state, group)
         changed = _without_jobs(state, self._strays)
         self._cycle.begin(groups, state, predictor)
         views = self._views() if groups else ()
@@ -95,8 +98,18 @@ class GroupKeeper:
         steps = group.steps or self._learned_steps(group)
         policy, group = self._policies.name, replace(group, steps=steps)
         plans = policy in REGISTRY and REGISTRY[policy].keeps_coming_steps
+        state = self._with_sets(state, group)
         judged = self._cycle.judge(group, self._views(), state, predictor, keeps=keeps and plans)
         return judged if plans else without_promise(judged, policy)
+
+    def _with_sets(self, state: ClusterState, group: Group) -> ClusterState:
+        """The snapshot with the nodes that coming steps may use: no job there may name them yet."""
+        sets = dict(state.sets or {})
+        for step in group.steps:
+            row = self._row_of(group, step, state.now)
+            if row is not None and row.eligible and row.eligible not in sets and step.manifest:
+                sets[row.eligible] = self._world.preview(step.manifest, state.now).nodes
+        return replace(state, sets=sets) if sets != (state.sets or {}) else state
 
     def job_fields(self, view: Json) -> Json:
         """What a job's view says of its share: why it has it, or what it waits for."""

@@ -279,3 +279,17 @@ def count_fitting(regions: Sequence[Region], job: Job, free_gpus: Sequence[float
             most = bisect_right(sitting, workers) - 1
             fitting = min(fitting, most) if most < job.workers else fitting
     return fitting
+
+
+@dataclass(frozen=True, slots=True)
+class OnRegion:
+    """GPUs of a region: for claims, free now, and of pods that are gone in so many seconds.
+
+    Of those for claims so many are free on nodes that are `coming`.
+    """
+
+    capacity: int
+    free: int
+    terminating: int
+    terminated_s: float
+    coming: int = 0

@@ -31,7 +31,7 @@ from laxity_scheduler.promising.claims import (
 from laxity_scheduler.promising.coming_steps import keep_steps
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner, Plans
-from laxity_scheduler.promising.regions import Region, regions_of
+from laxity_scheduler.promising.regions import OnRegion, Region, regions_of
 from laxity_scheduler.promising.reserve import (
     Profile,
     add_gpus,
@@ -251,7 +251,7 @@ class Room:
         return until_s, gpus
 
     @cached_property
-    def on(self) -> Mapping[Region, "OnRegion"]:
+    def on(self) -> Mapping[Region, OnRegion]:
         """What each region has."""
         if not self.regions:
             return {}
@@ -262,7 +262,7 @@ class Room:
         """On which regions running jobs sit."""
         return read_occupancy(self.state, tuple([region.nodes for region in self.regions]))
 
-    def _look_at_regions(self) -> Iterable["OnRegion"]:
+    def _look_at_regions(self) -> Iterable[OnRegion]:
         """Busy GPUs that no worker explains are of pods that terminate, first.
 
         A row says how many pods terminate, not where; the rest is other people's.
@@ -295,7 +295,7 @@ class Room:
                 terminated_s=terminated_s,
             )
 
-    def _of_quota(self, region: Region, terminated_s: float) -> "OnRegion":
+    def _of_quota(self, region: Region, terminated_s: float) -> OnRegion:
         going = sum(
             job.terminating_workers * job.gpus_per_worker
             for job in self.state.jobs
@@ -321,13 +321,18 @@ class Room:
         """In the order in which they are planned (`ClaimRows.sort_claims`)."""
         return self.rows.sort_claims(claims, order, self.awaited)
 
-    def in_order(self, claims: Claims, profile: Profile, **how: bool) -> Kept:
+    def in_order(
+        self, claims: Claims, profile: Profile, *, stay: bool = False, drops: bool = False
+    ) -> Kept:
         """All claims planned one after the other on this profile, and taken out of it."""
-        return Kept(*self.plan(claims, profile, **how).keep(), profile)
+        return Kept(*self.plan(claims, profile, stay=stay, drops=drops).keep(), profile)
 
-    def plan(self, claims: Claims, profile: Profile, **how: bool) -> Plans:
-        """All claims planned one after the other; `how` is that of `Planner.plan_all`."""
-        return self.planner.plan_all(claims, self.find_held(claims), profile, **how)
+    def plan(
+        self, claims: Claims, profile: Profile, *, stay: bool = False, drops: bool = False
+    ) -> Plans:
+        """All claims planned one after the other (`Planner.plan_all`)."""
+        held = self.find_held(claims)
+        return self.planner.plan_all(claims, held, profile, stay=stay, drops=drops)
 
     def find_held(self, claims: Claims) -> Held:
         """GPUs that are held for jobs that wait."""
@@ -383,17 +388,3 @@ class Room:
             for name, ready_s in self.awaited.items()
             if name in kept.shares
         )
-
-
-@dataclass(frozen=True, slots=True)
-class OnRegion:
-    """GPUs of a region: for claims, free now, and of pods that are gone in so many seconds.
-
-    Of those for claims so many are free on nodes that are `coming`.
-    """
-
-    capacity: int
-    free: int
-    terminating: int
-    terminated_s: float
-    coming: int = 0

@@ -39,6 +39,7 @@ FREEZE: Final = f"{DOMAIN}/freeze"  # "true": workers run from a copy of the cod
 RESUMES: Final = f"{DOMAIN}/resumes"  # "true": the training code keeps and restores its own state
 RESTARTS: Final = f"{DOMAIN}/restarts"  # starts in a row that may fail before the next epoch ends
 GROUP: Final = f"{DOMAIN}/group"  # name of the jobs that have one deadline together
+TRIAL: Final = "trial-"  # begins the steps of a sweep
 STEP: Final = f"{DOMAIN}/step"  # which step of its group this job is, or is one job of
 AFTER: Final = f"{DOMAIN}/after"  # "a,b": steps of its group that must have finished before
 FOLLOWED_BY: Final = f"{DOMAIN}/followed-by"  # address of the flow run that submitted this job

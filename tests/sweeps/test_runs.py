@@ -47,3 +47,24 @@ def test_runs_of_a_group_are_nested_in_one_run(tmp_path: Path, mlflow_uri: str) 
     assert statuses == ["RUNNING", "RUNNING", "FINISHED"]
     assert client.get_run(parent).info.status == "RUNNING"
     assert client.get_run(runs["default/a"]).data.tags["mlflow.parentRunId"] == parent
+
+
+def test_the_run_of_a_workflow_has_its_verdict_and_fails_with_a_step(
+    tmp_path: Path, mlflow_uri: str
+) -> None:
+    from mlflow import MlflowClient
+
+    client, runs = MlflowClient(mlflow_uri), list[str]()
+    with staged(tmp_path, MemoryWorld(2)) as stage:
+        stage.submit("a", deadline="1h", widths="1", group="release", step="pretrain")
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "runs")
+    sink = MlflowSink(mlflow_uri, lambda _job, _uid, _experiment, run: runs.append(run))
+    statuses = []
+    for number, state in enumerate(("failed", "finished", "failed")):
+        attempt = view | {"uid": f"attempt-{number}", "verdict": "promised", "run_id": ""}
+        sink.deliver(Message(attempt))
+        sink.deliver(Message(attempt | {"state": state, "finished_at": 9_000.0 + number}))
+        parent = client.get_run(client.get_run(runs[-1]).data.tags["mlflow.parentRunId"])
+        statuses.append(parent.info.status)
+    assert statuses == ["FAILED", "FINISHED", "FAILED"]
+    assert parent.data.tags["laxity.verdict"] == "promised"

@@ -93,7 +93,7 @@ class TrialJobs:
             env={**self.project.env, names.ENV_TRIAL: escape_literal(terms)},
             workdir=self.project.workdir,
         )
-        return replace(spec, group=self.group, step=f"trial-{trial.number}")
+        return replace(spec, group=self.group, step=f"{names.TRIAL}{trial.number}")
 
 
 class SweepRun:

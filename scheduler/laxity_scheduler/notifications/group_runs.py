@@ -1,6 +1,8 @@
 """One MLflow run per group of jobs: the runs of its jobs are nested in it.
 
-It is made with the first of them and found again by its tag. It is open while one of them is.
+It is made with the first of them and found again by its tag. It is open while one of them is, has
+their verdict, and ends as they do: failed where a step failed and no later attempt finished. A trial
+of a sweep may fail.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -20,6 +22,8 @@ class GroupRuns:
     def __init__(self) -> None:
         self._run_ids: dict[tuple[str, str], str] = {}
         self._open: dict[str, set[str]] = {}  # uids of jobs that go on, by run
+        self._undone: dict[str, dict[str, str]] = {}  # how jobs ended that did not finish, by run
+        self._verdicts: dict[str, str] = {}
 
     def parent_tags(self, client: "MlflowClient", experiment: str, view: Json) -> dict[str, str]:
         """The tag that nests the run of this job; {} for a job of no group. Opens and closes the parent."""
@@ -34,7 +38,10 @@ class GroupRuns:
         return {PARENT_TAG: run_id}
 
     def _follow_state(self, client: "MlflowClient", run_id: str, view: Json) -> None:
-        jobs = self._open.setdefault(run_id, set())
+        if view["verdict"] not in ("none", self._verdicts.get(run_id)):
+            self._verdicts[run_id] = view["verdict"]
+            client.set_tag(run_id, names.TAG_VERDICT, view["verdict"])
+        jobs, undone = self._open.setdefault(run_id, set()), self._undone.setdefault(run_id, {})
         had_jobs = bool(jobs)
         if view["state"] not in TERMINAL_STATES:
             jobs.add(view["uid"])
@@ -42,9 +49,13 @@ class GroupRuns:
                 client.update_run(run_id, status="RUNNING")
             return
         jobs.discard(view["uid"])
+        undone.pop(view["id"], None)
+        if view["state"] != "finished" and not view["step"].startswith(names.TRIAL):
+            undone[view["id"]] = "FAILED" if view["state"] == "failed" else "KILLED"
         if not jobs:
             ended_ms = round(1000 * view["finished_at"])
-            client.set_terminated(run_id, "FINISHED", end_time=ended_ms)
+            status = min(undone.values(), default="FINISHED")  # a failure before what it ended
+            client.set_terminated(run_id, status, end_time=ended_ms)
 
 
 def _find_run(client: "MlflowClient", experiment: str, group: str) -> str:

@@ -128,7 +128,7 @@ def test_a_parked_worker_leaves_at_once_whoever_took_its_sigterm(
 ) -> None:
     service.order(workers=workers)
     started = [job_workers.start("ignores_sigterm", index=index) for index in range(workers)]
-    job_workers.until_noted("began", epoch=1)
+    job_workers.until_noted("began", epoch=1, times=workers)
     service.order(stop=True)
     service.until_order_is_known()
     job_workers.open_gate()

@@ -233,6 +233,16 @@ def test_a_job_with_all_epochs_done_that_has_not_ended_yet_divides_nothing_by_ze
     assert len(run.outcomes) == 40
 
 
+def test_elasticflows_rounds_cost_once_in_a_slot_however_often_is_decided() -> None:
+    long = job("long", runs_s=6_000.0, due_at=20_000.0)
+    short = [job(f"short-{second}", at=float(second), due_at=20_000.0) for second in range(100)]
+    setting = Setting("elasticflow", 16, 8, cost_model="elasticflow", epoch_s=60.0)
+    run = simulate(trace(long, *short), setting)
+    first = 2.0 + 2.0  # of a width that it has not had
+    slots = run.column("finished_at")[0] / 60.0
+    assert first < run.column("lost_gpu_s")[0] <= first + 2.0 * slots + 29.0 * (slots / 60.0 + 1)
+
+
 @pytest.mark.parametrize("policy", ["las", "srtf", "drf"])
 def test_no_gpu_is_lost_or_given_twice_while_pods_go_and_nodes_fail(policy: str) -> None:
     jobs = random_trace(2, jobs=25, levels=(1, 2, 4))

@@ -8,7 +8,8 @@ at an epoch's end, new workers join once they have started, a stop at once loses
     flat          the world of most simulators: starts cost the same seconds each time, stops nothing
     elasticflow   ElasticFlow's released simulator: in each scheduling round every running job pays
                   2 s (7 s on 256 GPUs or more); 2 (log2 w + 1) s more on a width that it has not had
-                  since the last periodic restart, which comes every 60th round and adds 27 s (47 s)
+                  since the last periodic restart, which comes every 60th round and adds 27 s (47 s).
+                  A round comes with a decision, at the earliest 60 s after the last one
     free          nothing costs anything
 
 w is the number of GPUs that the job holds.
@@ -20,6 +21,7 @@ from typing import Final, Literal
 
 CostName = Literal["live", "flat", "elasticflow", "free"]
 COST_NAMES: Final[tuple[CostName, ...]] = ("live", "flat", "elasticflow", "free")
+ROUND_S: Final = 60.0  # ElasticFlow's slot
 ROUNDS_BETWEEN_RESTARTS: Final = 60
 LARGE_CLUSTER_GPUS: Final = 256
 

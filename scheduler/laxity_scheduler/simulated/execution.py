@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.simulated.change_costs import ROUNDS_BETWEEN_RESTARTS, Costs
+from laxity_scheduler.simulated.change_costs import ROUND_S, ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulated.events import EventQueue
 from laxity_scheduler.simulated.simulated_job import TINY, SimJob, row_of
 from laxity_scheduler.simulated.simulated_nodes import SimNodes
@@ -33,6 +33,7 @@ class JobExecution:
         self.finished: dict[str, tuple[SimJob, float]] = {}
         self._leaving: dict[int, tuple[SimJob, str]] = {}  # stopped workers whose pods still go
         self._left = 0
+        self.rounds, self.round_at = 0, -math.inf  # scheduling rounds, where they cost
         self._touched: list[SimJob] = []
         self._due: list[tuple[float, int, SimJob]] = []  # when rows will have changed, as a heap
 
@@ -182,14 +183,22 @@ class JobExecution:
         self.live.pop(live.truth.id)
         self.finished[live.truth.id] = (live, self.now)
 
-    def charge_round(self, rounds: int) -> None:
-        """ElasticFlow's simulator: every running job pays in every round."""
-        periodic = rounds % ROUNDS_BETWEEN_RESTARTS == 0
+    def charge_round(self) -> None:
+        """ElasticFlow's simulator: every running job pays in every round, and on a new width at once.
+
+        Its rounds are at least a slot apart. What an epoch's end lets happen between them, where
+        widths wait for it, makes another decision and no other round.
+        """
+        is_due = self.now >= self.round_at + ROUND_S
+        self.rounds += is_due
+        periodic = is_due and self.rounds % ROUNDS_BETWEEN_RESTARTS == 0
+        if is_due:
+            self.round_at = self.now
         for live in self.live.values():
-            if not live.workers or live.charged_at == self.now:
+            had = not periodic and live.workers in live.had
+            if not live.workers or live.charged_at == self.now or (had and not is_due):
                 continue
             live.charged_at = self.now
-            had = not periodic and live.workers in live.had
             cost_s = self.costs.round_s if had else self.start_s(live)
             if periodic:
                 cost_s += self.costs.restart_s

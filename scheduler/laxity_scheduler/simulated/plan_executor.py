@@ -99,7 +99,7 @@ class PlanExecutor:
                 case _:
                     assert_never(decision)
         if self.execution.costs.round_s:
-            self.execution.charge_round(self.rounds)
+            self.execution.charge_round()
         self.timeline.look_at(plan.wake_at)
 
     def _verdict(self, decision: Promised | Forecasted | Refuse) -> None:

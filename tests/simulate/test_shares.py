@@ -20,10 +20,14 @@ PUBLISHED = {  # the higher of published and re-run: (GPUs, ratio)
     "itp/195job": (128, 0.749),
     "elasticflow/elasticVpollux_e": (64, 0.728),
 }
-SOON = ("itp/cluster10", "itp/195job", "elasticflow/elasticVpollux_e")  # the others: many minutes
+SOON = ("itp/cluster10", "itp/195job", "elasticflow/elasticVpollux_e")
+MARKS = {"itp/cluster01": (pytest.mark.slow, pytest.mark.timeout(900))}  # the rest: many minutes
 PUBLISHED_TRACES = [
     pytest.param(
-        name, marks=() if name in SOON else (pytest.mark.soak, pytest.mark.timeout(14_400))
+        name,
+        marks=()
+        if name in SOON
+        else MARKS.get(name, (pytest.mark.soak, pytest.mark.timeout(14_400))),
     )
     for name in PUBLISHED
 ]

@@ -11,6 +11,7 @@ from laxity import Training
 from laxity.worker.training import run_of
 from tests.support.job_workers import JobWorkers
 from tests.support.training_service import Service
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -210,17 +211,17 @@ def test_code_that_logs_without_a_loop_is_told_so_at_once(
     assert job_workers.log().count("training.log() came before training.epochs()") == 1
 
 
-def test_code_without_a_loop_is_told_so_after_a_while(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_code_without_a_loop_is_told_so_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
     monkeypatch.setattr("laxity.worker.notices.LOOP_S", 0.01)
-    run, told = run_of(Training(epochs=3)), ""
+    monkeypatch.setattr("laxity.worker.notices.say", told.append)
+    run = run_of(Training(epochs=3))
 
     with run.notices.expect_loop(lambda: run.started):
-        while "no epoch is counted yet" not in told:
-            told += capsys.readouterr().err
+        wait_until(lambda: told, "a notice")
 
-    assert "declare epochs=1" in told
+    assert "no epoch is counted yet" in told[0]
+    assert "declare epochs=1" in told[0]
 
 
 def test_a_result_that_is_not_json_finishes_with_a_notice(

@@ -207,7 +207,7 @@ def test_a_worker_that_is_stopped_hands_over_what_an_open_mlflow_does_not_take(
         append=lambda kind, points: appended.append((kind, [point["epoch"] for point in points])),
         drain=lambda at_most_s: at_most_s > 0,
     )
-    state = SimpleNamespace(rank=0, assignment=SimpleNamespace(folder=None))
+    state = SimpleNamespace(rank=0, environment=SimpleNamespace(folder=None))
     run: Any = SimpleNamespace(
         save_rest=lambda: None, state=state, tracker=tracker, reports=reports
     )
@@ -226,7 +226,7 @@ def test_a_worker_that_is_stopped_waits_for_mlflow_only_where_it_is_open(
 ) -> None:
     waits: list[float] = []
     tracker = SimpleNamespace(opened=is_open, flush=lambda at_most_s, **_: waits.append(at_most_s))
-    state = SimpleNamespace(rank=0, assignment=SimpleNamespace(folder=None))
+    state = SimpleNamespace(rank=0, environment=SimpleNamespace(folder=None))
     run: Any = SimpleNamespace(save_rest=lambda: None, state=state, tracker=tracker, reports=None)
 
     assert save_and_stop(run, SigtermHandler()) == EXIT_STOPPED

@@ -83,8 +83,9 @@ class MlflowSink:
 
     def deliver(self, message: Message) -> None:
         view = message.view
-        has_run = view["uid"] in self._runs or view["run_id"]
-        if view["verdict"] == "none" and not (message.points or has_run):
+        if view["verdict"] == "none" and not (
+            message.points or view["uid"] in self._runs or view["run_id"]
+        ):
             return
         require_answer(self._uri)
         import_mlflow()

@@ -10,8 +10,8 @@ import pytest
 from laxity import Training
 from laxity.worker.training import run_of
 from tests.support.job_workers import JobWorkers
+from tests.support.services import wait_until
 from tests.support.training_service import Service
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -218,7 +218,7 @@ def test_code_without_a_loop_is_told_so_after_a_while(monkeypatch: pytest.Monkey
     run = run_of(Training(epochs=3))
 
     with run.notices.expect_loop(lambda: run.started):
-        wait_until(lambda: told, "a notice")
+        wait_until(lambda: bool(told), "a notice")
 
     assert "no epoch is counted yet" in told[0]
     assert "declare epochs=1" in told[0]

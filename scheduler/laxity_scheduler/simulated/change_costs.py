@@ -9,7 +9,7 @@ at an epoch's end, new workers join once they have started, a stop at once loses
     elasticflow   ElasticFlow's released simulator: in each scheduling round every running job pays
                   2 s (7 s on 256 GPUs or more); 2 (log2 w + 1) s more on a width that it has not had
                   since the last periodic restart, which comes every 60th round and adds 27 s (47 s).
-                  A round comes with a decision, at the earliest 60 s after the last one
+                  That a round comes with a decision, at the earliest 60 s after the last one, is ours
     free          nothing costs anything
 
 w is the number of GPUs that the job holds.

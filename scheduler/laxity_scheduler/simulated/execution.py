@@ -186,8 +186,8 @@ class JobExecution:
     def charge_round(self) -> None:
         """ElasticFlow's simulator: every running job pays in every round, and on a new width at once.
 
-        Its rounds are at least a slot apart. What an epoch's end lets happen between them, where
-        widths wait for it, makes another decision and no other round.
+        That rounds are at least a slot apart is our reading: what an epoch's end lets happen between
+        them, where widths wait for it, makes another decision and no other round.
         """
         is_due = self.now >= self.round_at + ROUND_S
         self.rounds += is_due

@@ -21,14 +21,8 @@ PUBLISHED = {  # the higher of published and re-run: (GPUs, ratio)
     "elasticflow/elasticVpollux_e": (64, 0.728),
 }
 SOON = ("itp/cluster10", "itp/195job", "elasticflow/elasticVpollux_e")
-MARKS = {"itp/cluster01": (pytest.mark.slow, pytest.mark.timeout(900))}  # the rest: many minutes
-PUBLISHED_TRACES = [
-    pytest.param(
-        name,
-        marks=()
-        if name in SOON
-        else MARKS.get(name, (pytest.mark.soak, pytest.mark.timeout(14_400))),
-    )
+PUBLISHED_TRACES = [  # the long ones take one to ten minutes each
+    pytest.param(name, marks=() if name in SOON else (pytest.mark.slow, pytest.mark.timeout(3_600)))
     for name in PUBLISHED
 ]
 

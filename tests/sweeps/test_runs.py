@@ -58,13 +58,26 @@ def test_the_run_of_a_workflow_has_its_verdict_and_fails_with_a_step(
     with staged(tmp_path, MemoryWorld(2)) as stage:
         stage.submit("a", deadline="1h", widths="1", group="release", step="pretrain")
         view = stage.until("default/a", lambda view: view["workers"] > 0, "runs")
-    sink = MlflowSink(mlflow_uri, lambda _job, _uid, _experiment, run: runs.append(run))
-    statuses = []
-    for number, state in enumerate(("failed", "finished", "failed")):
-        attempt = view | {"uid": f"attempt-{number}", "verdict": "promised", "run_id": ""}
+
+    def deliver(uid: str, name: str, **changes: Any) -> str:
+        sink = MlflowSink(mlflow_uri, lambda _job, _uid, _experiment, run: runs.append(run))
+        attempt = view | {"uid": uid, "id": f"default/{name}", "verdict": "promised", "run_id": ""}
         sink.deliver(Message(attempt))
-        sink.deliver(Message(attempt | {"state": state, "finished_at": 9_000.0 + number}))
+        sink.deliver(Message(attempt | changes))
         parent = client.get_run(client.get_run(runs[-1]).data.tags["mlflow.parentRunId"])
-        statuses.append(parent.info.status)
-    assert statuses == ["FAILED", "FINISHED", "FAILED"]
-    assert parent.data.tags["laxity.verdict"] == "promised"
+        assert parent.data.tags["laxity.verdict"] == "promised"
+        return str(parent.info.status)
+
+    ends = [
+        deliver(f"attempt-{number}", name, state=state, finished_at=9_000.0 + number)
+        for number, (name, state) in enumerate(
+            [
+                ("b", "finished"),
+                ("a", "failed"),
+                ("b", "finished"),
+                ("a", "finished"),
+                ("b", "failed"),
+            ]
+        )
+    ]
+    assert ends == ["FINISHED", "FAILED", "FAILED", "FINISHED", "FAILED"]

@@ -22,7 +22,6 @@ class GroupRuns:
     def __init__(self) -> None:
         self._run_ids: dict[tuple[str, str], str] = {}
         self._open: dict[str, set[str]] = {}  # uids of jobs that go on, by run
-        self._undone: dict[str, dict[str, str]] = {}  # how jobs ended that did not finish, by run
         self._verdicts: dict[str, str] = {}
 
     def parent_tags(self, client: "MlflowClient", experiment: str, view: Json) -> dict[str, str]:
@@ -34,14 +33,16 @@ class GroupRuns:
         if key not in self._run_ids:
             self._run_ids[key] = _find_run(client, *key) or _create_run(client, *key, view)
         run_id = self._run_ids[key]
-        self._follow_state(client, run_id, view)
+        self._follow_state(client, experiment, run_id, view)
         return {PARENT_TAG: run_id}
 
-    def _follow_state(self, client: "MlflowClient", run_id: str, view: Json) -> None:
+    def _follow_state(
+        self, client: "MlflowClient", experiment: str, run_id: str, view: Json
+    ) -> None:
         if view["verdict"] not in ("none", self._verdicts.get(run_id)):
             self._verdicts[run_id] = view["verdict"]
             client.set_tag(run_id, names.TAG_VERDICT, view["verdict"])
-        jobs, undone = self._open.setdefault(run_id, set()), self._undone.setdefault(run_id, {})
+        jobs = self._open.setdefault(run_id, set())
         had_jobs = bool(jobs)
         if view["state"] not in TERMINAL_STATES:
             jobs.add(view["uid"])
@@ -49,13 +50,26 @@ class GroupRuns:
                 client.update_run(run_id, status="RUNNING")
             return
         jobs.discard(view["uid"])
-        undone.pop(view["id"], None)
-        if view["state"] != "finished" and not view["step"].startswith(names.TRIAL):
-            undone[view["id"]] = "FAILED" if view["state"] == "failed" else "KILLED"
         if not jobs:
             ended_ms = round(1000 * view["finished_at"])
-            status = min(undone.values(), default="FINISHED")  # a failure before what it ended
-            client.set_terminated(run_id, status, end_time=ended_ms)
+            client.set_terminated(run_id, _end(client, experiment, run_id, view), end_time=ended_ms)
+
+
+def _end(client: "MlflowClient", experiment: str, run_id: str, last: Json) -> str:
+    """How a group ended: by the runs of its jobs, the last of each, and this view of the last one."""
+    if last["step"].startswith(names.TRIAL):
+        return "FINISHED"
+    nested = client.search_runs(
+        [experiment], f"tags.`{PARENT_TAG}` = '{run_id}'", order_by=["start_time ASC"]
+    )
+    ends = {run.data.tags[names.TAG_JOB]: run.info.status for run in nested}
+    ends[last["id"]] = run_status(last)
+    return min(set(ends.values()) & {"FAILED", "KILLED"}, default="FINISHED")
+
+
+def run_status(view: Json) -> str:
+    """MLflow's word for how this job ended."""
+    return {"finished": "FINISHED", "failed": "FAILED"}.get(view["state"], "KILLED")
 
 
 def _find_run(client: "MlflowClient", experiment: str, group: str) -> str:

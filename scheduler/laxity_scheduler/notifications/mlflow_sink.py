@@ -28,7 +28,7 @@ from laxity.worker.mlflow_tracking import (
     require_answer,
     write_ahead,
 )
-from laxity_scheduler.notifications.group_runs import GroupRuns
+from laxity_scheduler.notifications.group_runs import GroupRuns, run_status
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.run_origin import RunOrigin, flow_run_url, origin_of
 from laxity_scheduler.notifications.run_picture import FILE, RunPictures
@@ -205,8 +205,8 @@ class MlflowSink:
                 client.update_run(tracked.run_id, status="RUNNING")
             return
         self._log_parameters(client, tracked, run.data.params)
-        status = {"finished": "FINISHED", "failed": "FAILED"}.get(view["state"], "KILLED")
-        client.set_terminated(tracked.run_id, status, end_time=round(1000 * view["finished_at"]))
+        ended_ms = round(1000 * view["finished_at"])
+        client.set_terminated(tracked.run_id, run_status(view), end_time=ended_ms)
         self._runs.pop(view["uid"], None)
 
     def _log_parameters(

@@ -9,8 +9,7 @@ from typing import Protocol
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_check import PlanError
+from laxity_scheduler.plan import Plan, PlanError
 
 Policy = Callable[[ClusterState, Predictor], Plan]
 

@@ -25,13 +25,13 @@ from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.plan_application import was_served
 from laxity_scheduler.model.reasons import Reason, format_duration, reason
 from laxity_scheduler.model.start_backoff import (
     FAILED_START_CODES,
     backoff_s,
     count_failed_starts,
 )
-from laxity_scheduler.model.stop_requests import was_served
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.stateless import sparing_stateless
 

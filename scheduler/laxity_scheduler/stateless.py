@@ -23,9 +23,8 @@ from laxity_scheduler.model.decision import (
     Refuse,
     verdict_after,
 )
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise, Refusal, Verdict
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
 

@@ -22,8 +22,7 @@ from laxity_scheduler.model.decision import (
     Resize,
     Wait,
 )
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store import codec
 from tests.support.builders import Curve

@@ -10,7 +10,7 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.loans.own_nodes import plan_on_own_nodes
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand
 from laxity_scheduler.model.decision import (
     Admit,
     Decision,
@@ -21,7 +21,6 @@ from laxity_scheduler.model.decision import (
     Resize,
     Wait,
 )
-from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan

@@ -18,9 +18,8 @@ from laxity_scheduler.groups.records import StepRecord, record_steps
 from laxity_scheduler.groups.structure import GroupStep, order_steps
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Refuse
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.ground_truth import GroundTruth

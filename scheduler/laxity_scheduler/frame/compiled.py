@@ -43,7 +43,6 @@ PAGES: Final = (
     "promising/claimants.py",
     "promising/planning.py",
     "promising/reserve.py",
-    "promising/seating.py",
     "frame/fields.py",
     "shares/share_loop.py",
     "chains/queue_plan.py",

@@ -22,8 +22,7 @@ from laxity_scheduler.model.decision import (
     Resize,
     Wait,
 )
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Verdict
+from laxity_scheduler.model.job import Job, Verdict
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.views.verdict_view import verdict_view
 from laxity_scheduler.service.views.view_fields import Json, finite_or_none

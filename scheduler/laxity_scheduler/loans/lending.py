@@ -23,7 +23,7 @@ from laxity_scheduler.loans.leaving import (
 from laxity_scheduler.loans.lent_offers import offer_lent_gpus
 from laxity_scheduler.loans.own_nodes import hide_nodes, keep_promises_off_loans
 from laxity_scheduler.loans.server_choice import ServerChoice, choose_servers
-from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState
+from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState, InferenceDemand
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -33,7 +33,6 @@ from laxity_scheduler.model.decision import (
     Refuse,
     Resize,
 )
-from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.model.reasons import reason

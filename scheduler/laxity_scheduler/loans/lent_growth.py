@@ -18,9 +18,8 @@ from laxity_scheduler.loans.knapsack import NOTHING, Item, solve_knapsack
 from laxity_scheduler.loans.leaving import was_changed_now, width_without
 from laxity_scheduler.model.cluster import LENT_POOLS, ClusterState
 from laxity_scheduler.model.decision import Admit, Continue, Decision, Preempt, Refuse, Resize
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
 
 ACTS: Final = (Admit, Continue, Preempt, Refuse, Resize)
 ChangeCost = Callable[[Curve, int, Quantile], float]  # seconds that a change to this width costs

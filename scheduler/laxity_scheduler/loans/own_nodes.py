@@ -29,9 +29,8 @@ from laxity_scheduler.model.decision import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Forecast, Job, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Refusal
 from laxity_scheduler.plan import Plan
 
 OWN_NODES: Final = "not lent"  # what the sets of jobs are called that may not use lent nodes

@@ -26,8 +26,7 @@ from laxity_scheduler.frame.fields import (
     WORKERS,
 )
 from laxity_scheduler.frame.frame import Frame
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 
 AGEING_S: Final = 600.0  # a job that waited so long ...
 MOST_STOPS: Final = 5  # who was stopped so often is not stopped again where that can be helped

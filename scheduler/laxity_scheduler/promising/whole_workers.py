@@ -20,8 +20,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.model.cluster import PROMISABLE_POOLS, ClusterState, Reserved
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 
 
 class WholeWorkers(NamedTuple):

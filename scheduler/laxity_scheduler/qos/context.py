@@ -16,14 +16,12 @@ from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState, Coming, Node
 from laxity_scheduler.model.decision import Decision, Preempt, Resize
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import PendingPromise
+from laxity_scheduler.model.job import FOREVER, Job, PendingPromise
 from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
 from laxity_scheduler.promising.placement_rules import PlacementRules
 from laxity_scheduler.promising.promise import Judge
-from laxity_scheduler.promising.queueing import Waiting
+from laxity_scheduler.promising.queueing import Waiting, WaitingTable, build_waiting_table
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.promising.waiting_table import WaitingTable, build_waiting_table
 from laxity_scheduler.qos.pending_releases import PendingReleases
 
 THETA: Final = 0.15  # a job gives workers back only if ahead by this share of its window

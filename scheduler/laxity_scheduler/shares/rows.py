@@ -17,8 +17,7 @@ from laxity_profiler.estimate import Floats, Predictor, Workload
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import OVERDUE, ROW
 from laxity_scheduler.frame.kernels import LEAST_SHARE
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.promising.claims import deadline_in_force
 from laxity_scheduler.shares.share_arrays import TINY, JobArrays
 

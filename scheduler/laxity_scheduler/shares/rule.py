@@ -19,9 +19,8 @@ from laxity_scheduler.frame.remaining import too_slow_reason
 from laxity_scheduler.loans.own_nodes import keep_running, plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Forecast, Job, Promise, Refusal
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.gpu_waits import with_waits
 from laxity_scheduler.shares.promised_widths import NO_PROMISES, PromiseFloors, plan_promised_widths

@@ -32,7 +32,7 @@ BITS: Final = 60  # of a mask
 NUMBERS: Final = (bool, int, float, None)
 COMPILES: Final = find_spec("numba") is not None
 PAGES: Final = (
-    "shares/share_arrays.py",
+    "shares/rows.py",
     "shares/plans.py",
     "shares/share_surplus.py",
     "shares/epoch_end_plans.py",

@@ -28,7 +28,7 @@ from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.shares.rule import plan_promises
+from laxity_scheduler.shares.promised_widths import plan_promises
 
 LOG: Final = logging.getLogger(__name__)
 Deal = Callable[

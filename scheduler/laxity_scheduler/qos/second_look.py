@@ -20,7 +20,7 @@ from laxity_scheduler.model.decision import Promised, Refuse
 from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.shares.rule import plan_promises
+from laxity_scheduler.shares.promised_widths import plan_promises
 
 NO_ROOM: Final = frozenset(
     {"capacity_promised_to_others", "quota_promised_to_others", "capacity_freed_too_late"}

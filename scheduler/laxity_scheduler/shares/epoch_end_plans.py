@@ -19,7 +19,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.compiled import jit
 from laxity_scheduler.shares.plans import SLOTS, furthest_deadline_s, slot_lengths
-from laxity_scheduler.shares.share_arrays import TINY, JobArrays
+from laxity_scheduler.shares.rows import TINY, JobArrays
 
 LATE: Final = -1.0
 

@@ -13,7 +13,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.shares.share_arrays import (
+from laxity_scheduler.shares.rows import (
     NEWCOMER,
     NO_ADMISSION,
     PROMISED,

@@ -14,8 +14,7 @@ from laxity_scheduler.frame.arrays import Ints, construct_many
 from laxity_scheduler.model.decision import Admit, Promised, Resize
 from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.shares.rows import Columns
-from laxity_scheduler.shares.share_arrays import TINY
+from laxity_scheduler.shares.rows import TINY, Columns
 
 
 def promise_jobs(jobs: Sequence[Job], rests: Floats, levels: Ints, now: float) -> list[Promised]:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor, Workload
 from laxity_scheduler.capacity.eligibility import may_ever_start
-from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.curve import OVERDUE, ROW
 from laxity_scheduler.frame.kernels import LEAST_SHARE
 from laxity_scheduler.model.cluster import ClusterState
@@ -33,20 +32,6 @@ LEFT, HARD, ASKS = 2, 9, 10  # columns
 NOBODY: Final = 1 << 40  # GPUs of a level that there is not
 LEAST_S: Final = 1e-3  # of a job whose epochs are all done and that has yet to end
 KindArrays = tuple[Floats, Ints, Floats, Floats, Ints]
-
-
-class JobArrays(NamedTuple):
-    """n jobs on L levels. `level` is the present one, -1 without; `left` the share still to do."""
-
-    due: Floats  # (n,)
-    hard: Ints  # (n,): 1 or 0
-    left: Floats  # (n,)
-    total: Floats  # (n, L): seconds of the whole job
-    width: Ints  # (n, L): GPUs
-    levels: Ints  # (n,): how many it has
-    level: Ints  # (n,)
-    pause: Floats  # (n,): until it goes on as it is
-    change: Floats  # (n, L): what it costs to start there
 
 
 class RuleParameters(NamedTuple):
@@ -73,47 +58,30 @@ class Kind:
     stop_s: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """n jobs and L levels: see `arrays.JobArrays`.
+class Columns(NamedTuple):
+    """n jobs on L levels, as the loops over shares take them; times are seconds from now."""
 
-    `freed`: seconds until a job's GPUs are free if it is told to stop now, 0 where it does not run;
-    `saves`: those of them that saving takes.
-    """
-
-    due: Floats
-    left: Floats
-    total: Floats
-    width: Ints
-    count: Ints
-    level: Ints
-    pause: Floats
-    change: Floats
-    promised: NDArray[np.bool_]
-    asks: NDArray[np.bool_]
-    hard: NDArray[np.bool_]
-    freed: Floats  # (n,)
-    saves: Floats  # (n, L)
+    due: Floats  # (n,)
+    left: Floats  # (n,): the share still to do
+    total: Floats  # (n, L): seconds of the whole job
+    width: Ints  # (n, L): GPUs
+    levels: Ints  # (n,): how many it has
+    level: Ints  # (n,): the present one, -1 without
+    pause: Floats  # (n,): until it goes on as it is
+    change: Floats  # (n, L): what it costs to start there
+    promised: Bools  # (n,)
+    asks: Bools  # (n,)
+    hard: Bools  # (n,)
+    freed: (
+        Floats  # (n,): until its GPUs are free if it is told to stop now, 0 where it does not run
+    )
+    saves: Floats  # (n, L): what of that saving takes
 
     def rests(self, rows: Ints) -> Floats:
         """Seconds to the end of these jobs by level, from now on; shape (len(rows), L)."""
         stays = np.arange(self.total.shape[1]) == self.level[rows][:, None]
         cost = np.where(stays, self.pause[rows][:, None], self.change[rows])
         return cost + self.left[rows][:, None] * self.total[rows]
-
-    def table(self, due: Floats) -> JobArrays:
-        """What the loop works on, with these deadlines."""
-        return JobArrays(
-            due,
-            self.hard.astype(np.int64),
-            self.left,
-            self.total,
-            self.width,
-            self.count,
-            self.level,
-            self.pause,
-            self.change,
-        )
 
 
 def open_rows(state: ClusterState, predictor: Predictor) -> "ShareRows":
@@ -186,7 +154,7 @@ class ShareRows:
             left=1.0 - phi / np.maximum(left_epochs, 1.0),
             total=total,
             width=width[kinds],
-            count=count[kinds],
+            levels=count[kinds],
             level=level,
             pause=pause,
             change=change,

@@ -146,7 +146,7 @@ class _Decision:
         target = np.empty(many, dtype=np.int64)
         while True:
             given = verdicts.astype(np.int64)
-            wake_s = allocate(columns.table(due), rule.on(gpus), given, target)
+            wake_s = allocate(columns._replace(due=due), rule.on(gpus), given, target)
             turned = [row for row in renewed if given[row] == TURNED_AWAY and self._stands(row)]
             if not turned or rule.admission == "none":
                 break

@@ -20,7 +20,7 @@ from laxity_scheduler.shares.rows import (
     PROMISED,
     TINY,
     TURNED_AWAY,
-    JobArrays,
+    Columns,
     RuleParameters,
 )
 from laxity_scheduler.shares.share_surplus import surplus
@@ -29,7 +29,7 @@ SOFT_AFTER = 1e12  # more than any deadline
 
 
 @jit
-def least_levels(jobs: JobArrays, careful: float) -> Ints:
+def least_levels(jobs: Columns, careful: float) -> Ints:
     """The smallest level of each job that is in time; -1 where none is."""
     least = np.full(len(jobs.due), -1, dtype=np.int64)
     for job in range(len(jobs.due)):
@@ -42,7 +42,7 @@ def least_levels(jobs: JobArrays, careful: float) -> Ints:
 
 
 @jit
-def keys_of(jobs: JobArrays, how: RuleParameters, state: Ints) -> Floats:
+def keys_of(jobs: Columns, how: RuleParameters, state: Ints) -> Floats:
     """In which order shares are given: by deadline, promised jobs first, then hard ones."""
     key = jobs.due.copy()
     for job in range(len(jobs.due)):
@@ -56,7 +56,7 @@ def keys_of(jobs: JobArrays, how: RuleParameters, state: Ints) -> Floats:
 
 
 @jit
-def everybody(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints, target: Ints) -> None:
+def everybody(jobs: Columns, how: RuleParameters, least: Ints, state: Ints, target: Ints) -> None:
     """All have their least level at once."""
     for job in range(len(jobs.due)):
         target[job] = least[job]
@@ -67,7 +67,7 @@ def everybody(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints, ta
 
 @jit
 def base_now(
-    jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints, state: Ints, target: Ints
+    jobs: Columns, how: RuleParameters, order: Ints, least: Ints, state: Ints, target: Ints
 ) -> None:
     """Least levels in order, as long as they fit now; nothing is kept for later."""
     free = how.gpus
@@ -86,7 +86,7 @@ def base_now(
 
 
 @jit
-def allocate(jobs: JobArrays, how: RuleParameters, state: Ints, target: Ints) -> float:
+def allocate(jobs: Columns, how: RuleParameters, state: Ints, target: Ints) -> float:
     """Levels now, into `target` (-1: none); `state` says who is promised. Returns when to wake."""
     least = least_levels(jobs, how.careful)
     needed = 0.0

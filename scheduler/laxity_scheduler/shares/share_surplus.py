@@ -16,7 +16,7 @@ from laxity_scheduler.shares.rows import (
     DEAREST,
     TINY,
     TURNED_AWAY,
-    JobArrays,
+    Columns,
     RuleParameters,
 )
 
@@ -26,14 +26,14 @@ GROWTH_AFTER_GPU_S = 1e13  # what a step of growth adds per GPU is more than min
 
 
 @jit
-def rest_s(jobs: JobArrays, job: int, at: int) -> float:
+def rest_s(jobs: Columns, job: int, at: int) -> float:
     """Seconds from now to the end of a job that has level `at` from now on."""
     cost = jobs.pause[job] if at == jobs.level[job] else jobs.change[job, at]
     return float(cost + jobs.left[job] * jobs.total[job, at])
 
 
 @jit
-def start_key(jobs: JobArrays, job: int, gpu_s: float, hopeless: bool) -> float:  # noqa: FBT001
+def start_key(jobs: Columns, job: int, gpu_s: float, hopeless: bool) -> float:  # noqa: FBT001
     """Where a start stands among all steps."""
     rank = 4.0 if hopeless else 0.0
     if jobs.level[job] < 0:  # who runs goes on
@@ -43,7 +43,7 @@ def start_key(jobs: JobArrays, job: int, gpu_s: float, hopeless: bool) -> float:
 
 @jit
 def steps_of(
-    jobs: JobArrays,
+    jobs: Columns,
     job: int,
     how: RuleParameters,
     base: int,
@@ -82,7 +82,7 @@ def steps_of(
 
 
 @jit
-def surplus(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints, target: Ints) -> None:
+def surplus(jobs: Columns, how: RuleParameters, least: Ints, state: Ints, target: Ints) -> None:
     """Give what is left, one (job, next level) step after the other."""
     free = how.gpus
     steps = 0

@@ -7,7 +7,7 @@ wrong) is counted decision by decision on a ledger.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -15,6 +15,7 @@ from operator import attrgetter, le
 from typing import Final, TypeGuard, assert_never
 
 from laxity.human_time import count_noun
+from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import STARTABLE, Ledger, LedgerError
 from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.decision import (
@@ -358,3 +359,6 @@ class Plan:
         """The snapshot after the plan, for what-ifs: shrunk and stopped GPUs count as terminating."""
         self.check(state)
         return apply_decisions(state, self.decisions)
+
+
+Policy = Callable[[ClusterState, Predictor], Plan]

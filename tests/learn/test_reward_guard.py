@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.reward_guard import SLOTS, RewardComparison, RewardGuard
 from laxity_scheduler.shares import promised_widths

@@ -4,7 +4,7 @@ A row changes when something happened to its job, never because time passed; wha
 `now` is a function of its row and a predictor. What a worker requests of its node is here as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -232,6 +232,17 @@ class Job:
         if not self.reports:
             return None
         return self.resumed_at if self.restarted_at is None else self.restarted_at
+
+    def changed_now(self, now: float) -> bool:
+        """Whether it was started or resized at this instant: it is let be until a later one."""
+        return self.width_changed_at is not None and self.width_changed_at >= now
+
+    def width_without(self, nodes: Collection[str]) -> int:
+        """The widest of its widths that has no worker on these nodes; 0 if there is none."""
+        first = next(
+            (place for place, name in enumerate(self.nodes) if name in nodes), self.workers
+        )
+        return max((width for width in self.widths if width <= first), default=0)
 
     @property
     def refused(self) -> bool:

@@ -251,7 +251,7 @@ class _Decision:
         if self.rule.drops:
             starts &= verdicts != TURNED_AWAY
         for row in order[runs[order]].tolist():
-            if self.jobs[row].width_changed_at == self.state.now:
+            if self.jobs[row].changed_now(self.state.now):
                 starts[row] = False  # the next event will do: to look again at once makes it swing
                 continue
             spare = columns.due[row] < FOREVER and verdicts[row] == PROMISED

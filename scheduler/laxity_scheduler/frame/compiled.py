@@ -34,7 +34,6 @@ COMPILES: Final = find_spec("numba") is not None
 PAGES: Final = (
     "shares/rows.py",
     "shares/plans.py",
-    "shares/share_surplus.py",
     "shares/epoch_end_plans.py",
     "capacity/placement.py",
     "capacity/growing.py",

@@ -60,7 +60,10 @@ def test_a_job_says_why_it_waits_and_until_when() -> None:
 
 def test_of_many_that_hold_gpus_a_sentence_names_three_and_no_job_of_others() -> None:
     names = ["a", "b", "c", "d"]
-    jobs = [*(job(name, running=1, nodes=(f"n{at}",)) for at, name in enumerate(names)), job("waits")]
+    jobs = [
+        *(job(name, running=1, nodes=(f"n{at}",)) for at, name in enumerate(names)),
+        job("waits"),
+    ]
     plan = decide(cluster(gpus=[1, 1, 1, 1], jobs=jobs), MINUTE_EPOCHS)
     (wait,) = [one for one in plan.decisions if isinstance(one, Wait)]
     assert wait.reason.text.endswith("0 free; held by team/a, team/b, team/c and more")
@@ -188,4 +191,6 @@ def test_a_gpu_that_is_kept_for_another_is_not_told_as_free() -> None:
     plan = decide(state, MINUTE_EPOCHS)
 
     waits = {d.job: d for d in plan.decisions if isinstance(d, Wait)}
-    assert waits["team/second"].reason.text.startswith("it needs 1 GPU (1 per worker); 0 free; held")
+    assert waits["team/second"].reason.text.startswith(
+        "it needs 1 GPU (1 per worker); 0 free; held"
+    )

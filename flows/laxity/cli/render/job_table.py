@@ -277,7 +277,9 @@ def _reason_cell(job: JobView, now: float) -> str:
     if job.finished_early and not job.error:
         return finished_text(job)
     reason = "" if is_old else reason_text(job, now)
-    return job.error or "; ".join(filter(None, (part_text(job, now), reason, _start_text(job, now))))
+    return job.error or "; ".join(
+        filter(None, (part_text(job, now), reason, _start_text(job, now)))
+    )
 
 
 def _start_text(job: JobView, now: float) -> str:

@@ -210,7 +210,7 @@ def amend(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Ask for another deadline of a job or a group; the old promise stands if refused."""
+    """Ask for another deadline; the old promise stands if refused."""
     from laxity.api.client import Client
     from laxity.cli.job_source import zoned_deadline
     from laxity.cli.render.group_panel import print_group

@@ -284,7 +284,9 @@ TRAIN_PY = ("submit", "train.py:train")
         pytest.param((*TRAIN_PY, "-p", "alhpa=1"), "alhpa", id="a misspelt parameter"),
         pytest.param((*TRAIN_PY, "-p", "alpha"), "KEY=VALUE", id="a parameter without a value"),
         pytest.param(("run", "--", "pythn", "t.py"), "'pythn' is no program", id="a program"),
-        pytest.param(("run", "--", "./train.py"), "executable", id="a file that is no program"),
+        pytest.param(
+            ("run", "--", "./train.py"), "-- python ./train.py", id="a file that is no program"
+        ),
         pytest.param(("run", "python t.py && ls"), "bash -c 'LINE'", id="a shell's line"),
         pytest.param(("submit", "train.py:trian"), "it has: train", id="a misspelt function"),
         pytest.param(("submit", "nowhere.yaml"), "nowhere.yaml: No such file", id="no such file"),

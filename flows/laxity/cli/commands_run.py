@@ -99,7 +99,11 @@ def _check_program(program: str) -> None:
     import shutil
 
     if shutil.which(program) is None:
-        hint = "; a shell's line runs by: -- bash -c 'LINE'" if " " in program else ""
+        shell, python = (
+            "; a shell's line runs by: -- bash -c 'LINE'",
+            f"; write: -- python {program}",
+        )
+        hint = shell if " " in program else python if program.endswith(".py") else ""
         message = f"{program!r} is no program on PATH nor an executable file{hint}"
         raise CommandError(message, code=USAGE)
 

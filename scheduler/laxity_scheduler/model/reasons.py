@@ -91,8 +91,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "the pods ask for {asks}"
     ),
     "unknown_model_needs_profiling": (
-        "nothing is known about model {model!r}: it has no history and the job gives no "
-        "epoch_estimate"
+        "nothing is known about model {model!r}: it has no history, and the job gives no "
+        "epoch_estimate (--estimate 2h)"
     ),
     "wall_limit_below_epoch": (
         "the wall-clock limit, {limit}, is shorter than one epoch, {epoch} (P90) on {workers:worker}: "

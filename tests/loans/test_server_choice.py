@@ -2,7 +2,7 @@
 
 import pytest
 
-from laxity_lab.simulate.loan_instances import (
+from laxity_lab.studies.loan_instances import (
     SERVERS,
     compare_with_optimum,
     count_servers,

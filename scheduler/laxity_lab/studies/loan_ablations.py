@@ -1,8 +1,7 @@
 """What each part of loans and scaling is worth: the paper's world, with one part left out or changed.
 
-algorithms.md 4.8 names the parts; the paper states no such rows. Jobs are Philly's, as in
-`laxity bench loans`; a seed draws a sample of them, who is elastic, and who may use lent nodes. A
-variant is one other function in place of laxity's own (`loan_variants`):
+algorithms.md 4.8 names the parts; the paper states no such rows. Jobs are Philly's; a
+seed draws a sample of them, who is elastic, and who may use lent nodes (`loan_world`). A variant is one other function in place of laxity's own (`loan_variants`):
 
     moves       loans, scaling, both or neither
     reclaim     which lent servers go back, in simulations and on random instances of the paper's shape
@@ -15,18 +14,18 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
-from laxity_lab.bench.bench_loans import (
+from laxity_lab.studies.datasets import Datasets
+from laxity_lab.studies.loan_instances import compare_with_optimum
+from laxity_lab.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
+from laxity_lab.studies.loan_world import (
     MOVES,
     SMALL_LOAD,
-    LoanBench,
+    LoanSize,
     LoanWorld,
     make_world,
     mean_usage,
     run_world,
 )
-from laxity_lab.simulate.loan_instances import compare_with_optimum
-from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
 from laxity_lab.studies.study_rows import Row, Trial, figures_row
 from laxity_lab.traces.cases import Source
 from laxity_scheduler.allocation.surplus import WidthRule
@@ -84,9 +83,7 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
         return []
     source = datasets.source("philly")
     sizes = [
-        LoanBench(SAMPLE_JOBS, SMALL_LOAD, seed)
-        if datasets.samples
-        else LoanBench(JOBS, LOAD, seed)
+        LoanSize(SAMPLE_JOBS, SMALL_LOAD, seed) if datasets.samples else LoanSize(JOBS, LOAD, seed)
         for seed in seeds
     ]
     return [_instance_trial(name, seed) for seed in seeds for name in ON_INSTANCES] + [
@@ -100,12 +97,12 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
 
 
 @lru_cache(maxsize=2)
-def _world(source: Source, size: LoanBench) -> LoanWorld:
+def _world(source: Source, size: LoanSize) -> LoanWorld:
     return make_world(source.load(), size)
 
 
 @lru_cache(maxsize=32)
-def _simulation_row(source: Source, size: LoanBench, parts: Parts) -> Row:
+def _simulation_row(source: Source, size: LoanSize, parts: Parts) -> Row:
     world = _world(source, size)
     run = run_world(
         world,

@@ -1,4 +1,4 @@
-"""`laxity bench loans`: what loans and scaling are worth to queueing training jobs (Aryl, 4.8).
+"""The world of loans: queueing training jobs beside an inference service (Aryl, 4.8).
 
 Jobs are Philly's busiest 30 days, compressed to 15; a sample of them keeps the load, since the
 nodes are as many as give the load that is asked for. Inference has 520 nodes to 443 of training, and
@@ -7,16 +7,13 @@ may use lent nodes. Our own: an elastic job doubles its workers at most, its cur
 measured tables, it may use lent nodes, and the GPUs of all nodes are alike.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
 import numpy as np
 
-from laxity_lab.bench_results import Metric, figure
-from laxity_lab.simulate.loan_instances import compare_with_optimum, find_widest_gap
-from laxity_lab.simulate.report import report
 from laxity_lab.simulate.run import Setting, nodes_of, run_cycles
 from laxity_lab.traces.throughput_tables import ThroughputTable, load_tables
 from laxity_lab.traces.trace_lookup import SAMPLES
@@ -39,26 +36,21 @@ EPOCH_S: Final = 120.0  # widths change, and jobs stop, at the end of an epoch
 RESTART_S: Final = 63.0  # what the paper's preemptions cost
 TRAINING: Final = "training nodes"  # the set of nodes of jobs that may not use lent ones
 LOAD: Final = SAMPLES / "servegen" / "rates.csv"
-LEAST_S: Final = 1.0  # shorter means count as this
 MOVES: Final = {  # what is lent, and what scales
     "neither": (False, False),
     "loans": (True, False),
     "scaling": (False, True),
     "both": (True, True),
 }
-PAPER: Final = {"queueing_ratio": 1.53, "jct_ratio": 1.50, "usage_gain": 0.269}
-Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class LoanBench:
+class LoanSize:
     """What is simulated: so many of the trace's jobs (0: all) at this load of the training nodes."""
 
     jobs: int
     load: float
     seed: int = 0
-    reclaims: int = 1_000  # random instances
-    knapsacks: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +60,6 @@ class LoanWorld:
     jobs: Sequence[GroundTruth]
     training_nodes: int
     inference_nodes: int
-
-
-def measure_loans(trace: Trace, bench: LoanBench, told: Told) -> dict[str, Metric]:
-    """All figures. `told` hears of each simulation."""
-    world = make_world(trace, bench)
-    if len(world.jobs) < bench.jobs:
-        told(f"{trace.name} has {len(world.jobs):,} jobs in its busiest 30 days: all are taken")
-    runs: dict[str, Run] = {}
-    for name, (lends, scales) in MOVES.items():
-        runs[name] = run_world(world, lends=lends, scales=scales)
-        told(f"{name}: {runs[name].events:,} events, {runs[name].cpu_s:.1f} s of CPU time")
-    stops, fewest = compare_with_optimum(range(bench.reclaims))
-    return (
-        loan_figures(runs)
-        | {"preempted_vs_optimum": figure(stops / fewest, "ratio", 1.0)}
-        | {"knapsack_gap": figure(find_widest_gap(bench.knapsacks), "share", 0.0)}
-        | run_figures(world, runs)
-    )
 
 
 def busiest_jobs(trace: Trace, count: int, seed: int) -> Trace:
@@ -106,16 +80,16 @@ def busiest_jobs(trace: Trace, count: int, seed: int) -> Trace:
     )
 
 
-def make_world(trace: Trace, bench: LoanBench) -> LoanWorld:
+def make_world(trace: Trace, size: LoanSize) -> LoanWorld:
     """Jobs of the paper's kinds, and the nodes that give the load asked for."""
-    jobs = busiest_jobs(trace, bench.jobs, bench.seed)
+    jobs = busiest_jobs(trace, size.jobs, size.seed)
     work = sum(job.gpus * job.duration_s for job in jobs.jobs)
     span_s = jobs.jobs[-1].submitted_at - jobs.jobs[0].submitted_at
     widest = max(-(-job.gpus // GPUS_PER_NODE) for job in jobs.jobs)
-    nodes = max(widest, round(work / (bench.load * span_s * GPUS_PER_NODE)))
+    nodes = max(widest, round(work / (size.load * span_s * GPUS_PER_NODE)))
     truths = ground_truths(jobs, elastic=False, gpus_per_node=GPUS_PER_NODE, pooled=False)
     return LoanWorld(
-        _with_kinds([_with_short_epochs(job) for job in truths], bench.seed),
+        _with_kinds([_with_short_epochs(job) for job in truths], size.seed),
         nodes,
         max(1, round(nodes * INFERENCE_PER_TRAINING)),
     )
@@ -200,56 +174,6 @@ def run_world(
     training = nodes_of(world.training_nodes, GPUS_PER_NODE, pooled=False)
     sets = {TRAINING: NodeSet(frozenset(name for name, _ in training), "its GPUs are too small")}
     return run_cycles("philly", setting, jobs, policy=policy, sets=sets, finish=finish)
-
-
-def loan_figures(runs: Mapping[str, Run]) -> dict[str, Metric]:
-    """Both against neither; beside it, what the paper states."""
-    reports = {name: report(run) for name, run in runs.items()}
-
-    def ratio(figure_name: str, name: str) -> float:
-        before_s, after_s = (reports[run][figure_name] or 0.0 for run in ("neither", name))
-        return float(max(before_s, LEAST_S) / max(after_s, LEAST_S))
-
-    usage = {name: mean_usage(run) for name, run in runs.items()}
-    gain = usage["both"] / usage["neither"] - 1.0
-    figures = {
-        "queueing_ratio": figure(ratio("avg_wait_s", "both"), "x", PAPER["queueing_ratio"]),
-        "jct_ratio": figure(ratio("avg_jct_s", "both"), "x", PAPER["jct_ratio"]),
-        "usage_gain": figure(gain, "share", PAPER["usage_gain"]),
-    }
-    for name in ("loans", "scaling"):
-        figures[f"queueing_ratio_{name}"] = figure(ratio("avg_wait_s", name), "x")
-        figures[f"jct_ratio_{name}"] = figure(ratio("avg_jct_s", name), "x")
-    return figures
-
-
-def run_figures(world: LoanWorld, runs: Mapping[str, Run]) -> dict[str, Metric]:
-    """How large it was, and how it went."""
-    both = report(runs["both"])
-    names = {
-        "avg_wait_s": "s",
-        "avg_jct_s": "s",
-        "lent_gpus_mean": "GPUs",
-        "preempted_per_reclaimed_server": "jobs",
-        "inference_short_max_s": "s",
-        "inference_forecast_coverage": "share",
-        "decision_p50_ms": "ms",
-        "decision_p99_ms": "ms",
-    }
-    neither = report(runs["neither"])
-    return {
-        "jobs": figure(len(world.jobs), "jobs"),
-        "training_nodes": figure(world.training_nodes, "nodes"),
-        "inference_nodes": figure(world.inference_nodes, "nodes"),
-        "cpu_s": figure(sum(run.cpu_s for run in runs.values()), "s"),
-    } | {
-        name: figure(
-            both[name] or 0.0,
-            unit,
-            neither[name] or 0.0 if name in ("avg_wait_s", "avg_jct_s") else None,
-        )
-        for name, unit in names.items()
-    }
 
 
 def mean_usage(run: Run) -> float:

@@ -1,4 +1,4 @@
-"""Random reclaims of the paper's shape, and random knapsacks, against the best answers.
+"""Random reclaims of the paper's shape against the best answers.
 
 algorithms.md 4.4: 14 servers with at most 3 jobs each, jobs of 1 to 8 servers, 5 go back.
 """
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
-from laxity_scheduler.loans.knapsack import Item, solve_knapsack
 from laxity_scheduler.loans.server_choice import (
     LentServer,
     ServerChoice,
@@ -17,7 +16,6 @@ from laxity_scheduler.loans.server_choice import (
 
 SERVERS, MOST_JOBS, SERVERS_BACK = 14, 3, 5
 JOB_SERVERS: Final = (1, 1, 1, 2, 2, 4, 4, 8)
-GROUPS, CAPACITY, WIDEST = 300, 1_000, 64
 
 
 def draw_servers(seed: int) -> list[LentServer]:
@@ -64,25 +62,3 @@ def compare_with_optimum(
         chosen += count_stops(picked)
         optimum += fewest_stops(servers, SERVERS_BACK)
     return chosen, optimum
-
-
-def draw_groups(seed: int, groups: int, items: int, widest: int) -> list[list[Item]]:
-    """Random items; some are worth nothing, many are worth the same."""
-    draw = Random(seed)  # noqa: S311 - no secret
-    return [
-        [
-            Item(draw.randint(1, widest), draw.choice((draw.uniform(-5.0, 100.0), 10.0)))
-            for _ in range(draw.randint(0, items))
-        ]
-        for _ in range(groups)
-    ]
-
-
-def find_widest_gap(count: int) -> float:
-    """How far the near answer was from the best one at most, as a share of it."""
-    gaps = [0.0]
-    for seed in range(count):
-        groups = draw_groups(seed, GROUPS, 4, WIDEST)
-        best = solve_knapsack(groups, CAPACITY).value
-        gaps.append(1.0 - solve_knapsack(groups, CAPACITY, most_cells=0).value / best)
-    return max(gaps)

@@ -2,7 +2,9 @@
 
 import pytest
 
-from laxity_lab.studies.loan_world import (
+from laxity_lab.traces.trace_lookup import SAMPLES
+from laxity_lab.traces.traces import Trace, load
+from studies.loan_world import (
     TRAINING,
     LoanSize,
     busiest_jobs,
@@ -10,8 +12,6 @@ from laxity_lab.studies.loan_world import (
     mean_usage,
     run_world,
 )
-from laxity_lab.traces.trace_lookup import SAMPLES
-from laxity_lab.traces.traces import Trace, load
 
 
 def sample() -> Trace:

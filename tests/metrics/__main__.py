@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("recorded.toml")
 ELSEWHERE = """
 These need a run: the tests' time (.laxity/test/*.xml), decisions and acting (laxity bench and
-docs/speed.md), deadlines met (laxity study), plans (make oracle)."""
+docs/speed.md), deadlines met (python -m studies), plans (make oracle)."""
 ADVICE = """Make it smaller. If it is worth its lines, record it with what for, in the same commit:
 make metrics ARGS='--record "unmodified training code"'. An enforced goal changes by hand."""
 ROW = re.compile(

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from laxity_lab.simulate.run import Setting
-from laxity_lab.studies.datasets import TRACE_FILES, Datasets
-from laxity_lab.studies.study_rows import Trial, simulation_trial
 from laxity_scheduler.simulated.change_costs import CostName
+from studies.datasets import TRACE_FILES, Datasets
+from studies.study_rows import Trial, simulation_trial
 
 ERRORS: Final = (0.0, 0.1, 0.2, 0.4)
 COSTS: Final[Sequence[CostName]] = ("free", "flat", "elasticflow", "live")

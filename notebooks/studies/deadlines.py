@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from laxity_lab.simulate.run import Setting
-from laxity_lab.studies.datasets import TRACE_FILES, Datasets
-from laxity_lab.studies.study_rows import Trial, linear_program_trial, simulation_trial
+from studies.datasets import TRACE_FILES, Datasets
+from studies.study_rows import Trial, linear_program_trial, simulation_trial
 
 TABLE: Final = ("195job", "elasticVpollux_e", "10", "01", "03", "05", "02", "04")
 SHARES: Final = ("elasticflow", "edf_elastic")

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from laxity_lab.simulate.run import Setting
-from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.study_rows import Trial, linear_program_trial, simulation_trial
 from laxity_lab.traces.cases import Made
 from laxity_lab.traces.generate import Mix, compute_load, generate
+from studies.datasets import Datasets
+from studies.study_rows import Trial, linear_program_trial, simulation_trial
 
 OTHERS: Final = ("fifo", "edf", "edf_elastic", "elasticflow")
 OURS: Final = {"scarce": ("qos",)} | dict.fromkeys(

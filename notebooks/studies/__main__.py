@@ -1,40 +1,27 @@
-"""`laxity study`: make the rows behind a claim, in a folder, one by one."""
+"""`python -m studies [NAME]`: make the rows behind a claim, in a folder, one by one.
+
+It works in a clone after `make setup`, which puts notebooks/ on the path of .venv.
+"""
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from laxity.cli.exit_codes import FAILED, USAGE
-from laxity.cli.job_names import completing
+from laxity.cli.exit_codes import FAILED, USAGE, run_app
 
 if TYPE_CHECKING:
-    from laxity_lab.studies.study import TrialResult
-    from laxity_lab.studies.study_rows import Trial
+    from studies.study import TrialResult
+    from studies.study_rows import Trial
 
 OUT: Final = Path(".laxity/studies")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("study")(study)
-
-
-def _study_names() -> list[str]:
-    from laxity_lab.studies.study import STUDIES
-
-    return list(STUDIES)
-
-
 def study(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A study; without one they are listed.", autocompletion=completing(_study_names)
-        ),
-    ] = "",
+    name: Annotated[str, typer.Argument(help="A study; without one they are listed.")] = "",
     *,
     out: Annotated[Path, typer.Option(help="Folder for NAME.csv and NAME.json.")] = OUT,
     samples: Annotated[
@@ -48,10 +35,10 @@ def study(
     processes: Annotated[int, typer.Option(help="Trials side by side.")] = 1,
 ) -> None:
     """Make a study's rows; those that the folder has are not computed again."""
-    from laxity_lab.studies.datasets import open_datasets
-    from laxity_lab.studies.study import STUDIES, run_study
     from laxity_lab.traces.limits import whole
     from laxity_lab.traces.traces import TraceError
+    from studies.datasets import open_datasets
+    from studies.study import STUDIES, run_study
 
     if name not in STUDIES:
         _list_studies(name)
@@ -68,10 +55,10 @@ def study(
             on_result=_print_result,
         )
     except OSError as problem:
-        typer.echo(f"laxity study: {problem.filename}: {problem.strerror}", err=True)
+        typer.echo(f"studies: {problem.filename}: {problem.strerror}", err=True)
         raise typer.Exit(FAILED) from problem
     except (TraceError, ValueError) as problem:
-        typer.echo(f"laxity study: {problem}", err=True)
+        typer.echo(f"studies: {problem}", err=True)
         raise typer.Exit(USAGE) from problem
     typer.echo(f"{out / name}.csv, {out / name}.json")
     for line in problems:
@@ -82,12 +69,12 @@ def study(
 
 def _list_studies(unknown: str) -> NoReturn:
     """The studies that there are; with a name that is none of them, on stderr."""
-    from laxity_lab.studies.study import STUDIES
+    from studies.study import STUDIES
 
     if unknown:
         near = get_close_matches(unknown, STUDIES, n=1)
         suggestion = f"; did you mean {near[0]}?" if near else ""
-        typer.echo(f"laxity study: no study {unknown!r} among these{suggestion}", err=True)
+        typer.echo(f"studies: no study {unknown!r} among these{suggestion}", err=True)
     for entry in STUDIES.values():
         typer.echo(f"{entry.name:<12} {entry.asks}", err=bool(unknown))
     raise typer.Exit(USAGE if unknown else 0)
@@ -103,7 +90,7 @@ def _print_result(done: int, trial_count: int, result: "TrialResult") -> None:
 
 def _label_filter(conditions: list[str]) -> Callable[["Trial"], bool]:
     """Whether a trial has all these labels. ValueError if one of them is none."""
-    from laxity_lab.studies.study_rows import LABELS, cell_text
+    from studies.study_rows import LABELS, cell_text
 
     values_by_label: dict[str, set[str]] = {}
     for condition in conditions:
@@ -116,3 +103,13 @@ def _label_filter(conditions: list[str]) -> Callable[["Trial"], bool]:
     return lambda trial: all(
         cell_text(trial.labels.get(label)) in values for label, values in values_by_label.items()
     )
+
+
+def main() -> NoReturn:
+    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
+    app.command()(study)
+    run_app(partial(app, prog_name="python -m studies"))
+
+
+if __name__ == "__main__":
+    main()

@@ -17,17 +17,17 @@ from laxity_lab.policy_training.evolution import evolve
 from laxity_lab.policy_training.made_jobs import ArrivalMix
 from laxity_lab.policy_training.training_worlds import TIGHTNESS, WorldKinds
 from laxity_lab.simulate.run import Setting
-from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.learned_study import (
+from laxity_scheduler.learned.scoring_net import ScoringNet
+from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy, save_policy
+from studies.datasets import Datasets
+from studies.learned_study import (
     GPUS_PER_NODE,
     JOBS,
     NODES,
     TableJobs,
     read_tables,
 )
-from laxity_lab.studies.study_rows import Row, Trial, simulation_row, simulation_trial
-from laxity_scheduler.learned.scoring_net import ScoringNet
-from laxity_scheduler.learned.weights_file import SHIPPED, TrainedPolicy, load_policy, save_policy
+from studies.study_rows import Row, Trial, simulation_row, simulation_trial
 
 LOAD: Final = 0.9
 POLICIES: Final = ("fifo", "drf", "srtf", "optimus", "qos")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from laxity_lab.simulate.process_pool import run_calls
-from laxity_lab.studies import (
+from laxity_lab.traces.traces import TraceError
+from studies import (
     deadlines,
     errors,
     learned_front,
@@ -19,10 +20,9 @@ from laxity_lab.studies import (
     qos_study,
     workflow_study,
 )
-from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.results import read_rows, write_rows
-from laxity_lab.studies.study_rows import LABELS, Row, Trial, cell_text, row_key
-from laxity_lab.traces.traces import TraceError
+from studies.datasets import Datasets
+from studies.results import read_rows, write_rows
+from studies.study_rows import LABELS, Row, Trial, cell_text, row_key
 
 
 class NoSuchRowsError(ValueError):

@@ -13,11 +13,11 @@ from random import Random
 from typing import Final
 
 from laxity_lab.simulate.run import Setting
-from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.deadlines import RESTART_S, RUNGS, SLOT_S, SMALL
-from laxity_lab.studies.study_rows import Trial, simulation_trial
 from laxity_lab.traces.cases import Case, Source
 from laxity_lab.traces.traces import Trace
+from studies.datasets import Datasets
+from studies.deadlines import RESTART_S, RUNGS, SLOT_S, SMALL
+from studies.study_rows import Trial, simulation_trial
 
 LOAD: Final = "servegen/rates.csv"
 POLICIES: Final = ("elasticflow", "edf_elastic", "qos")

@@ -35,8 +35,14 @@ from typing import Final
 import numpy as np
 
 from laxity_lab.simulate.run import Setting
-from laxity_lab.studies.datasets import TRACE_FILES, Datasets
-from laxity_lab.studies.study_rows import (
+from laxity_lab.traces.cases import Batch, Case, Made, Window
+from laxity_lab.traces.generate import Mix
+from laxity_scheduler.allocation.order import Packing
+from laxity_scheduler.allocation.victims import Need, Victim, greedy_victims, total_cost_s
+from laxity_scheduler.capacity.ledger import Ledger
+from laxity_scheduler.simulated.change_costs import costs
+from studies.datasets import TRACE_FILES, Datasets
+from studies.study_rows import (
     FIGURES,
     Row,
     Trial,
@@ -44,12 +50,6 @@ from laxity_lab.studies.study_rows import (
     simulation_row,
     simulation_trial,
 )
-from laxity_lab.traces.cases import Batch, Case, Made, Window
-from laxity_lab.traces.generate import Mix
-from laxity_scheduler.allocation.order import Packing
-from laxity_scheduler.allocation.victims import Need, Victim, greedy_victims, total_cost_s
-from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.simulated.change_costs import costs
 
 POLICIES: Final[Sequence[tuple[str, Packing]]] = (
     ("fifo", "skip"),

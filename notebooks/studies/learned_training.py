@@ -22,13 +22,13 @@ from typing import Final
 from laxity_lab.policy_training.evolution import evolve
 from laxity_lab.policy_training.reinforcement import DL2, OURS, GradientParts, reinforce
 from laxity_lab.policy_training.training_worlds import WorldKinds, validate
-from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.learned_study import read_tables
-from laxity_lab.studies.study_rows import Row, Trial
 from laxity_lab.traces.cases import Source
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.service.learned_models import TEACHER
+from studies.datasets import Datasets
+from studies.learned_study import read_tables
+from studies.study_rows import Row, Trial
 
 TRAINING: Final = ("01", "02", "03", "04", "05")
 VALIDATION: Final = ("10",)

@@ -14,19 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
-from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.loan_instances import compare_with_optimum
-from laxity_lab.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
-from laxity_lab.studies.loan_world import (
-    MOVES,
-    SMALL_LOAD,
-    LoanSize,
-    LoanWorld,
-    make_world,
-    mean_usage,
-    run_world,
-)
-from laxity_lab.studies.study_rows import Row, Trial, figures_row
 from laxity_lab.traces.cases import Source
 from laxity_scheduler.allocation.surplus import WidthRule
 from laxity_scheduler.capacity.pools import PoolLedger, WorkerOrder, keep_apart
@@ -35,6 +22,19 @@ from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.loans.server_choice import ServerChoice, choose_servers
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies.aryl import decide_by, widths_by_knapsack
+from studies.datasets import Datasets
+from studies.loan_instances import compare_with_optimum
+from studies.loan_variants import PLACES, RECLAIMS, WIDTHS
+from studies.loan_world import (
+    MOVES,
+    SMALL_LOAD,
+    LoanSize,
+    LoanWorld,
+    make_world,
+    mean_usage,
+    run_world,
+)
+from studies.study_rows import Row, Trial, figures_row
 
 JOBS, LOAD = 2_500, 1.2
 SAMPLE_JOBS: Final = 160

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from laxity.durable_files import replace_file
 from laxity_lab.simulate.report import Figures, groups, summary
-from laxity_lab.studies.study_rows import LABELS, Cell, Row, cell_text, row_key
+from studies.study_rows import LABELS, Cell, Row, cell_text, row_key
 
 WORDS = ("part", "trace", "policy", "variant", "admission", "packing", "cost_model")
 

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from laxity_lab.simulate.report import interval
-from laxity_lab.studies.datasets import open_datasets
-from laxity_lab.studies.results import read_rows
-from laxity_lab.studies.study import STUDIES, run_study
-from laxity_lab.studies.study_rows import Cell, Row
+from studies.datasets import open_datasets
+from studies.results import read_rows
+from studies.study import STUDIES, run_study
+from studies.study_rows import Cell, Row
 
 STUDY: Final = "LAXITY_STUDY"  # "samples": notebooks make their study anew, on traces that ship
 SEEDS_OF_SAMPLES: Final = 2
@@ -26,7 +26,7 @@ def rows(name: str, kept: Path) -> list[Row]:
         return _compute_samples(name)
     kept_rows = read_rows(kept, name)
     if not kept_rows:
-        raise RuntimeError(f"no rows of {name} in {kept}: laxity study {name} --out {kept}")
+        raise RuntimeError(f"no rows of {name} in {kept}: python -m studies {name} --out {kept}")
     return kept_rows
 
 

@@ -20,8 +20,6 @@ import numpy as np
 
 from laxity_lab.simulate.replay import literal
 from laxity_lab.simulate.run import Setting, nodes_of, open_world
-from laxity_lab.studies.datasets import Datasets
-from laxity_lab.studies.study_rows import FIGURES, Row, Trial, figures_row, labels_of
 from laxity_lab.traces.cases import Case, Window
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.traces import Trace
@@ -37,6 +35,8 @@ from laxity_scheduler.qos.product_choice import workload_on
 from laxity_scheduler.simulated.beliefs import Z90
 from laxity_scheduler.simulated.change_costs import Costs
 from laxity_scheduler.simulated.ground_truth import GroundTruth
+from studies.datasets import Datasets
+from studies.study_rows import FIGURES, Row, Trial, figures_row, labels_of
 
 PAIRS: Final = {  # slower and faster by the middle of their models
     "Gavel": ("tables/gavel_phys_k80", "tables/gavel_phys_p100"),

@@ -121,7 +121,7 @@ oracle: setup ## whether a policy decides otherwise than tests/oracle/golden.jso
 	@$(BIN)/python -W ignore -m tests.oracle $(ARGS)
 
 bench: setup ## decisions per second, on this machine
-	@$(BIN)/laxity bench
+	@$(BIN)/python -m benchmarks
 
 docs: setup ## build the documentation site into .laxity/site; a broken link ends it
 	@$(BIN)/python -W ignore -m tests.site

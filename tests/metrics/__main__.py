@@ -18,7 +18,7 @@ from tests.metrics.figures import Figure, measure_figures
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("recorded.toml")
 ELSEWHERE = """
-These need a run: the tests' time (.laxity/test/*.xml), decisions and acting (laxity bench and
+These need a run: the tests' time (.laxity/test/*.xml), decisions and acting (python -m benchmarks and
 docs/speed.md), deadlines met (python -m studies), plans (make oracle)."""
 ADVICE = """Make it smaller. If it is worth its lines, record it with what for, in the same commit:
 make metrics ARGS='--record "unmodified training code"'. An enforced goal changes by hand."""

@@ -9,7 +9,15 @@ from importlib.metadata import packages_distributions
 from tests.metrics.__main__ import ROOT
 from tests.metrics.source import SourceFile, read_files
 
-OWN = {"__main__", "examples", "laxity", "laxity_profiler", "laxity_scheduler", "laxity_lab"}
+OWN = {
+    "__main__",
+    "benchmarks",
+    "examples",
+    "laxity",
+    "laxity_profiler",
+    "laxity_scheduler",
+    "laxity_lab",
+}
 OWN |= {"laxity_k8s", "studies", "tests"}
 
 

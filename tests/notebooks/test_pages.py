@@ -113,7 +113,7 @@ def test_a_page_runs_on_the_traces_that_ship(name: str, monkeypatch: pytest.Monk
 def test_a_page_states_its_claim_and_how_its_rows_are_made(name: str) -> None:
     first = "".join(cells(name)[0]["source"])
     assert "**Claim**" in first
-    assert "python -m studies" in first or "laxity bench" in first
+    assert "python -m studies" in first or "python -m benchmarks" in first
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -14,11 +14,15 @@ from typing import Final
 import numpy as np
 
 from laxity_lab.batch_queue.baselines import Method
+from laxity_lab.batch_queue.intervals import (
+    IntervalMetric,
+    bootstrap_interval,
+    draw_blocks,
+    interval_figure,
+)
 from laxity_lab.batch_queue.queue_log import QueueLog
 from laxity_lab.batch_queue.successor import Pair, PairSettings
 from laxity_lab.batch_queue.waits import WaitComparison, compare_waits
-from laxity_lab.bench_results import IntervalMetric, interval_figure
-from laxity_lab.bootstrap import bootstrap_interval, draw_blocks
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.model.job import DAY_S, HOUR_S, MINUTE_S

@@ -18,22 +18,18 @@ from typing import Final
 
 import numpy as np
 
-from laxity_lab.bench_results import Metric, figure
+from benchmarks.results import Metric, figure
+from laxity_lab.warm import warm_up
+from laxity_lab.world.crowd import EPOCHS_S, TIED, crowd, underway
 from laxity_lab.world.noisy_predictor import NoisyPredictor
-from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulated.change_costs import Costs, costs
-from laxity_scheduler.simulated.ground_truth import GroundTruth
+from laxity_scheduler.simulated.change_costs import costs
 
 WARM_DECISIONS: Final = 40
-WIDTHS: Final = (1, 2, 4, 8)
-EPOCHS_S: Final = {width: 600.0 / width**0.9 for width in WIDTHS}
-STARTED_S: Final = 100.0  # a start takes at most 96 s (`costs`, live)
 STEP_S: Final = 2.0
-TIED: Final = 0.1
 POLICIES: Final = ("elasticflow", "qos")
 
 
@@ -113,18 +109,6 @@ def decisions(
     return 1e3 * plan_s, took
 
 
-def warm_up(decide: Policy, model: Costs, *, each: int, tied: float) -> None:
-    """Have all compiled that decisions about crowds need, on `each` jobs a node.
-
-    Some loops are for many jobs only, some where these share too few GPUs.
-    """
-    for jobs, on_a_node in ((40, 4), (1_000, 4), (3_000, max(4, each))):
-        truths, state = crowd(jobs=jobs, nodes=jobs // on_a_node, seed=1, tied=tied)
-        predictor = NoisyPredictor(truths, model)
-        _, state = _time_decision(decide, state, predictor)
-        _time_decision(decide, underway(state, np.random.default_rng(2)), predictor)
-
-
 def _time_decision(
     decide: Policy, state: ClusterState, predictor: NoisyPredictor
 ) -> tuple[float, ClusterState]:
@@ -135,19 +119,6 @@ def _time_decision(
     took_s = time.process_time() - began
     gc.enable()
     return took_s, plan.apply(state)
-
-
-def underway(state: ClusterState, draw: np.random.Generator) -> ClusterState:
-    """A while later all that were started train, each somewhere in its epoch."""
-    now = state.now + STARTED_S
-    parts = draw.random(len(state.jobs)).tolist()
-    rows = [
-        replace(job, formed=job.workers, epoch_started_at=now - part * EPOCHS_S[job.workers])
-        if job.workers and not job.formed
-        else job
-        for job, part in zip(state.jobs, parts, strict=True)
-    ]
-    return replace(state, now=now, jobs=tuple(rows))
 
 
 def later(state: ClusterState) -> ClusterState:
@@ -175,53 +146,3 @@ def _epoch_on(job: Job, now: float) -> Job:
         formed=job.resize_to or job.workers,
         since=now,
     )
-
-
-def crowd(
-    *, jobs: int, nodes: int, seed: int, tied: float = 0.0
-) -> tuple[list[GroundTruth], ClusterState]:
-    """A snapshot with so many queued jobs of 40 models, on nodes of 8 GPUs; half have deadlines.
-
-    A share `tied` of the jobs may use the first fifth of the nodes only.
-    """
-    draw = np.random.default_rng(seed)
-    kinds = [
-        GroundTruth(
-            id=f"model-{number}",
-            number=number,
-            submitted_at=0.0,
-            epochs=20,
-            widths=WIDTHS,
-            epoch_s=EPOCHS_S,
-            workload=Workload(f"model-{number}", 20),
-        )
-        for number in range(40)
-    ]
-    due = draw.uniform(2_000.0, 40_000.0, size=jobs)
-    hard = draw.random(jobs) < 0.5
-    rows = tuple(
-        [
-            Job(
-                id=f"default/job-{number:06d}",
-                workload=kinds[number % 40].workload,
-                submitted_at=0.0,
-                deadline_at=float(due[number]) if hard[number] else float("inf"),
-                service_class="hard" if hard[number] else "best_effort",
-                widths=WIDTHS,
-            )
-            for number in range(jobs)
-        ]
-    )
-    machines = tuple([Node(f"node-{number:05d}", 8, 8) for number in range(nodes)])
-    if not tied:
-        return kinds, ClusterState(now=0.0, nodes=machines, jobs=rows)
-    some = frozenset(node.id for node in machines[: max(1, nodes // 5)])
-    hit = draw.random(jobs) < tied
-    rows = tuple(
-        [
-            replace(job, eligible="zone=a") if is_tied else job
-            for job, is_tied in zip(rows, hit, strict=True)
-        ]
-    )
-    sets = {"zone=a": NodeSet(some, "not in zone a")}
-    return kinds, ClusterState(now=0.0, nodes=machines, jobs=rows, sets=sets)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from random import Random
 from statistics import median, quantiles
 
-from laxity_lab.bench.bench_cluster import BenchCluster, BenchError, Listen
-from laxity_lab.bench.lanes import Lap, bare_lap, laxity_lap
-from laxity_lab.bench_results import Metric, figure
+from benchmarks.bench_cluster import BenchCluster, BenchError, Listen
+from benchmarks.lanes import Lap, bare_lap, laxity_lap
+from benchmarks.results import Metric, figure
 
 DRAWS = 4_000
 WARM_UP_JOBS = 500  # what runs on many rows only is compiled by then

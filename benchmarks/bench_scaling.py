@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from laxity_lab.bench.bench_decisions import decisions
-from laxity_lab.bench_results import Metric, figure
+from benchmarks.bench_decisions import decisions
+from benchmarks.results import Metric, figure
 
 SIZES: Final = (1_000, 10_000, 100_000)
 GROWING: Final = {"rigid": "edf", "elasticflow": "elasticflow", "qos": "qos"}

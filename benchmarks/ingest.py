@@ -1,4 +1,4 @@
-"""`laxity bench ingest`: how fast report lines become history, and what memory that takes.
+"""`python -m benchmarks ingest`: how fast report lines become history, and what memory that takes.
 
 1,000 jobs hand in their lines, 200 a call as workers do, into a new SQLite file; then one model's
 epochs are read and fitted. CPU time counts, so that a busy machine says the same.
@@ -16,7 +16,7 @@ import typer
 from laxity_profiler.estimate import Workload
 
 if TYPE_CHECKING:
-    from laxity_lab.bench_results import Metric
+    from benchmarks.results import Metric
     from laxity_profiler.history.history import History
 
 ROWS: Final = 1_000_000
@@ -33,14 +33,14 @@ def ingest(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Epochs per second into the history, and its memory."""
-    from laxity_lab.bench_results import show
+    from benchmarks.results import show
 
     show(measure_ingest(rows), as_json=json_)
 
 
 def measure_ingest(rows: int) -> "dict[str, Metric]":
     """Rows per CPU second, MiB of memory while doing so and kept, and of the first predictor."""
-    from laxity_lab.bench_results import figure
+    from benchmarks.results import figure
     from laxity_profiler.history.history import History
     from laxity_profiler.history.history_database import open_engine
     from laxity_profiler.learning.learner import Learner

@@ -1,12 +1,18 @@
-"""`laxity bench [KIND]`: each kind is a subcommand."""
+"""`python -m benchmarks [KIND]`, at the root of a clone: each kind is a subcommand."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
+from benchmarks.acting_command import bench_acting
+from benchmarks.answer_speed import answers
+from benchmarks.ingest import ingest
+from benchmarks.prediction_errors import prediction
+from benchmarks.results import show
+from laxity.cli.exit_codes import run_app
 from laxity.cli.lazy_commands import WholeHelpGroup
-from laxity_lab.bench_results import show
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the work.")]
@@ -15,27 +21,25 @@ Plot = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add all kinds as one group; without a kind, those that need nothing but this machine."""
-    group = typer.Typer(cls=WholeHelpGroup, invoke_without_command=True, rich_markup_mode=None)
-    group.callback()(bench)
-    benches(group)
-    app.add_typer(group, name="bench")
+def main() -> NoReturn:
+    app = typer.Typer(
+        cls=WholeHelpGroup,
+        invoke_without_command=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        add_completion=False,
+    )
+    app.callback()(bench)
+    benches(app)
+    run_app(partial(app, prog_name="python -m benchmarks"))
 
 
 def benches(app: typer.Typer) -> None:
     """Add each kind as a command."""
-    from laxity_lab.batch_queue.commands import chains
-    from laxity_lab.bench.acting_command import bench_acting
-    from laxity_lab.bench.answer_speed import answers
-    from laxity_lab.bench.ingest import ingest
-    from laxity_lab.bench.prediction_errors import prediction
-
     app.command("all")(everything)
     app.command("simulator")(simulator)
     app.command("decision")(decision)
     app.command("acting")(bench_acting)
-    app.command("chains")(chains)
     app.command("answers")(answers)
     app.command("ingest")(ingest)
     app.command("prediction")(prediction)
@@ -49,7 +53,7 @@ def bench(context: typer.Context, *, json_: AsJson = False, quick: Quick = False
 
 def everything(*, json_: AsJson = False, quick: Quick = False, plot: Plot = None) -> None:
     """Simulator and decision."""
-    from laxity_lab.bench.bench import KINDS
+    from benchmarks.speed import KINDS
 
     print_figures(KINDS, json_=json_, quick=quick, plot=plot)
 
@@ -67,10 +71,14 @@ def decision(*, json_: AsJson = False, quick: Quick = False, plot: Plot = None) 
 def print_figures(
     kinds: tuple[str, ...], *, json_: bool, quick: bool, plot: Path | None = None
 ) -> None:
-    from laxity_lab.bench.bench import measure
-    from laxity_lab.bench.bench_scaling import draw
+    from benchmarks.bench_scaling import draw
+    from benchmarks.speed import measure
 
     figures = measure(kinds, quick=quick)
     if plot is not None:
         draw(figures, plot)
     show(figures, as_json=json_, beside="a plain loop, or n log n")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final
 
-from laxity_lab.bench.held_out import (
+from benchmarks.held_out import (
     GOOD,
     Judgement,
     TableResult,

@@ -1,4 +1,4 @@
-"""`laxity bench answers`: the rest of thousands of jobs at many widths, asked of one predictor.
+"""`python -m benchmarks answers`: the rest of thousands of jobs at many widths, asked of one predictor.
 
 Jobs of 50 models with histories, each with five epochs of its own; *cold* is a predictor that was
 never asked, *cached* the same question again with 2 % of the jobs in another epoch. The baseline
@@ -20,7 +20,7 @@ from laxity_profiler.model.model_fit import WorkloadSetting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 if TYPE_CHECKING:
-    from laxity_lab.bench_results import Metric
+    from benchmarks.results import Metric
     from laxity_profiler.model.model_fit import ModelFit
 
 JOBS: Final = 10_000
@@ -37,14 +37,14 @@ def answers(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Milliseconds to predict thousands of jobs at eight widths."""
-    from laxity_lab.bench_results import show
+    from benchmarks.results import show
 
     show(measure_answers(jobs), as_json=json_)
 
 
 def measure_answers(jobs: int) -> "dict[str, Metric]":
     """Cold and cached, against the same rows one by one."""
-    from laxity_lab.bench_results import figure
+    from benchmarks.results import figure
 
     fitted = HistoryPredictor(tuple(_draw_model(number) for number in range(MODELS)))
     draw = np.random.default_rng(0)

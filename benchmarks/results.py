@@ -1,4 +1,4 @@
-"""What `laxity bench` measures: named figures, and how they are shown."""
+"""What benchmarks measure: named figures, and how they are shown."""
 
 import json
 from collections.abc import Mapping
@@ -14,30 +14,9 @@ class Metric(TypedDict):
     ratio: float | None
 
 
-class IntervalMetric(TypedDict):
-    """A figure, what it is compared with, and between what it lies in 95 % of the draws."""
-
-    value: float
-    unit: str
-    baseline: float | None
-    low: float | None
-    high: float | None
-
-
 def figure(value: float, unit: str, baseline: float | None = None) -> Metric:
     ratio = value / baseline if baseline else None
     return {"value": value, "unit": unit, "baseline": baseline, "ratio": ratio}
-
-
-def interval_figure(
-    value: float,
-    unit: str,
-    baseline: float | None = None,
-    *,
-    between: tuple[float, float] | None = None,
-) -> IntervalMetric:
-    low, high = between or (None, None)
-    return {"value": value, "unit": unit, "baseline": baseline, "low": low, "high": high}
 
 
 def show(figures: Mapping[str, Metric], *, as_json: bool, beside: str = "the baseline") -> None:

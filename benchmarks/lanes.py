@@ -1,4 +1,4 @@
-"""The two lanes of `laxity bench acting`: a bare patch loop, and the service's own path.
+"""The two lanes of `python -m benchmarks acting`: a bare patch loop, and the service's own path.
 
 Bare: `{"spec": {"suspend": false}}` to each Job over one aiohttp session, so many in flight, answers
 read and thrown away. Laxity: one cycle of a service on an empty home: snapshot, decision, check,
@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 
 import orjson
 
+from benchmarks.bench_cluster import BenchCluster, BenchError
 from laxity import json_tree, names
 from laxity_k8s.cluster_api import Change, Json, Kind, Listing, Patch, PatchResult, ignore_cut
 from laxity_k8s.http.api_cluster import KubernetesApi
@@ -28,7 +29,6 @@ from laxity_k8s.http.session import STRATEGIC_PATCH, ApiSession
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal
-from laxity_lab.bench.bench_cluster import BenchCluster, BenchError
 from laxity_scheduler.service.loop import Service
 
 UNSUSPEND = orjson.dumps({"spec": {"suspend": False}})

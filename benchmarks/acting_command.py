@@ -1,12 +1,12 @@
-"""`laxity bench acting`: its options. Nothing heavy is imported before it runs."""
+"""`python -m benchmarks acting`: its options. Nothing heavy is imported before it runs."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from benchmarks.results import show
 from laxity.cli.exit_codes import FAILED, CommandError
-from laxity_lab.bench_results import show
 
 
 def bench_acting(
@@ -24,8 +24,8 @@ def bench_acting(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Admissions per second on a cluster, beside a bare patch loop; it is left as it was."""
+    from benchmarks.acting import BenchCluster, BenchError, measure_acting
     from laxity_k8s.cluster_api import ApiError
-    from laxity_lab.bench.acting import BenchCluster, BenchError, measure_acting
 
     def say(words: str) -> None:
         typer.echo(words, err=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity_lab.bench.held_out import HeldOut, TableResult
+from benchmarks.held_out import HeldOut, TableResult
 from laxity_profiler.estimate import Floats
 from laxity_profiler.model.calibration import NORMAL_90, miss_score
 from laxity_profiler.model.scaling import SPREAD, minimize_loss

@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final
 
-from laxity.human_time import count_noun
-from laxity_lab.bench.held_out_tables import (
+from benchmarks.held_out_tables import (
     MeasuredPoints,
     ThroughputTableError,
     is_table,
     read_table,
 )
+from laxity.human_time import count_noun
 from laxity_profiler.model.scaling import GPUS_PER_NODE, PULL, StepTime, four_points
 
 NODE_GPUS: Final = {"T4": 4, "A100": 8}

@@ -15,9 +15,9 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Final
 
-from laxity_lab.bench.bench_decisions import decision_figures
-from laxity_lab.bench.bench_scaling import SIZES, growth_figures
-from laxity_lab.bench_results import Metric, figure
+from benchmarks.bench_decisions import decision_figures
+from benchmarks.bench_scaling import SIZES, growth_figures
+from benchmarks.results import Metric, figure
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.cases import Source
 from laxity_lab.traces.generate import Mix, generate

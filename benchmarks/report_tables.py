@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
-from laxity_lab.bench.held_out import Judgement, TableResult
+from benchmarks.held_out import Judgement, TableResult
 
 COLUMNS: Final = ("model", "profiled (batch x GPUs)", "n", "mean", "median", "worst", "P90", "form")
 ONLY_WIDE: Final = ("profiled (batch x GPUs)", "form")

@@ -1,4 +1,4 @@
-"""`laxity bench prediction`: how far off predictions from four profiled runs are, table by table."""
+"""`python -m benchmarks prediction`: how far off predictions from four profiled runs are, table by table."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from laxity_lab.bench.held_out import Judgement
+    from benchmarks.held_out import Judgement
 
 WIDE: Final = 140  # columns of a terminal that has room for all
 
@@ -36,17 +36,17 @@ def prediction(
     ] = False,
 ) -> None:
     """Errors of prediction from four profiled points per table, all others held out."""
-    from laxity.cli.exit_codes import USAGE, CommandError
-    from laxity_lab.bench.held_out import beyond_a_node, judge_tables
-    from laxity_lab.bench.held_out_tables import ThroughputTableError
-    from laxity_lab.bench.report_tables import error_figures, points_csv, render_document
-    from laxity_lab.bench.spread import coverage_left_out
-    from laxity_lab.bench.tuning_split import (
+    from benchmarks.held_out import beyond_a_node, judge_tables
+    from benchmarks.held_out_tables import ThroughputTableError
+    from benchmarks.report_tables import error_figures, points_csv, render_document
+    from benchmarks.spread import coverage_left_out
+    from benchmarks.tuning_split import (
         group_by_folder,
         group_by_model,
         judge_by_pull,
         judge_left_out,
     )
+    from laxity.cli.exit_codes import USAGE, CommandError
 
     try:
         judged = judge_tables(tables, gpus_per_node=gpus_per_node)
@@ -88,7 +88,7 @@ def _error_table(judged: "Judgement", *, is_wide: bool) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from laxity_lab.bench.report_tables import COLUMNS, ONLY_WIDE, table_cells
+    from benchmarks.report_tables import COLUMNS, ONLY_WIDE, table_cells
 
     table = Table(title="Held-out points, predicted from four", title_justify="left")
     table.box, table.collapse_padding, table.pad_edge = SIMPLE_HEAD, True, False

@@ -1,4 +1,4 @@
-"""What `laxity bench acting` runs on: a cluster, namespaces of its own, waiting Jobs.
+"""What `python -m benchmarks acting` runs on: a cluster, namespaces of its own, waiting Jobs.
 
 What is made is deleted, however the bench ends: each namespace when its round is over, and all that
 are left when it is closed, by Ctrl-C or SIGTERM too. What a bench that was killed with -9

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.metrics.figures import Figure, measure_figures
+from tests.metrics.figures import Figure, lines_in_no_wheel, measure_figures
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("recorded.toml")
@@ -39,6 +39,9 @@ def main() -> int:
         value, places = figures[name]
         now = f"{name:45} {value:7,} {row['recorded']:9,} {row['goal']:7,}  {row.get('why', '')}"
         lines += [now.rstrip(), *(f"    {place}" for place in places if options.list)]
+    beside = lines_in_no_wheel(ROOT)
+    lines += [f"{'lines of studies and benchmarks, in no wheel':45} {beside.value:7,}"]
+    lines += [f"    {place}" for place in beside.places if options.list]
     problems = worse_figures(figures, text)
     if options.record or (options.record == "" and not problems):
         text = record(figures, text, options.record)

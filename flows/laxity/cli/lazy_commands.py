@@ -49,9 +49,7 @@ FLOOR_COMMANDS: Final = (
     FloorCommand(
         "chain", "chain", JOBS, "Run a training as a chain of batch jobs, on Slurm or as Jobs."
     ),
-    FloorCommand(
-        "bench", "bench", STUDY, "Measure on a queue's log when to submit the next job of a chain."
-    ),
+    FloorCommand("bench", "bench", STUDY, "Measure when to submit the next job of a chain."),
 )
 BY_NAME: Final = {command.name: command for command in FLOOR_COMMANDS}
 CALLED: Final = {

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from laxity_lab.policy_training.evolution import evolve
-from laxity_lab.policy_training.reinforcement import DL2, OURS, GradientParts, reinforce
+from laxity_lab.policy_training.reinforcement import reinforce
 from laxity_lab.policy_training.training_worlds import WorldKinds, validate
 from laxity_lab.traces.cases import Source
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.service.learned_models import TEACHER
 from studies.datasets import Datasets
+from studies.dl2_gradients import DL2, OURS, GradientParts, PartsLearner
 from studies.learned_study import read_tables
 from studies.study_rows import Row, Trial
 
@@ -113,8 +114,9 @@ def _training_row(data: TrainingData, variant: TrainingVariant, seed: int) -> Ro
     if variant.parts is None:
         trained = evolve(tables, start, seed=seed, rounds=data.steps, kinds=kinds)
     else:
+        learner = PartsLearner(start, variant.parts, seed=seed)
         trained = reinforce(
-            tables, start, seed=seed, rounds=data.rounds, parts=variant.parts, kinds=kinds
+            tables, start, seed=seed, rounds=data.rounds, kinds=kinds, learner=learner
         )
     return {"actions": trained.actions, **name_checkpoints(trained.costs)}
 

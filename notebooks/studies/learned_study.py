@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 
 from laxity_lab.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_lab.policy_training.real_arrivals import borrow_arrivals
 from laxity_lab.simulate.run import Setting, run_cycles, truths_of
 from laxity_lab.traces.cases import Source
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.traces import Trace
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 from studies.datasets import Datasets
+from studies.real_arrivals import borrow_arrivals
 from studies.study_rows import Row, Trial, figures_row, labels_of, simulation_trial
 
 LOADS: Final = (0.6, 0.9, 1.2, 1.5)

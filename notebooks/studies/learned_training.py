@@ -29,6 +29,7 @@ from laxity_scheduler.service.learned_models import TEACHER
 from studies.datasets import Datasets
 from studies.dl2_gradients import DL2, OURS, GradientParts, PartsLearner
 from studies.learned_study import read_tables
+from studies.real_arrivals import borrow_arrivals
 from studies.study_rows import Row, Trial
 
 TRAINING: Final = ("01", "02", "03", "04", "05")
@@ -125,7 +126,8 @@ def _training_row(data: TrainingData, variant: TrainingVariant, seed: int) -> Ro
 def read_kinds(data: TrainingData) -> WorldKinds:
     """The worlds of this study."""
     training, validation = (
-        [source.load() for source in sources] for sources in (data.training, data.validation)
+        [partial(borrow_arrivals, source.load()) for source in sources]
+        for sources in (data.training, data.validation)
     )
     return WorldKinds(training, validation, jobs=data.jobs, exponents=(1.0,))
 

@@ -35,7 +35,7 @@ from typing import Final
 import numpy as np
 
 from laxity_lab.simulate.run import Setting
-from laxity_lab.traces.cases import Batch, Case, Made, Window
+from laxity_lab.traces.cases import Batch, Case, Made
 from laxity_lab.traces.generate import Mix
 from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.allocation.victims import Need, Victim, greedy_victims, total_cost_s
@@ -50,6 +50,7 @@ from studies.study_rows import (
     simulation_row,
     simulation_trial,
 )
+from studies.windows import Window
 
 POLICIES: Final[Sequence[tuple[str, Packing]]] = (
     ("fifo", "skip"),

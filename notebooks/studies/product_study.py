@@ -20,7 +20,7 @@ import numpy as np
 
 from laxity_lab.simulate.replay import literal
 from laxity_lab.simulate.run import Setting, nodes_of, open_world
-from laxity_lab.traces.cases import Case, Window
+from laxity_lab.traces.cases import Case
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.traces import Trace
 from laxity_lab.world.noisy_predictor import NoisyPredictor
@@ -37,6 +37,7 @@ from laxity_scheduler.simulated.change_costs import Costs
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 from studies.datasets import Datasets
 from studies.study_rows import FIGURES, Row, Trial, figures_row, labels_of
+from studies.windows import Window
 
 PAIRS: Final = {  # slower and faster by the middle of their models
     "Gavel": ("tables/gavel_phys_k80", "tables/gavel_phys_p100"),

@@ -14,12 +14,14 @@ refuses nobody: `qos_open_to_all` is the framework that serves also those it can
 where the paper says 100 %.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from laxity_lab.simulate.run import Setting
 from laxity_lab.traces.cases import Made
-from laxity_lab.traces.generate import Mix, compute_load, generate
+from laxity_lab.traces.generate import Mix, generate
+from laxity_lab.traces.traces import Trace
 from studies.datasets import Datasets
 from studies.study_rows import Trial, linear_program_trial, simulation_trial
 
@@ -76,3 +78,12 @@ def mix(load: float, *, jobs: int) -> Mix:
     base = Mix(jobs=MEASURED_JOBS)
     load_of_base = compute_load(generate(base, seed=0), gpus=gpus)
     return Mix(jobs=jobs, jobs_per_hour=base.jobs_per_hour * load / load_of_base)
+
+
+def compute_load(trace: Trace, *, gpus: int) -> float:
+    """GPU-seconds asked for / (GPUs x time from the first to the last submission)."""
+    if len(trace.jobs) < 2:
+        return 0.0
+    span_s = trace.jobs[-1].submitted_at - trace.jobs[0].submitted_at
+    asked_gpu_s = sum(job.duration_s * job.gpus for job in trace.jobs)
+    return asked_gpu_s / (gpus * span_s) if span_s > 0 else math.inf

@@ -23,7 +23,7 @@ import numpy as np
 from laxity_lab.simulate.report import LATE_TOLERANCE_S
 from laxity_lab.simulate.run import Setting, run_cycles, truths_of
 from laxity_lab.simulate.trace_groups import TraceGroups, groups_of
-from laxity_lab.traces.cases import Case, Window
+from laxity_lab.traces.cases import Case
 from laxity_lab.traces.traces import Trace, TraceJob
 from laxity_lab.world.outcome import Run
 from laxity_profiler.estimate import NO_PROGRESS, Predictor
@@ -32,6 +32,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 from studies.datasets import Datasets
 from studies.study_rows import Row, Trial, labels_of
+from studies.windows import Window
 
 METHODS: Final = ("shares", "split", "whole")
 ERRORS: Final = (0.0, 0.2)

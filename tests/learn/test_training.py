@@ -23,10 +23,10 @@ from laxity_lab.policy_training.teacher_samples import (
 from laxity_lab.policy_training.train_policy_command import TEACHER_NAMES
 from laxity_lab.policy_training.training_worlds import WorldKinds
 from laxity_lab.provisioner_training import train_command
-from laxity_lab.traces.generate import compute_load
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
 from laxity_scheduler.learned.weights_file import load_policy
+from studies.qos_study import compute_load
 
 TABLES = {
     ("scales", 64): ThroughputTable((1, 2, 4, 8), (1.0, 1.9, 3.6, 6.5)),

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from laxity_lab.policy_training.made_jobs import LONGEST_S, ArrivalMix
-from laxity_lab.traces.generate import draw_window
 from laxity_lab.traces.throughput_tables import Tables
 from laxity_lab.traces.traces import Trace, TraceJob
+from studies.windows import draw_window
 
 SHORTEST_S = 60.0
 

@@ -186,5 +186,7 @@ def mean_usage(run: Run) -> float:
     loans = run.loans
     if loans is None or end <= begin:
         return float("nan")
-    used = float((steps_s * gpus).sum()) / (end - begin) + loans.inference_gpus_mean
+    used = float((steps_s * gpus).sum()) / (end - begin) + loans.inference_gpu_s / max(
+        1e-9, loans.span_s
+    )
     return used / (run.gpus + loans.fleet_gpus)

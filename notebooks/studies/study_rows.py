@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from laxity_lab.simulate.bound import deadline_bound
+from laxity_lab.simulate.bound import compute_bound
 from laxity_lab.simulate.report import report
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.cases import Case
@@ -127,4 +127,5 @@ def figures_row(run: Run, names: Sequence[str]) -> Row:
 
 def _linear_program_row(case: Case, gpus: int) -> Row:
     trace = case.load()
-    return {"jobs": len(trace.jobs), "deadline_met_ratio": deadline_bound(trace, gpus=gpus)}
+    share, _ = compute_bound(trace, gpus=gpus) or (None, "")
+    return {"jobs": len(trace.jobs), "deadline_met_ratio": share}

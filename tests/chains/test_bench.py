@@ -11,9 +11,13 @@ from laxity_lab.batch_queue.batch_cluster import open_cluster
 from laxity_lab.batch_queue.commands import number_text, register
 from laxity_lab.batch_queue.intervals import bootstrap_interval, draw_blocks
 from laxity_lab.batch_queue.log_formats import READERS
-from laxity_lab.batch_queue.pair_bench import ChainsResult, method_figures, run_figures
+from laxity_lab.batch_queue.pair_bench import (
+    ChainsResult,
+    compare_waits,
+    method_figures,
+    run_figures,
+)
 from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
-from laxity_lab.batch_queue.waits import compare_waits
 from laxity_scheduler.chains import model_kinds
 from laxity_scheduler.chains.choices import LOG_FORMATS, METHODS_WITHOUT_MODEL, MODELS
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf, busy_log

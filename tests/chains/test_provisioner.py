@@ -11,9 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from laxity_lab.batch_queue import commands
 from laxity_lab.batch_queue.learned_method import LearnedMethod
-from laxity_lab.batch_queue.queue_history import watch_queue
 from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
-from laxity_lab.batch_queue.successor import Pair, PairSettings
+from laxity_lab.batch_queue.successor import Pair, PairSettings, watch_queue
 from laxity_lab.provisioner_training import train_command
 from laxity_lab.provisioner_training.fitted_trees import TreeNodes, join_trees
 from laxity_lab.provisioner_training.samples import (

@@ -140,7 +140,9 @@ def empty_cells(page: str) -> list[str]:
 def test_every_environment_variable_of_the_code_has_a_meaning() -> None:
     variables = reference.environment_variables()
 
-    assert {"LAXITY_URL", "LAXITY_CHAIN_ID", "LAXITY_TOKENS_FILE", "LAXITY_TRACES"} <= set(variables)
+    assert {"LAXITY_URL", "LAXITY_CHAIN_ID", "LAXITY_TOKENS_FILE", "LAXITY_TRACES"} <= set(
+        variables
+    )
     assert [name for name, meaning in variables.items() if not meaning] == []
 
 

@@ -8,11 +8,10 @@ import pytest
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import Hold, NodeSet
 from laxity_scheduler.model.decision import Forecasted, Wait
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.promising.queueing import build_queue, build_waiting_table
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.promising.waiting_table import build_queue, build_waiting_table
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
 from tests.support.plans import started_jobs
 

@@ -10,12 +10,11 @@ from itertools import islice
 from typing import Final
 
 from laxity_scheduler.capacity.eligibility import misfit_reason, never_starts, requests_full
-from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.arrays import construct_many
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.model.decision import Admit, Refuse, Wait
-from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.job import FOREVER, WorkerShape
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.qos.context import DecisionContext
 from laxity_scheduler.qos.start_widths import start_reasons

@@ -7,6 +7,7 @@ import pytest
 from laxity import json_tree
 from laxity.backoff import Backoff
 from laxity.instants import format_rfc3339, instant_at
+from laxity.worker.sigterm import EXIT_RESTART
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.job_controller import Step, reconcile_job
 from laxity_k8s.objects import pods
@@ -75,6 +76,13 @@ def test_more_failures_than_the_limit_end_the_job_when_its_pods_are_gone() -> No
     ended = step(made | {"status": ending.status}, pod(0, phase="Failed", code=1, tracked=False))
     assert read_condition({"status": ended.status}, "Failed") == "True"
     assert "worker 0 failed with exit code 1" in str(ended.status["conditions"])
+
+
+def test_a_job_ends_in_the_words_of_the_worker_that_failed_and_not_of_one_that_missed_it() -> None:
+    makes_way = pod(0, phase="Failed", code=EXIT_RESTART, ended=format_rfc3339(NOW - 2.0))
+    failed = pod(1, phase="Failed", code=42, ended=format_rfc3339(NOW - 1.0))
+    ended = step(running(2, podFailurePolicy=BY_CODE), makes_way, failed)
+    assert "worker 1 failed with exit code 42" in str(ended.status["conditions"])
 
 
 def test_a_job_that_somebody_fails_by_its_status_ends_in_their_words() -> None:

@@ -130,7 +130,8 @@ def test_following_a_job_that_fails_shows_what_its_worker_wrote_last(
     is_kept: bool, answering: Service, file: str, laxity: CommandLine
 ) -> None:
     answer_job(answering, job())
-    views = iter([job(), job(revision=8), job(state="failed", error="python t.py: exit code 1")])
+    error = "worker 1 failed with exit code 70: EOFError"
+    views = iter([job(), job(revision=8), job(state="failed", error=error)])
     answering.answers["GET /v1/jobs/default/train"] = lambda _: (200, next(views))
     if is_kept:
         text = "Traceback\n\x1b[31mEOFError: EOF when reading a line\n"
@@ -140,7 +141,8 @@ def test_following_a_job_that_fails_shows_what_its_worker_wrote_last(
 
     told = laxity.read_errors()
     assert ("\nTraceback\nEOFError: EOF when reading a line\n" in told) == is_kept
-    assert ("last lines of laxity logs default/train" in told) == is_kept
+    assert ("last lines of laxity logs default/train --index 1" in told) == is_kept
+    assert "index=1" in answering.asked[-1].path
 
 
 def test_sigterm_ends_following_in_a_sentence_and_the_job_goes_on(

@@ -42,6 +42,10 @@ def test_script_that_resumes_may_be_stopped_with_its_grace() -> None:
         (("python", "sub/train_net.py", "a.b"), "train_net"),
         (("bash", "train.sh"), "train"),
         (("python", "-m", "package.train", "--x"), "package.train"),
+        (("python", "-u", "-m", "package.train", "--with", "helper.py"), "package.train"),
+        (("torchrun", "--nproc-per-node", "2", "-m", "package.train"), "package.train"),
+        (("numactl", "-m", "0", "python", "train.py"), "train"),
+        (("./train.py", "-m", "mean"), "train"),
         (("/usr/bin/make", "model"), "make"),
     ],
 )
@@ -49,6 +53,13 @@ def test_script_is_called_by_its_file_its_module_or_its_program(
     command: tuple[str, ...], title: str
 ) -> None:
     assert Script(command).title == title
+
+
+def test_lines_of_a_shell_share_no_history() -> None:
+    lines = ["python a.py --big", "python b.py", "python b.py"]
+    titles = [Script(("bash", "-c", line)).title for line in lines]
+    assert titles[0] != titles[1] == titles[2]
+    assert all(title.startswith("bash-") for title in titles)
 
 
 def test_deadline_script_declares_what_laxity_run_does() -> None:

@@ -212,6 +212,15 @@ def test_code_that_leaves_closed_streams_behind_has_trained(
     assert len(service.of("finished")) == 1
 
 
+def test_code_that_ends_its_process_once_all_is_trained_has_finished(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("exits_when_trained")
+
+    (finished,) = service.of("finished")
+    assert (code, finished["result"], finished["epochs_done"]) == (0, None, 4)
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [

@@ -16,11 +16,13 @@ from laxity.safe_text import printable
 
 if TYPE_CHECKING:
     from laxity.api.client import Client
+    from laxity.api.job_view import JobView
 
 _LEFT_OUT: Final = (
     "... {count:,} bytes left out: a log keeps its first 64 KiB and its last 5 MiB ...\n"
 )
 _GAP: Final = re.compile(r"^\.\.\. ([\d,]+) bytes left out: a log keeps .*\n", re.MULTILINE)
+_NAMED: Final = re.compile(r"worker (\d+) failed")  # how errors of one among several begin
 BEGUN_ANEW: Final = "... the log was begun anew ...\n"
 
 
@@ -50,14 +52,16 @@ def text_after(text: str, printed: int) -> tuple[str, int]:
     return lost + _cut(rest, max(0, printed - start)), end
 
 
-def last_lines(client: "Client", job_id: str, many: int) -> str:
-    """What worker 0 wrote last; "" where its log cannot be read any more."""
+def last_lines(client: "Client", job: "JobView", many: int) -> tuple[str, int]:
+    """What the worker that failed wrote last, and which it is; "" where its log is gone."""
     from laxity.api.client import ServiceError
 
+    named = _NAMED.match(job.error)
+    index = int(named[1]) if named else 0
     try:
-        return printable(client.logs(job_id, tail=many)).rstrip()
+        return printable(client.logs(job.id, index=index, tail=many)).rstrip(), index
     except ServiceError:
-        return ""
+        return "", index
 
 
 def _read_part(path: Path, suffix: str) -> bytes:

@@ -130,7 +130,7 @@ def submit_jobs(
         latest = _latest_view(client, verdict) if follow and number else verdict
         job = follow_until(client, latest, left_s) if follow else verdict
         if follow and job.state == "failed":
-            _tell_last_lines(client, job.id)
+            _tell_last_lines(client, job)
         print_job(job, as_json=as_json)
         report_job(job)
         jobs.append(job)
@@ -167,12 +167,14 @@ def _tell_doubt(manifest: Mapping[str, Any], verdict: "JobView") -> None:
         typer.echo(f"{verdict.id}: {doubt}", err=True)
 
 
-def _tell_last_lines(client: "Client", job_id: str) -> None:
-    """What worker 0 wrote last: an exit code alone does not say what failed."""
+def _tell_last_lines(client: "Client", job: "JobView") -> None:
+    """What its worker wrote last: an exit code alone does not say what failed."""
     from laxity.api.log_text import last_lines
 
-    if text := last_lines(client, job_id, LAST_LINES):
-        typer.echo(f"the last lines of laxity logs {job_id}:\n{text}", err=True)
+    text, index = last_lines(client, job, LAST_LINES)
+    if text:
+        which = f" --index {index}" if index else ""
+        typer.echo(f"the last lines of laxity logs {job.id}{which}:\n{text}", err=True)
 
 
 def _is_settled(job: "JobView", *, follow: bool) -> bool:

@@ -5,11 +5,14 @@ same in all of its runs, and is fine enough for a forecast: of 6 hours it lasts 
 whose last run posted no progress declares one epoch: the whole run.
 """
 
+import hashlib
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import PurePath
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -24,6 +27,7 @@ from laxity.worker.script import run_script
 if TYPE_CHECKING:
     from laxity.flow.prefect_flow import DeadlineFlow
 
+_MODULE: Final = re.compile(r"[A-Za-z_][\w.]*")  # and not the number of another program's -m
 MARGIN_S: Final = 5  # of a pod's grace, for the reports after the script has ended
 
 
@@ -41,10 +45,19 @@ class Script:
 
     @property
     def title(self) -> str:
-        """What a job of this script is called: its file, module or program."""
-        words = [PurePath(word).stem for word in self.command if word.endswith((".py", ".sh"))]
-        modules = self.command[2:3] if list(self.command[1:2]) == ["-m"] else ()
-        return next(iter([*words, *modules, PurePath(self.command[0]).name]))
+        """What a job of this script is called, and its history: its file, module, line or program.
+
+        Two lines of a shell have nothing in common: each has a name of its own.
+        """
+        program = PurePath(self.command[0]).name
+        for before, word in pairwise(("", *self.command)):
+            if before == "-m" and _MODULE.fullmatch(word):
+                return word
+            if before == "-c":
+                return f"{program}-{hashlib.sha256(word.encode()).hexdigest()[:8]}"
+            if word.endswith((".py", ".sh")):
+                return PurePath(word).stem
+        return program
 
     @property
     def arguments(self) -> dict[str, Any]:

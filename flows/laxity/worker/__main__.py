@@ -150,14 +150,22 @@ def run_to_completion(run: WorkerRun, termination: SigtermHandler, call: Callabl
 
 
 def call_function(run: WorkerRun, termination: SigtermHandler, call: Callable[[], Any]) -> Any:
-    """What the training function returns; one that ends the process with exit 0 has failed."""
+    """What the training function returns; one that ends the process with exit 0 has failed.
+
+    Once all epochs are trained it may, as other workers than worker 0 often do: it returns nothing.
+    """
 
     def fail() -> int:
         message = ENDED_ITSELF if run.started else _never_entered(run)
         return report_failure(run, termination, TrainingError(message))
 
-    with no_early_success(lambda: run.complete, fail):
-        return call()
+    try:
+        with no_early_success(lambda: run.complete, fail):
+            return call()
+    except SystemExit as end:
+        if run.complete and not end.code:
+            return None
+        raise
 
 
 def _flow_run(run: WorkerRun) -> str:

@@ -200,8 +200,12 @@ def _count_pods(status: Json, active: Sequence[Json], terminating: Sequence[Json
 
 
 def first_failure(own: Sequence[Json]) -> str:
-    """The pod that failed first, with its exit code: "" if none did."""
-    failed = [pod for pod in own if pods.phase_of(pod) == "Failed"]
+    """The pod that failed first, with its exit code: "" if none did.
+
+    Others may end before it, since they miss it: they only make way.
+    """
+    ended = [pod for pod in own if pods.phase_of(pod) == "Failed"]
+    failed = [pod for pod in ended if pods.has_failed(pod)] or ended
     return pods.worker_failure(min(failed, key=end_instant)) if failed else ""
 
 

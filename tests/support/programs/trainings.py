@@ -18,6 +18,7 @@ from laxity import Training
 from laxity.worker.training import run_of
 from tests.support.programs.odd_trainings import (  # noqa: F401 - workers find them here
     closes_its_streams,
+    exits_when_trained,
     fails_on_closed_streams,
     forks,
     keeps_its_own_count,

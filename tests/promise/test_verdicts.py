@@ -87,6 +87,7 @@ def test_more_workers_than_fit_on_the_nodes_are_refused() -> None:
 def test_a_model_without_history_is_refused_with_a_probe() -> None:
     verdict = refusal(cluster(gpus=1), job(due_at=9e3), Curve(unknown=frozenset({"mlp"})))
     assert verdict.reason.code == "unknown_model_needs_profiling"
+    assert "--estimate" in verdict.reason.text
     assert [offer.kind for offer in verdict.offers] == ["probe", "soft"]
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.capacity.ledger import USABLE, Ledger
+from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
@@ -27,8 +28,7 @@ def is_movable(job: Job) -> bool:
         return False
     if not job.workers:
         return True
-    is_stopping = job.stop_requested_at is not None or job.parked_epoch is not None
-    return job.preemptible and not is_stopping
+    return job.preemptible and not stopping(job)
 
 
 def plan_by_rank(state: ClusterState, rank: Rank, *, policy: str, wake_at: float = FOREVER) -> Plan:

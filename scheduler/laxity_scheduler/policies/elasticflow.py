@@ -12,5 +12,5 @@ from typing import Final
 
 from laxity_scheduler.shares.rule import ShareRule, policy_of
 
-RULE: Final = ShareRule("elasticflow", admission="greedy", drops=True, replans=8)
+RULE: Final = ShareRule("elasticflow", admission="greedy", drops=True)
 decide = policy_of(RULE)

@@ -25,7 +25,7 @@ LateEnds = Callable[[ClusterState, Predictor], Mapping[str, float]]  # of promis
 
 
 # what promises and refuses; it starts and stops nothing here
-RULE: Final = ShareRule("greedy promises", admission="greedy", replans=8, drops=True)
+RULE: Final = ShareRule("greedy promises", admission="greedy", drops=True)
 
 
 def with_admission(policy: Policy, kind: Admission, find_late: LateEnds | None = None) -> Policy:

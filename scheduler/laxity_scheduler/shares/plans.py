@@ -15,7 +15,6 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
 from laxity_scheduler.shares.rows import (
     NEWCOMER,
-    NO_ADMISSION,
     PROMISED,
     TINY,
     TURNED_AWAY,
@@ -24,6 +23,7 @@ from laxity_scheduler.shares.rows import (
 )
 
 SLOTS: Final = 256
+REPLANS: Final = 8  # newcomers of one decision for whom everybody may be planned anew
 FIRST_SLOT_S: Final = 60.0  # ElasticFlow's slots; theirs do not grow
 
 
@@ -48,11 +48,10 @@ def slot_lengths(horizon_s: float) -> Floats:
 
 
 @jit
-def plan_in(
-    jobs: Columns, job: int, most: int, work: float, free: Floats, lengths: Floats, chosen: Ints
-) -> int:
+def plan_in(jobs: Columns, job: int, most: int, free: Floats, lengths: Floats, chosen: Ints) -> int:
     """Levels by slot with at most `most`, into `chosen`; the number of slots used, -1 if late."""
     at_s, before, due_s = 0.0, jobs.level[job], jobs.due[job]
+    work = jobs.left[job]
     unpaid_s = jobs.pause[job]  # of a change: longer than a slot, it goes on in the next
     for slot in range(SLOTS):
         length = lengths[slot]
@@ -92,15 +91,13 @@ def narrowest_plan(
     jobs: Columns,
     job: int,
     least: Ints,
-    careful: float,
     free: Floats,
     lengths: Floats,
     chosen: Ints,
 ) -> int:
     """Its plan with the smallest cap that is in time, into `chosen`; slots used, -1 if none."""
     for cap in range(least[job], jobs.levels[job]):
-        work = jobs.left[job] * careful
-        used = plan_in(jobs, job, cap, work, free, lengths, chosen)
+        used = plan_in(jobs, job, cap, free, lengths, chosen)
         if used >= 0:
             return used
     return -1
@@ -129,7 +126,7 @@ def together(
         job = by_deadline[step]
         if job != newcomer and not holds[job]:
             continue
-        used = narrowest_plan(jobs, job, least, how.careful, trial, lengths, chosen)
+        used = narrowest_plan(jobs, job, least, trial, lengths, chosen)
         if used < 0:
             return False
         reserve(jobs, job, used, trial, chosen)
@@ -166,19 +163,17 @@ def base_profile(
     free = np.full(SLOTS, how.gpus)
     chosen = np.empty(SLOTS, dtype=np.int64)
     holds = np.zeros(len(jobs.due), dtype=np.int64)
-    replans = how.replans
-    by_deadline = order
-    if replans > 0:
-        by_deadline = np.argsort(jobs.due, kind="mergesort")
+    replans = REPLANS
+    by_deadline = np.argsort(jobs.due, kind="mergesort")
     for step in range(len(order)):
         job = order[step]
         due_s = jobs.due[job]
-        asks = state[job] == NEWCOMER and due_s < np.inf and how.admission != NO_ADMISSION
+        asks = state[job] == NEWCOMER and due_s < np.inf and how.promises
         if due_s == np.inf or least[job] < 0:
             if asks:
                 state[job] = TURNED_AWAY
             continue
-        used = narrowest_plan(jobs, job, least, how.careful, free, lengths, chosen)
+        used = narrowest_plan(jobs, job, least, free, lengths, chosen)
         if asks and used < 0:
             state[job] = TURNED_AWAY
             if replans > 0:

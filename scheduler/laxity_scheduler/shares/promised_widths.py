@@ -89,7 +89,7 @@ def plan_promised_widths(
     from laxity_scheduler.shares.share_loop import least_levels
 
     table = columns._replace(due=np.where(columns.promised, columns.due, FOREVER))
-    least = least_levels(table, 1.0)
+    least = least_levels(table)
     plans = EpochEndPlans(table, _read_times(jobs, columns, held), gpus, least)
     promised = np.flatnonzero(columns.promised)
     levels: dict[int, int] = {}

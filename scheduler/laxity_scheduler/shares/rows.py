@@ -23,9 +23,6 @@ from laxity_scheduler.promising.claims import deadline_in_force
 
 TINY: Final = 1e-6
 
-# modes, as numbers since loops know no strings
-NO_ADMISSION, GREEDY = 0, 1
-CHEAPEST, DEAREST = 0, 1
 NEWCOMER, PROMISED, TURNED_AWAY = 0, 1, 2
 FIXED: Final = 11
 LEFT, HARD, ASKS = 2, 9, 10  # columns
@@ -38,12 +35,10 @@ class RuleParameters(NamedTuple):
     """A `ShareRule` and the cluster: see there."""
 
     gpus: float
-    admission: int
-    reserves: int
-    direction: int
-    careful: float
-    replans: int
-    drops: int
+    promises: bool
+    reserves: bool
+    dearest: bool  # the growth that costs most GPU-time goes first
+    drops: bool
 
 
 @dataclass(frozen=True, slots=True)

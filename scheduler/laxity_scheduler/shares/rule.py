@@ -14,7 +14,7 @@ from laxity_scheduler.capacity.eligibility import may_ever_start, never_starts
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import Curve
-from laxity_scheduler.frame.remaining import too_slow_reason
+from laxity_scheduler.frame.remaining import stopping, too_slow_reason
 from laxity_scheduler.loans.own_nodes import keep_running, plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
@@ -43,8 +43,6 @@ class ShareRule:
     """Whom to promise, and where the surplus goes.
 
     `reserves`: promised GPUs are kept over time; without it only the present counts.
-    `careful` stretches predicted remainders.
-    `replans`: how many newcomers of one decision may have everybody planned anew for them.
     `drops`: who is not promised goes away; else it runs on what is left.
     """
 
@@ -52,20 +50,16 @@ class ShareRule:
     admission: Admission = "none"
     reserves: bool = True
     surplus: Literal["cheapest", "dearest"] = "cheapest"
-    careful: float = 1.0
-    replans: int = 0
     drops: bool = False
 
     def on(self, gpus: float) -> RuleParameters:
         """The rule on so many GPUs, as numbers."""
         return RuleParameters(
             gpus=gpus,
-            admission=("none", "greedy").index(self.admission),
-            reserves=int(self.reserves),
-            direction=("cheapest", "dearest").index(self.surplus),
-            careful=self.careful,
-            replans=self.replans,
-            drops=int(self.drops),
+            promises=self.admission != "none",
+            reserves=self.reserves,
+            dearest=self.surplus == "dearest",
+            drops=self.drops,
         )
 
 
@@ -280,5 +274,4 @@ class _Decision:
 
 def _changing(job: Job) -> bool:
     """Told to stop or to shrink, and has not done so yet: there is nothing to tell it meanwhile."""
-    waits = job.resize_to or job.stop_requested_at is not None or job.parked_epoch is not None
-    return bool(job.terminating_workers or (job.workers and waits))
+    return bool(job.terminating_workers or stopping(job) or (job.workers and job.resize_to))

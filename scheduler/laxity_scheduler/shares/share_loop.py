@@ -20,9 +20,7 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
 from laxity_scheduler.shares.plans import base_profile
 from laxity_scheduler.shares.rows import (
-    DEAREST,
     NEWCOMER,
-    NO_ADMISSION,
     PROMISED,
     TINY,
     TURNED_AWAY,
@@ -81,7 +79,7 @@ def steps_of(
             grows = start_key(jobs, job, jobs.width[job, higher] * then_s, hopeless)
         else:
             grows = (jobs.width[job, higher] * then_s - held * took_s) / more
-            if how.direction == DEAREST:
+            if how.dearest:
                 grows = -grows
             highest = max(highest, grows)
             grows = highest
@@ -125,13 +123,13 @@ def surplus(jobs: Columns, how: RuleParameters, least: Ints, state: Ints, target
 
 
 @jit
-def least_levels(jobs: Columns, careful: float) -> Ints:
+def least_levels(jobs: Columns) -> Ints:
     """The smallest level of each job that is in time; -1 where none is."""
     least = np.full(len(jobs.due), -1, dtype=np.int64)
     for job in range(len(jobs.due)):
         for level in range(jobs.levels[job]):
             cost = jobs.pause[job] if level == jobs.level[job] else jobs.change[job, level]
-            if cost + jobs.left[job] * jobs.total[job, level] * careful <= jobs.due[job] + TINY:
+            if cost + jobs.left[job] * jobs.total[job, level] <= jobs.due[job] + TINY:
                 least[job] = level
                 break
     return least
@@ -144,7 +142,7 @@ def keys_of(jobs: Columns, how: RuleParameters, state: Ints) -> Floats:
     for job in range(len(jobs.due)):
         if not jobs.hard[job]:
             key[job] += SOFT_AFTER
-        if how.admission != NO_ADMISSION and state[job] == PROMISED:
+        if how.promises and state[job] == PROMISED:
             key[job] = (jobs.due[job] if how.reserves else key[job]) - 2.0 * SOFT_AFTER
         if jobs.due[job] == np.inf:
             key[job] = np.inf
@@ -156,7 +154,7 @@ def everybody(jobs: Columns, how: RuleParameters, least: Ints, state: Ints, targ
     """All have their least level at once."""
     for job in range(len(jobs.due)):
         target[job] = least[job]
-        asks = state[job] == NEWCOMER and how.admission != NO_ADMISSION
+        asks = state[job] == NEWCOMER and how.promises
         if asks and jobs.due[job] < np.inf:
             state[job] = PROMISED if least[job] >= 0 else TURNED_AWAY
 
@@ -170,7 +168,7 @@ def base_now(
     for step in range(len(order)):
         job = order[step]
         target[job] = -1
-        asks = state[job] == NEWCOMER and how.admission != NO_ADMISSION
+        asks = state[job] == NEWCOMER and how.promises
         asks = asks and jobs.due[job] < np.inf
         if least[job] >= 0 and jobs.width[job, least[job]] <= free + TINY:
             free -= jobs.width[job, least[job]]
@@ -184,7 +182,7 @@ def base_now(
 @jit
 def allocate(jobs: Columns, how: RuleParameters, state: Ints, target: Ints) -> float:
     """Levels now, into `target` (-1: none); `state` says who is promised. Returns when to wake."""
-    least = least_levels(jobs, how.careful)
+    least = least_levels(jobs)
     needed = 0.0
     for job in range(len(jobs.due)):
         if least[job] >= 0:

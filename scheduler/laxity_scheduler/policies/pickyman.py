@@ -8,8 +8,9 @@ they lose is less than the waiting it saves:
               - sum over victims (saving + restart)
 
 Both by running the queue down in order: who starts sooner also ends sooner, so all behind it move
-up, not the newcomer alone. Whom to stop is the ordered division of the running set: one waiting job after the other takes the cheapest set whose nodes hold
-it (`victims`); who has had others stopped for it keeps the place until it starts.
+up, not the newcomer alone. Whom to stop is the ordered division of the running set: one waiting job
+after the other takes the cheapest set whose nodes hold it (`victims`); who has had others stopped for
+it keeps the place until it starts.
 
 Shortest first alone would leave the longest jobs to the end, when most GPUs idle. A job is critical
 once its own rest is as long as that of the whole cluster (`drain`): whatever the order, all is done
@@ -18,9 +19,9 @@ GPUs are kept where it will fit first, and what a stop costs it counts twice, si
 put off as well. This is our own reading of the abstract's second goal, the makespan.
 
 A victim must have more left (P10) than the newcomer needs in all (P90) with the overhead, have run
-since its last start for as long as that costs, and have been stopped less than five times; one with a deadline
-must have the slack, unless that deadline is lost anyway and was never promised. The papers' formulas
-are not public: the reading is ours (algorithms.md 2.5).
+since its last start for as long as that costs, and have been stopped less than five times; one with
+a deadline must have the slack, unless that deadline is lost anyway and was never promised. The
+paper's formulas are not public: the reading is ours (algorithms.md 2.5).
 
 Three ablations: `zero` believes that stopping costs nothing (`overhead` 0); `unguarded` knows neither
 a pause between stops nor a limit to them, so that nothing but the costs holds it back; `blind` has
@@ -48,7 +49,8 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.claims import MOST_STOPS, holds_promise
 
 MOST_TRIED: Final = 16  # waiting jobs for which victims are looked for, per decision
-NEVER_S: Final = 1e9  # the wait of one that never starts, so that the waits of the others count
+MOST_COUNTED: Final = 256  # of the queue whose waits count: a bound on the time of a decision
+NEVER_S: Final = 1e9  # the end of a job that never ends, so that sums of waits can be compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +98,9 @@ class _Division:
         self.state, self.forecasts, self.rule = state, forecasts, rule
         self.ledger = Ledger.of(state)
         self.waiting: list[Job] = []  # that nobody is stopped for yet, in order
-        self.queue: list[Job] = []  # all that wait on
+        self.queue: list[Job] = []  # whose waits count, in order
         self.served: set[str] = set()  # for whom others stop
-        self.room = Ledger.of(state)  # without what is kept for somebody
-        for hold in state.holds:
-            self.room.open_holds(hold.job)
+        self.room = Ledger.of(replace(state, holds=()))  # whoever it is kept for
         self.rest_s = {
             job.id: forecasts.rest_s(job, job.workers or job.widths[0], "mean")
             for job in state.jobs
@@ -118,27 +118,30 @@ class _Division:
         stops_for = {job.stop_for for job in self.state.running}
         self.served = stops_for | {hold.job for hold in self.state.holds}
         decisions: list[Decision] = []
-        for job in (job for job in queue if job.id in self.served):
+        for job in sorted(queue, key=lambda job: job.id not in self.served):
             start = self._start(job)
             decisions += start
-            if not start:
-                coming = [other for other in self.state.running if other.stop_for == job.id]
-                self._keep_place(job, coming)
-                self.queue.append(job)
-        for job in (job for job in queue if job.id not in self.served):
-            start = self._start(job)
-            decisions += start
-            if not start:
-                self.queue.append(job)
-            if not start and self._critical(job.id):
+            if start:
+                continue
+            self.queue.append(job)
+            if job.id in self.served:
+                self._keep_place(job, [one for one in self.state.running if one.stop_for == job.id])
+            elif self._critical(job.id):
                 self._keep_place(job, self._first_to_end(job))
-            elif not start:
+            else:
                 self.waiting.append(job)
         self.running = self._candidates() if self.waiting else []
-        self.wait_s = self._wait_of_all_s(self.queue, self.course) if self.running else 0.0
-        for job in self.waiting[:MOST_TRIED]:
-            decisions += self._stops(job) if self.running else []
+        if self.running:
+            decisions += self._stops_for_all()
         return Plan(tuple(decisions))
+
+    def _stops_for_all(self) -> list[Decision]:
+        empty = self.room.copy()
+        for end in self.course:
+            empty.give(end.nodes, end.job.gpus_per_worker, needs=end.job.needs)
+        self.queue = [job for job in self.queue if self._fits(empty, job)][:MOST_COUNTED]
+        self.wait_s = self._wait_of_all_s(self.queue, self.course)
+        return [stop for job in self.waiting[:MOST_TRIED] for stop in self._stops(job)]
 
     def _order(self, job: Job) -> tuple[int, int, float, float, str]:
         """Jobs with a deadline first; then who decides the makespan; then the least GPU-time."""
@@ -289,13 +292,10 @@ class _Division:
         room, ends, at_s, all_s = self.room.copy(), list(ends), 0.0, 0.0
         heapify(ends)
         for job in queue:
-            nodes = self._find_place(room, job)
-            while nodes is None and ends:
+            while (nodes := self._find_place(room, job)) is None and ends:
                 end = heappop(ends)
                 room.give(end.nodes, end.job.gpus_per_worker, needs=end.job.needs)
                 at_s = max(at_s, min(end.at_s, NEVER_S))
-                nodes = self._find_place(room, job)
-            at_s = NEVER_S if nodes is None else at_s
             all_s += self._weight(job.id) * at_s
             heappush(ends, _End(at_s + self.rest_s[job.id], job.id, job, nodes or ()))
         return all_s

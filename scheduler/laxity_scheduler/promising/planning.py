@@ -126,11 +126,14 @@ def plan_at_most(
         if attempt == MOST_EXTENSIONS:
             end = last
         count = find_steps(job, most, how.grows, profile, full, end, from_s, level)
-        finish_s = end_s(job.work, job.levels, how.now, from_s, level, count) if count else NEVER
-        need = slots if finish_s == NEVER else find_end(profile, finish_s)
-        if finish_s <= due_s + TINY_S and finish_s < NEVER and need <= end:
+        if not count:  # it begins behind this window
+            from_s[1], level[1] = profile.edges[end], most
+        finish_s = end_s(job.work, job.levels, how.now, from_s, level, count or 2)
+        need = slots if not count or finish_s == NEVER else find_end(profile, finish_s)
+        in_time = finish_s <= due_s + TINY_S
+        if count and in_time and finish_s < NEVER and need <= end:
             return count, finish_s
-        if end >= last:
+        if end >= last or not (in_time or how.grows):  # in a wider window one level begins later
             return 0, NEVER
         end = min(last, max(end + 1, min(need, end + 1 + (last - end) // 4)))
     return 0, NEVER

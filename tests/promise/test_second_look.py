@@ -11,6 +11,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Promised, Refuse
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
+from laxity_scheduler.qos.second_look import CROWD
 from tests.support.builders import Curve, cluster, job, promised
 
 EPOCHS = Curve(models={"four": 240.0, "six": 360.0, "twelve": 720.0})
@@ -110,6 +111,14 @@ def test_a_decision_takes_no_more_looks_than_it_may() -> None:
     """The first look is spent on the job that cannot be kept."""
     both = {"team/alone": NO_ROOM, "team/last": NO_ROOM}
     assert refused(ONE_LOOK(passed_over(), EPOCHS)) == both
+
+
+def test_a_decision_about_a_crowd_looks_once_since_each_look_costs_as_much_again() -> None:
+    state = passed_over()
+    waiting = [job(f"waits-{number}", epochs=1) for number in range(CROWD - len(state.jobs))]
+    assert refused(qos.decide(state, EPOCHS)) == {"team/alone": NO_ROOM}
+    crowd = replace(state, jobs=(*state.jobs, *waiting))
+    assert refused(qos.decide(crowd, EPOCHS)) == refused(ONE_LOOK(state, EPOCHS))
 
 
 @pytest.mark.parametrize(

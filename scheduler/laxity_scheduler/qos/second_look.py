@@ -26,6 +26,7 @@ from laxity_scheduler.shares.rule import plan_promises
 NO_ROOM: Final = frozenset(
     {"capacity_promised_to_others", "quota_promised_to_others", "capacity_freed_too_late"}
 )
+CROWD: Final = 2_000  # jobs from which on a decision has one look: a look costs as much again
 LEAST_EPOCHS: Final = 3  # of one or two, one that ends late leaves no epoch to make up for it
 
 Decide = Callable[
@@ -36,6 +37,7 @@ Decide = Callable[
 def look_again(decide: Decide, state: ClusterState, predictor: Predictor, most: int) -> Plan:
     """The plan, with the promises that a second look gives; at most so many looks."""
     plan, assumed, tried = decide(state, frozenset()), frozenset[str](), set[str]()
+    most = min(most, 1) if len(state.jobs) >= CROWD else most
     late: frozenset[str] | None = None  # as all promises are planned anew
     while len(tried) < most and (job := _next_refused(plan, state, tried)) is not None:
         tried.add(job.id)

@@ -1,18 +1,14 @@
-"""What a policy is and what a world is, and one cycle of both: observe, decide, check, act.
+"""What a world is, and one cycle of it under a policy: observe, decide, check, act.
 
 The live loop takes the same steps, with a journal between the check and the act (`service.loop`).
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_check import PlanError
-
-Policy = Callable[[ClusterState, Predictor], Plan]
+from laxity_scheduler.plan import Plan, PlanError, Policy
 
 
 class World(Protocol):

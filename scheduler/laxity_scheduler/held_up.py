@@ -11,9 +11,8 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Promised, Wait
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Promise
 
 CERTAIN = frozenset({"no_try_in_time", "promise_broken"})
 

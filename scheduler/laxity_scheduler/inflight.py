@@ -17,22 +17,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.held_up import explain_held_up, hide_held_up
 from laxity_scheduler.link_end import end_links
-from laxity_scheduler.loans.leaving import width_without
 from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.plan_application import was_served
 from laxity_scheduler.model.reasons import Reason, format_duration, reason
 from laxity_scheduler.model.start_backoff import (
     FAILED_START_CODES,
     backoff_s,
     count_failed_starts,
 )
-from laxity_scheduler.model.stop_requests import was_served
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.stateless import sparing_stateless
 
 LEAST_WAIT_S: Final = 600.0  # a requested stop is overdue after this time ...
@@ -165,10 +163,10 @@ def _leave_closed_node(
     leaves = job.preemptible and job.holds_state
     if closed is None or not leaves or job.stop_requested_at is not None:
         return ()
-    if job.width_changed_at is not None and job.width_changed_at >= state.now:
+    if job.changed_now(state.now):
         return ()
     if state.inference is not None:  # where nodes are lent, flexible workers leave alone
-        width = width_without(job, [node for node in job.nodes if pools[node] in CLOSED_POOLS])
+        width = job.width_without([node for node in job.nodes if pools[node] in CLOSED_POOLS])
         if width:
             return _shrink_off_closed_node(job, width, closed)
     if pools[closed] == "cordoned":

@@ -13,10 +13,9 @@ from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferenceWaits
 from laxity_scheduler.model.cluster import NodeSet
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.model.pool_arrivals import PoolArrivals
 from laxity_scheduler.model.reasons import Reason
-from laxity_scheduler.model.verdict import Refusal
 
 Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import FLEET_POOLS, ClusterState
 from laxity_scheduler.model.decision import (
@@ -23,10 +22,9 @@ from laxity_scheduler.model.decision import (
     Refuse,
     verdict_after,
 )
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise, Refusal, Verdict
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
 
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
 from laxity_scheduler.model.job import HOUR_S, Job
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 
 ROUNDS: Final = 4
 

@@ -16,9 +16,8 @@ from laxity_k8s.observe.snapshot import Snapshot
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.decision import Admit, Decision, Preempt, Promised, Refuse, Resize, Wait
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Offer, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Offer, Promise, Refusal
 from tests.support.builders import promise
 from tests.support.empty_cluster import Nothing
 from tests.support.manifests import CREATED_AT, job, node

@@ -7,9 +7,8 @@ import pytest
 from laxity_k8s.act.promise_events import MoveFilter, describe_backoff_limit
 from laxity_k8s.objects import jobs
 from laxity_scheduler.model.decision import Decision, Forecasted, Promised, Wait
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Forecast, Job, Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Promise
 from tests.support.builders import promise
 from tests.support.manifests import job
 

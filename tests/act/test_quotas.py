@@ -14,8 +14,8 @@ from laxity_k8s.objects.quotas import limits_of
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
 from laxity_k8s.observe.quota_watch import KINDS, QuotaWatch
 from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.job import Forecast, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Refusal
 from tests.support.builders import promise
 from tests.support.manifests import CREATED_AT, job, pod
 from tests.support.quota_place import Place

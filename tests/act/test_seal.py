@@ -15,8 +15,8 @@ from laxity_k8s.objects.status_annotation import (
     read_verdict,
     verdict_text,
 )
+from laxity_scheduler.model.job import Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
 from tests.support.machine import Machine
 from tests.support.manifests import job
 

@@ -17,8 +17,8 @@ from laxity_k8s.objects.status_annotation import (
     verdict_text,
 )
 from laxity_k8s.objects.text_cache import TextCache, size_of
+from laxity_scheduler.model.job import Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
 from tests.support.manifests import job
 
 WHY = reason("fits", p90_at=60.0, slack_s=5.0, workers=2)

@@ -125,6 +125,24 @@ def test_following_a_job_ends_with_how_it_came_out(
     assert laxity("submit", file, "--follow") == code
 
 
+@pytest.mark.parametrize("is_kept", [pytest.param(True, id="kept"), pytest.param(False, id="gone")])
+def test_following_a_job_that_fails_shows_what_its_worker_wrote_last(
+    is_kept: bool, answering: Service, file: str, laxity: CommandLine
+) -> None:
+    answer_job(answering, job())
+    views = iter([job(), job(revision=8), job(state="failed", error="python t.py: exit code 1")])
+    answering.answers["GET /v1/jobs/default/train"] = lambda _: (200, next(views))
+    if is_kept:
+        text = "Traceback\n\x1b[31mEOFError: EOF when reading a line\n"
+        answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": text})
+
+    assert laxity("submit", file, "--follow") == 1
+
+    told = laxity.read_errors()
+    assert ("\nTraceback\nEOFError: EOF when reading a line\n" in told) == is_kept
+    assert ("last lines of laxity logs default/train" in told) == is_kept
+
+
 def test_sigterm_ends_following_in_a_sentence_and_the_job_goes_on(
     answering: Service, file: str, laxity: CommandLine
 ) -> None:
@@ -265,6 +283,11 @@ TRAIN_PY = ("submit", "train.py:train")
         pytest.param((*TRAIN_PY, "-p", "alpha=nan"), "alpha = nan is not JSON", id="NaN"),
         pytest.param((*TRAIN_PY, "-p", "alhpa=1"), "alhpa", id="a misspelt parameter"),
         pytest.param((*TRAIN_PY, "-p", "alpha"), "KEY=VALUE", id="a parameter without a value"),
+        pytest.param(("run", "--", "pythn", "t.py"), "'pythn' is no program", id="a program"),
+        pytest.param(
+            ("run", "--", "./train.py"), "-- python ./train.py", id="a file that is no program"
+        ),
+        pytest.param(("run", "python t.py && ls"), "bash -c 'LINE'", id="a shell's line"),
         pytest.param(("submit", "train.py:trian"), "it has: train", id="a misspelt function"),
         pytest.param(("submit", "nowhere.yaml"), "nowhere.yaml: No such file", id="no such file"),
         pytest.param(("submit", "tarin.py:train"), "no file", id="a misspelt file"),

@@ -274,6 +274,18 @@ def test_a_refused_job_that_still_has_offers_shows_no_forecast() -> None:
     assert "in 1m" not in row
 
 
+def test_a_job_that_waits_says_when_it_may_start() -> None:
+    waits = {"state": "queued", "workers": 0, "reason": "it needs 1 GPU"}
+
+    due = running(**waits, expected_start_at=NOW + 90)
+    _, row = shown(due)
+    _, unknown = shown(running(**waits, expected_start_at=None))
+
+    assert f"| expected start | {instant_text(NOW + 90)} |" in verdict_markdown(due)
+    assert row.endswith("it needs 1 GPU; may start in 1m30s")
+    assert unknown.endswith("it needs 1 GPU")
+
+
 def test_runs_of_one_name_are_told_apart_by_when_they_were_submitted() -> None:
     runs = [running(submitted_at=NOW - ago_s) for ago_s in (900.0, 60.0)]
     out = io.StringIO()

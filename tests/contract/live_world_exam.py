@@ -17,10 +17,9 @@ from laxity_scheduler.http.job_service import PIN_ANNOTATIONS, UNPIN_ANNOTATIONS
 from laxity_scheduler.live import LiveWorld, Released
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Resize
+from laxity_scheduler.model.job import Forecast, Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Promise
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_check import PlanError
+from laxity_scheduler.plan import Plan, PlanError
 from tests.contract.world_exam import WHY, Question, Stage, admit, do, free, row
 from tests.support.manifests import indexed_job
 

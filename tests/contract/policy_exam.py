@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.decision import (
     Admit,
@@ -22,9 +21,8 @@ from laxity_scheduler.model.decision import (
     Resize,
     Wait,
 )
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.model.job import FOREVER, Job, Promise
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.store import codec
 from tests.support.builders import Curve
 from tests.support.random_states import Case

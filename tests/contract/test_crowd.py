@@ -11,7 +11,7 @@ from laxity_lab.bench.bench_decisions import later, underway
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame import compiled
-from laxity_scheduler.frame.construct import construct_many, replace_fields
+from laxity_scheduler.frame.arrays import construct_many, replace_fields
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit

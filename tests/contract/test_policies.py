@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
 from tests.contract.policy_exam import examined

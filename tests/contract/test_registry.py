@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from laxity.cli.main import app
 from laxity_lab.simulate import run
 from laxity_scheduler import policies
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Promised
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies.registry import REGISTRY, UnknownPolicyError, find
 from laxity_scheduler.process.open_policies import find_policy
 from laxity_scheduler.process.policy_table import POLICY_TEXTS, VARIANTS

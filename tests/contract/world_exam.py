@@ -21,11 +21,9 @@ from laxity_scheduler.model.decision import (
     Refuse,
     Resize,
 )
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Forecast, Job, Offer, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_check import PlanError
+from laxity_scheduler.plan import Plan, PlanError
 
 WHY = reason("order", policy="exam")
 

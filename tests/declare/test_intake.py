@@ -23,8 +23,8 @@ from laxity_k8s.objects.attempts import Origin, origin_of
 from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import DuplicateJobError, Report, UnknownJobError
+from laxity_scheduler.model.job import Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Refusal
 
 pytestmark = pytest.mark.slow
 reached: dict[str, int] = {}  # epochs that the workers of a Job have reported, by its uid

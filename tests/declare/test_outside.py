@@ -27,9 +27,8 @@ from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.signals import Signals
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.decision import Forecasted, Refuse
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Forecast, Job, Offer, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal
 from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, job, node, pod
 from tests.support.poison import NUMBERS, VALUES, VERDICTS, poisoned
 

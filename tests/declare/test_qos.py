@@ -230,6 +230,7 @@ def test_a_key_is_one_name_and_no_key_is_a_new_name_each_time() -> None:
     assert names[0] == names[1]
     assert len(others | {*names}) == 4
     assert all(TrainingSpec(name=name, qos=QoS()).name == name for name in others)
+    assert names[0].startswith("unicode-a-very-long"), "accents go, letters stay"
 
 
 def test_a_job_written_by_hand_needs_only_a_label_and_a_deadline() -> None:

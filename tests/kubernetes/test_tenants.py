@@ -19,8 +19,8 @@ from laxity.job.qos import QoSError
 from laxity_k8s.act.namespace_limits import ENFORCED, Limits
 from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
+from laxity_scheduler.model.job import Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
 from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import ACCOUNT, Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS

@@ -26,8 +26,7 @@ from laxity_scheduler.learned.weights_file import (
 )
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Promised, Refuse, Resize
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.learned import find_late_promises
 from laxity_scheduler.policies.registry import UnknownPolicyError, find

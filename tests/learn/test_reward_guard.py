@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.reward_guard import SLOTS, RewardComparison, RewardGuard
-from laxity_scheduler.shares import rule
-from laxity_scheduler.shares.promised_widths import PromiseFloors, plan_promised_widths
+from laxity_scheduler.shares import promised_widths
+from laxity_scheduler.shares.promised_widths import (
+    PromiseFloors,
+    plan_promised_widths,
+    plan_promises,
+)
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.toy_world import ToyWorld
 
@@ -119,7 +122,7 @@ def test_the_promises_of_a_snapshot_are_planned_once_for_a_policy_and_its_guard(
         planned.append(args)
         return plan_promised_widths(*args)
 
-    monkeypatch.setattr(rule, "plan_promised_widths", count_plans)
+    monkeypatch.setattr(promised_widths, "plan_promised_widths", count_plans)
     watched = Watched(find("learned").policy(), RewardGuard("optimus"))
     for state in (beside_a_promise(), beside_a_promise()):
         watched(state, MINUTE_EPOCHS)
@@ -131,7 +134,7 @@ def test_the_promises_of_a_snapshot_are_planned_once_for_a_policy_and_its_guard(
 def test_what_one_takes_beside_the_plans_is_still_there_for_another() -> None:
     state = beside_a_promise()
     narrow, wide = state.by_id["team/narrow"], state.by_id["team/wide"]
-    policy, guard = (rule.plan_promises(state, MINUTE_EPOCHS) for _ in range(2))
+    policy, guard = (plan_promises(state, MINUTE_EPOCHS) for _ in range(2))
     assert policy.fits(narrow, 1)
     policy.take(wide, 3)
     assert not policy.fits(narrow, 1)

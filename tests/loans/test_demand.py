@@ -10,7 +10,7 @@ from laxity_scheduler.loans.demand_forecast import (
     SeasonalForecast,
     interpolate_quantile,
 )
-from laxity_scheduler.model.inference import DemandError, InferenceDemand
+from laxity_scheduler.model.cluster import DemandError, InferenceDemand
 from laxity_scheduler.store.codec import CodecError, from_json, to_json
 
 SLOTS_A_DAY = 144

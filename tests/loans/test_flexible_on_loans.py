@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.loans.own_nodes import plan_on_own_nodes
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand
 from laxity_scheduler.model.decision import (
     Admit,
     Decision,
@@ -21,10 +20,9 @@ from laxity_scheduler.model.decision import (
     Resize,
     Wait,
 )
-from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from tests.support.builders import MINUTE_EPOCHS, Curve, job, node, promise, promised
 

@@ -4,13 +4,11 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand, Node, NodeSet
 from laxity_scheduler.model.decision import Admit, Loan, Preempt, Reclaim, Resize, Wait
-from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.store.differences import apply_difference, snapshot_difference
 from tests.support.builders import MINUTE_EPOCHS, Curve, job, node, promised

@@ -11,12 +11,10 @@ from laxity.cli.kubectl_plugin import offer_annotation
 from laxity.cli.render.job_panel import offer_words
 from laxity_k8s.act.offer_annotations import describe_offers
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand, NodeSet
 from laxity_scheduler.model.decision import Admit, Forecasted, Refuse, Resize
-from laxity_scheduler.model.inference import InferenceDemand
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Offer
 from laxity_scheduler.model.plan_application import apply_decisions
-from laxity_scheduler.model.verdict import Offer
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.offers import annotations_for
 from laxity_scheduler.service.views.verdict_view import offer_view

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 from laxity_scheduler.inflight import follow_ups
-from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand, Node
 from laxity_scheduler.model.decision import Preempt
-from laxity_scheduler.model.inference import InferenceDemand
 from tests.support.builders import job
 
 NODES = (Node("own", 4, 4), Node("taken", 4, 3, pool="inference"))

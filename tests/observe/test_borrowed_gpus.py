@@ -10,8 +10,7 @@ from laxity.api.job_view import job_view
 from laxity.cli.render.decisions import chain_lines
 from laxity.cli.render.job_panel import job_panel
 from laxity_scheduler.live import Report
-from laxity_scheduler.model.cluster import ClusterState, Pool
-from laxity_scheduler.model.inference import InferenceDemand
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand, Pool
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.notifications.mlflow_sink import tags_of
 from laxity_scheduler.service.views.live_view import readable_view

@@ -7,7 +7,7 @@ import pytest
 from laxity.instants import instant_at
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.node_rows.pool_label import POOL
-from laxity_scheduler.model.inference import InferenceDemand
+from laxity_scheduler.model.cluster import InferenceDemand
 from tests.support.manifests import job, node, pod
 from tests.support.seen_nodes import NOW, Seen
 

@@ -7,9 +7,8 @@ import pytest
 from laxity.cli.render.top import cluster_line, forecast_line
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferencePod, InferenceWaits
-from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand, Node
 from laxity_scheduler.model.decision import Preempt, Reclaim
-from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.exported.loan_metrics import loan_view

@@ -3,8 +3,8 @@
 from laxity import names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
+from laxity_scheduler.model.job import Refusal
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Refusal
 from tests.support.manifests import job, node
 from tests.support.seen_nodes import Seen
 

@@ -5,9 +5,8 @@ from laxity_k8s.act.patches import job_patch
 from laxity_k8s.act.plan_patches import WAITS_AGAIN_S, WaitFilter
 from laxity_k8s.objects.jobs import job_row
 from laxity_scheduler.model.decision import Forecasted, Wait
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Forecast, Job
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast
 from tests.support.manifests import job
 
 FREE = Wait("a/job", reason("no_free_gpus", needed_gpus=1, gpus_per_worker=1, free_gpus=0))

@@ -7,7 +7,7 @@ from laxity_profiler.history.history_database import StopRecord, insert_new, ope
 from laxity_profiler.history.observations import ObservedStop
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.overhead.costs import fit_costs
-from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.model.job import Promise, Refusal, Verdict
 from laxity_scheduler.promising.promise import judge
 from tests.support.builders import cluster, job
 from tests.support.runs import START_AT, epoch_line, line, trained, workload

@@ -11,7 +11,7 @@ from laxity_profiler.history.history import Epoch, History
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.model_key import model_key, model_of, pool_of
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
-from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.model.job import Promise, Refusal
 from laxity_scheduler.promising.promise import judge
 from tests.support.builders import cluster
 from tests.support.rows import new_row

@@ -12,14 +12,13 @@ from laxity_scheduler.inflight import follow_ups, with_follow_ups
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
 from laxity_scheduler.model.decision import Preempt, Promised, Resize
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.start_backoff import (
     BACKOFF,
     backoff_s,
     count_failed_starts,
 )
-from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.expected_times import last_reasons

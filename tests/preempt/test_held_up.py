@@ -8,8 +8,7 @@ from typing import Any
 
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Admit, Promised, Wait
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.views.promise_outcome import is_promise_in_danger

@@ -21,8 +21,7 @@ from laxity_scheduler.allocation.victims import (
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import Hold
 from laxity_scheduler.model.decision import Admit, Preempt
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import pickyman
 from laxity_scheduler.policies.pickyman import PickyMan

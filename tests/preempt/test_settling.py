@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.promising.claims import claims_of

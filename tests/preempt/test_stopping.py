@@ -11,8 +11,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Preempt, Resize, Wait
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_check import PlanError
+from laxity_scheduler.plan import Plan, PlanError
 from laxity_scheduler.policies import fifo
 from laxity_scheduler.policies.qos import QosPolicy, decide
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised

@@ -9,11 +9,9 @@ import pytest
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promised, Refuse
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Refusal
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_check import PlanError
+from laxity_scheduler.plan import Plan, PlanError
 from laxity_scheduler.policies.qos import decide
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.toy_world import ToyWorld

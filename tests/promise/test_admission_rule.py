@@ -5,7 +5,7 @@ import json
 import pytest
 
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Wait
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import Promise
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.shares.admission import with_admission
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised

@@ -10,8 +10,7 @@ import pytest
 from laxity_scheduler.capacity.kept_nodes import find_kept_nodes
 from laxity_scheduler.model.cluster import ClusterState, Coming, Node, NodeSet
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Resize
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import REGISTRY, find

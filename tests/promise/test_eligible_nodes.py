@@ -13,11 +13,9 @@ import pytest
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState, NodeSet, Pool
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Refuse, Resize, Wait
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise, Refusal
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_check import PlanError
+from laxity_scheduler.plan import Plan, PlanError
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.promise import judge

@@ -16,10 +16,9 @@ from laxity_scheduler.model.decision import (
     Wait,
     verdict_after,
 )
+from laxity_scheduler.model.job import Forecast, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.plan_check import PlanError
+from laxity_scheduler.plan import Plan, PlanError
 from tests.support.builders import cluster, job, node, promise, promised
 
 WHY = reason("order", policy="test")

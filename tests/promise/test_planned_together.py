@@ -12,9 +12,8 @@ from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.claimants import hold_nothing
 from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, Claims, claims_of
 from laxity_scheduler.promising.planner import Plans
-from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
+from laxity_scheduler.promising.reserve import Claim, Profile, Share, ShareTable, slot_edges
 from laxity_scheduler.promising.room import Room
-from laxity_scheduler.promising.share_table import ShareTable
 from tests.support.crowded import crowded
 from tests.support.random_states import PREDICTORS, Case, drawn
 

@@ -17,13 +17,11 @@ from laxity_lab.world.outcome import Run
 from laxity_lab.world.trace_truths import ground_truths
 from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand
 from laxity_scheduler.model.decision import Admit, Promised, Reclaim, Refuse
-from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import costs
 from tests.support.builders import MINUTE_EPOCHS, job, node, promised

@@ -6,8 +6,7 @@ from random import Random
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Wait
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.model.job import Job, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.promise import Judge

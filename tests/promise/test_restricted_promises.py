@@ -9,8 +9,7 @@ from random import Random
 
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.promising.promise import Judge
 from tests.support.builders import MINUTE_EPOCHS
 from tests.support.max_flow import Demand, fits

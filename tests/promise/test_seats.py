@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
-from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.model.job import Promise, Refusal, Verdict
+from laxity_scheduler.promising.claimants import count_inside, count_seats, find_seats
 from laxity_scheduler.promising.promise import Judge
-from laxity_scheduler.promising.seating import count_inside, count_seats, find_seats
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
 
 slots = st.lists(

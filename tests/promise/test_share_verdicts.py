@@ -11,12 +11,10 @@ import pytest
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.generate import Mix, generate
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.model.job import Job, Promise
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies import edf_elastic, elasticflow
 from laxity_scheduler.shares.rows import ShareRows
 from laxity_scheduler.shares.rule import policy_of

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.decision import Admit, Preempt, Promised
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies import edf_elastic, elasticflow
 from laxity_scheduler.shares.rule import policy_of
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised

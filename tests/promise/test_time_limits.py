@@ -6,8 +6,7 @@ import pytest
 
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt, Refuse, verdict_after
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.model.job import Forecast, Job, Promise, Refusal
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.promise import judge
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised

@@ -12,8 +12,7 @@ from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
-from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.model.job import FOREVER, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import QosPolicy
 from tests.support.builders import Curve, job

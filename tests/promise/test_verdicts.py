@@ -6,8 +6,7 @@ import pytest
 
 from laxity_profiler.estimate import Estimate, Workload
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal
+from laxity_scheduler.model.job import Forecast, Job, Offer, Promise, Refusal
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.promise import judge
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promised
@@ -88,6 +87,7 @@ def test_more_workers_than_fit_on_the_nodes_are_refused() -> None:
 def test_a_model_without_history_is_refused_with_a_probe() -> None:
     verdict = refusal(cluster(gpus=1), job(due_at=9e3), Curve(unknown=frozenset({"mlp"})))
     assert verdict.reason.code == "unknown_model_needs_profiling"
+    assert "--estimate" in verdict.reason.text
     assert [offer.kind for offer in verdict.offers] == ["probe", "soft"]
 
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from laxity_scheduler.model.cluster import Coming
 from laxity_scheduler.model.decision import Refuse
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.model.job import Job, Promise, Refusal, Verdict
 from laxity_scheduler.policies.qos import QosPolicy
 from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.promising.whole_workers import WholeWorkers, read_frees, whole_free

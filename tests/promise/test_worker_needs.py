@@ -11,8 +11,8 @@ from laxity_scheduler.capacity.eligibility import count_slots
 from laxity_scheduler.capacity.ledger import Ledger, LedgerError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Wait
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.worker_shape import (
+from laxity_scheduler.model.job import (
+    Job,
     NodeRoom,
     WorkerShape,
     describe_needs,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from laxity_profiler.estimate import Workload
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies import drf, optimus, pollux
 from laxity_scheduler.policies.pollux import _restart_factor
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.http.tokens import Tokens, read_tokens
-from laxity_scheduler.model.cluster import ClusterState, Node
-from laxity_scheduler.model.inference import InferenceDemand
+from laxity_scheduler.model.cluster import ClusterState, InferenceDemand, Node
 from laxity_scheduler.service.loan_orders import LoanOrderError, LoanOrders
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.store.tables import LoanOrderRow

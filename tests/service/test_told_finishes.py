@@ -8,9 +8,8 @@ import pytest
 from laxity.api.job_view import JobView
 from laxity.api.status_text import pending_text
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies import fifo, qos
 from laxity_scheduler.service.queue_finishes import Cycle, QueueFinishes
 from tests.support.builders import Curve, cluster, job

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from laxity.api.job_view import job_view
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service.views import live_view as views
 from laxity_scheduler.service.views.live_view import JITTER_S, Absence, ExpectedEnd, LastReason
 from laxity_scheduler.service.views.view_cache import CycleInput, ViewCache

@@ -11,7 +11,7 @@ from laxity_profiler.estimate import Ask, Estimate, Estimates, Workload
 from laxity_scheduler.http.whatif import decide_whatif, whatif_view
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.model.job import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from tests.support.builders import Curve, cluster, job

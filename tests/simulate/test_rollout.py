@@ -13,12 +13,11 @@ from laxity_lab.simulate.run import Setting, open_world, simulate
 from laxity_lab.traces.traces import Trace
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_profiler.estimate import Predictor, Workload
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Forecast, Promise, Refusal, Verdict
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal, Verdict
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 from laxity_scheduler.simulated.overtaking import EndedFinish, Overtaking

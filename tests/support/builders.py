@@ -14,9 +14,8 @@ from laxity_profiler.estimate import (
     Workload,
 )
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
 
 MINUTE_S = 60.0
 TOKEN = "operator-of-the-tests"  # LAXITY_TOKEN of services that tests start

@@ -6,11 +6,10 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.store.journal import Journal

@@ -15,8 +15,8 @@ from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.status_annotation import digest_terms, read_status, verdict_text
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
+from laxity_scheduler.model.job import Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service.views.manifest_view import declaration_of
 from tests.support.manifests import CREATED_AT
 from tests.support.waiting import Eyes

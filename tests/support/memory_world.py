@@ -18,10 +18,9 @@ from laxity_scheduler.live import DuplicateJobError, Manifest, Preview, Released
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferenceWaits
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.model.pool_arrivals import PoolArrivals
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store.codec import verdict_json
 from tests.support.rows import new_row

@@ -12,11 +12,9 @@ from random import Random
 from typing import Any, Final
 
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.model.cluster import ClusterState, Hold, Node, NodeSet, Pool
-from laxity_scheduler.model.inference import InferenceDemand
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.cluster import ClusterState, Hold, InferenceDemand, Node, NodeSet, Pool
+from laxity_scheduler.model.job import FOREVER, Forecast, Job, Refusal, Verdict
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Refusal, Verdict
 from tests.support.builders import Curve, job, promise
 
 NOW = 1_200.0

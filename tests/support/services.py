@@ -13,12 +13,12 @@ from laxity import names
 from laxity_profiler.history.history import History
 from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.learning.learner import Learner
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.http.app import create_app
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.tokens import Tokens
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.outbox import Sink
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies import qos
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service

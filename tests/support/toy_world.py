@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node, NodeSet
 from laxity_scheduler.model.decision import Admit, Continue, Decision, Preempt, Resize
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise, Verdict
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.model.job import FOREVER, Job, Promise, Verdict
+from laxity_scheduler.plan import Plan, Policy
 from tests.support.builders import Curve
 
 SAME_S = 1e-9

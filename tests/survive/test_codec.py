@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node, NodeSet
 from laxity_scheduler.model.decision import Decision
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Offer, Refusal
 from laxity_scheduler.model.reasons import Reason
-from laxity_scheduler.model.verdict import Offer, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store import codec, differences
 from tests.support.builders import cluster, job

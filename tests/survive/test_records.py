@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Wait, verdict_after
+from laxity_scheduler.model.job import Forecast, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store import codec
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan

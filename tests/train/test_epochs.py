@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from laxity import Training
+from laxity.job.worker_exits import EXIT_RAISED
 from laxity.worker.training import run_of
 from tests.support.job_workers import JobWorkers
 from tests.support.services import wait_until
@@ -200,6 +201,35 @@ def test_epochs_that_a_list_has_taken_are_not_trained(
     assert code == 0
     assert [line.get("untrained") for line in service.of("epoch")] == [True] * 4
     assert "finishing_s" not in service.of("finished")[0]
+
+
+def test_code_that_leaves_closed_streams_behind_has_trained(
+    job_workers: JobWorkers, service: Service
+) -> None:
+    code = job_workers.run("closes_its_streams")
+
+    assert (code, job_workers.result()) == (0, 4)
+    assert len(service.of("finished")) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        pytest.param("fails_on_closed_streams", "OSError: no export today", id="closed streams"),
+        pytest.param(
+            "logs_arrays", "log(accuracy=...): expected a number, not a ndarray of shape (2,)",
+            id="an array as a figure",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_training_fails_of_is_told_in_full(
+    job_workers: JobWorkers, service: Service, function: str, words: str
+) -> None:
+    code = job_workers.run(function)
+
+    assert code == EXIT_RAISED
+    assert words in service.of("failed")[0]["error"]
+    assert words in job_workers.log()
 
 
 def test_code_that_logs_without_a_loop_is_told_so_at_once(

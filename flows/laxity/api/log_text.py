@@ -10,7 +10,12 @@
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from laxity.safe_text import printable
+
+if TYPE_CHECKING:
+    from laxity.api.client import Client
 
 _LEFT_OUT: Final = (
     "... {count:,} bytes left out: a log keeps its first 64 KiB and its last 5 MiB ...\n"
@@ -43,6 +48,16 @@ def text_after(text: str, printed: int) -> tuple[str, int]:
         return _cut(text, printed), end
     lost = _LEFT_OUT.format(count=start - printed) if printed < start else ""
     return lost + _cut(rest, max(0, printed - start)), end
+
+
+def last_lines(client: "Client", job_id: str, many: int) -> str:
+    """What worker 0 wrote last; "" where its log cannot be read any more."""
+    from laxity.api.client import ServiceError
+
+    try:
+        return printable(client.logs(job_id, tail=many)).rstrip()
+    except ServiceError:
+        return ""
 
 
 def _read_part(path: Path, suffix: str) -> bytes:

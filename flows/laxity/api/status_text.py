@@ -278,6 +278,7 @@ def _finish_rows(job: JobView) -> list[tuple[str, str]]:
             ("prediction", comparison_text(job)),
         ]
     return [
+        ("expected start", "" if job.workers else instant_text(job.expected_start_at)),
         ("P50 finish", instant_text(job.p50_at) + pending_text(job)),
         ("P90 finish", instant_text(job.p90_at) + pending_text(job)),
         ("promised P90", instant_text(job.given_p90_at)),

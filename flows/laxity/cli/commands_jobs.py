@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 VERDICT_WAIT_S: Final = 10.0
 MOST_LISTED: Final = 20
+LAST_LINES: Final = 15
 
 
 def submit(
@@ -128,6 +129,8 @@ def submit_jobs(
         left_s = max(0.0, until - time.monotonic())
         latest = _latest_view(client, verdict) if follow and number else verdict
         job = follow_until(client, latest, left_s) if follow else verdict
+        if follow and job.state == "failed":
+            _tell_last_lines(client, job.id)
         print_job(job, as_json=as_json)
         report_job(job)
         jobs.append(job)
@@ -162,6 +165,14 @@ def _tell_doubt(manifest: Mapping[str, Any], verdict: "JobView") -> None:
     estimate_s = parse_duration(estimate).total_seconds() if estimate else None
     if doubt := history_doubt(verdict, estimate_s):
         typer.echo(f"{verdict.id}: {doubt}", err=True)
+
+
+def _tell_last_lines(client: "Client", job_id: str) -> None:
+    """What worker 0 wrote last: an exit code alone does not say what failed."""
+    from laxity.api.log_text import last_lines
+
+    if text := last_lines(client, job_id, LAST_LINES):
+        typer.echo(f"the last lines of laxity logs {job_id}:\n{text}", err=True)
 
 
 def _is_settled(job: "JobView", *, follow: bool) -> bool:
@@ -199,7 +210,7 @@ def amend(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Ask for another deadline of a job or a group; the old promise stands if refused."""
+    """Ask for another deadline; the old promise stands if refused."""
     from laxity.api.client import Client
     from laxity.cli.job_source import zoned_deadline
     from laxity.cli.render.group_panel import print_group

@@ -75,6 +75,8 @@ def run(
     from laxity.cli.job_source import option_annotations, script_manifest
 
     timeout_s, client = read_timeout_s(timeout, follow=follow), Client(patience_s=5.0)
+    if image is None:
+        _check_program(command[0])
     script = _script_of(command, resume_args, resumes=resumes, grace_s=grace)
     epochs = _planned_epochs(client, script, model or name, namespace)
     annotations = option_annotations(
@@ -90,6 +92,20 @@ def run(
     if epochs is None and job.is_silent:
         typer.echo(f"{job.id}: {NO_PROGRESS}", err=True)
     raise typer.Exit(code)
+
+
+def _check_program(program: str) -> None:
+    """A job on this machine has this PATH and folder: what is not found here is not found there."""
+    import shutil
+
+    if shutil.which(program) is None:
+        shell, python = (
+            "; a shell's line runs by: -- bash -c 'LINE'",
+            f"; write: -- python {program}",
+        )
+        hint = shell if " " in program else python if program.endswith(".py") else ""
+        message = f"{program!r} is no program on PATH nor an executable file{hint}"
+        raise CommandError(message, code=USAGE)
 
 
 def _script_of(

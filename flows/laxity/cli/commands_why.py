@@ -54,7 +54,10 @@ def whatif(
     param: Params = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what verdict a job, or a file of Jobs with one deadline, would get; nothing is submitted."""
+    """Say what verdict a job or a group would get; nothing is submitted.
+
+    A file of Jobs that wait for one another, with laxity.dev/after, is a group.
+    """
     from laxity.api.client import Client
     from laxity.cli.group_files import group_document, is_group
     from laxity.cli.job_source import job_manifests, option_annotations

@@ -161,8 +161,8 @@ class PlainFlow(Generic[P, R]):
         job = os.environ.get(names.ENV_JOB)
         if job:
             raise RuntimeError(
-                f"{self.name} is called while a worker of {job} imports it; "
-                'put the call under if __name__ == "__main__":'
+                f"{self.name} is called inside a worker of {job}: a training starts no other; put "
+                'the call under if __name__ == "__main__":, or into a deadline_workflow'
             )
         if os.environ.get(ENV_ALONE):
             return self.alone(*args, **kwargs)

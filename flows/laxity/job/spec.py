@@ -7,6 +7,7 @@ Job, also one written by hand, and tells everything that is wrong with it in one
 import hashlib
 import json
 import re
+import unicodedata
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -207,8 +208,10 @@ def job_name(title: str, idempotency_key: str | None = None) -> str:
 
 
 def dns_label(text: str, *, longest: int = LONGEST_NAME) -> str:
-    """The text as a DNS label: a-z, 0-9, and a hyphen for all else; "" if nothing is left."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:longest].strip("-")
+    """The text as a DNS label: a-z without accents, 0-9, hyphens for all else; "" if nothing is left."""
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    bare = "".join(part for part in parts if not unicodedata.combining(part))
+    return re.sub(r"[^a-z0-9]+", "-", bare).strip("-")[:longest].strip("-")
 
 
 def json_object(where: str, value: object) -> Json:

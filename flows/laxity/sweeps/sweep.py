@@ -52,7 +52,7 @@ def sweep(
     """
     if job := os.environ.get(names.ENV_JOB):
         raise RuntimeError(
-            f"laxity.sweep is called while a worker of {job} imports it; "
+            f"laxity.sweep is called inside a worker of {job}; "
             'put the call under if __name__ == "__main__":'
         )
     if train is None or (study is None) == (grid is None):

@@ -21,7 +21,7 @@ from laxity.durable_files import replace_file
 from laxity.human_time import count_noun
 from laxity.job.worker_exits import EXIT_RAISED
 from laxity.safe_text import without_secrets
-from laxity.stderr import say
+from laxity.stderr import flush_output, say, write_out
 from laxity.worker import failure_file, launcher, prefect_context
 from laxity.worker.checkpoints.training_state import ScriptError
 from laxity.worker.code.code_copy import import_from_copy
@@ -285,9 +285,7 @@ def report_failure(run: WorkerRun, termination: SigtermHandler, error: BaseExcep
     if isinstance(error, BeforeCallError) and error.__cause__ is not None:
         error = error.__cause__
     frames = traceback.format_exception(error)
-    sys.stderr.write(
-        without_secrets(frames[-1] if isinstance(error, ScriptError) else "".join(frames))
-    )
+    write_out(frames[-1] if isinstance(error, ScriptError) else "".join(frames))
     if _others_lost(run):
         say("another worker is gone: this one starts again from the last checkpoint")
         with suppress(TrainingStopped), termination.defer():
@@ -357,8 +355,7 @@ def _append_report(run: WorkerRun, kind: ReportKind, **fields: Any) -> None:
 
 def _start_worker() -> None:
     code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     if code == EXIT_RESTART and os.environ.get(names.ENV_LAUNCHER):
         launcher.start_anew("a worker is gone")
     if code in (EXIT_STOPPED, EXIT_RESTART):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from laxity import names
-from laxity.stderr import say
+from laxity.stderr import flush_output, say
 
 PORTS: Final = range(20_000, 30_000)  # none that the system gives to outgoing connections
 VARIABLES: Final = (
@@ -54,8 +54,7 @@ def start_anew(why: str) -> NoReturn:
     GPU goes with its memory.
     """
     say(f"{why}: the function begins anew, from the checkpoint")
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     for pid in processes_below(os.getpid()):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)

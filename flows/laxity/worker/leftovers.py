@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn
 
-from laxity.stderr import say
+from laxity.stderr import flush_output, say
 from laxity.worker.launcher import processes_below
 
 PATIENCE_S: Final = 5.0
@@ -28,7 +28,7 @@ def leave(code: int) -> NoReturn:
 def _end_late(code: int) -> None:
     time.sleep(PATIENCE_S)
     say(f"the training has ended; {PATIENCE_S:g} s later {_name_alive()}: the worker ends now")
-    sys.stdout.flush()
+    flush_output()
     os._exit(code)
 
 

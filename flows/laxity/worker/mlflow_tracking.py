@@ -264,8 +264,11 @@ class Tracker:
 def logged_number(name: str, value: Any) -> float:
     """A value of `Training.log` as a float; TypeError if it is no number."""
     if isinstance(value, numbers.Real) or hasattr(value, "item"):
-        return float(value)
-    raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}")
+        with suppress(TypeError, ValueError, RuntimeError, OverflowError):  # of several elements
+            return float(value)
+    shape = getattr(value, "shape", ())
+    of = f" of shape {tuple(shape)}" if shape else ""
+    raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}{of}")
 
 
 def finite_numbers(values: Mapping[str, float]) -> dict[str, float]:

@@ -18,9 +18,9 @@ from laxity_k8s.objects.status_annotation import (
     read_verdict,
     verdict_text,
 )
+from laxity_scheduler.model.job import Forecast, Promise, Refusal
 from laxity_scheduler.model.reasons import format_utc, reason
 from laxity_scheduler.model.start_backoff import backoff_s
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
 TARGET: Final = "FailureTarget"  # condition of a Job that has to fail
 SUCCESS: Final = "SuccessCriteriaMet"  # of one that is to be complete

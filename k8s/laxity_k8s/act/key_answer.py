@@ -38,7 +38,7 @@ from laxity_k8s.objects.attempts import (
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.status_annotation import asks_again, read_status, read_verdict
 from laxity_scheduler.live import DuplicateJobError, Reports
-from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.model.job import Refusal
 
 OTHER_TRAINING: Final = "Use another key"
 OTHER_AFTER_FAILURE: Final = "Use another key, or begin anew (--fresh, or fresh=True)"

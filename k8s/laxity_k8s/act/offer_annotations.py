@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from laxity import names
 from laxity.human_time import count_noun
 from laxity.instants import format_rfc3339
-from laxity_scheduler.model.verdict import Offer
+from laxity_scheduler.model.job import Offer
 
 
 def describe_offers(offers: Sequence[Offer]) -> str:

@@ -42,10 +42,9 @@ from laxity_scheduler.model.decision import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Promise, Refusal, Verdict
 from laxity_scheduler.model.reasons import Reason, may_be_named, reason
 from laxity_scheduler.model.start_backoff import FAILED_START_CODES, backoff_s, count_failed_starts
-from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
 
 LONGEST_REASON = 1024
 

@@ -10,8 +10,7 @@ from laxity.parsing import whole_number
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.observe.moved_promises import CODE
 from laxity_scheduler.model.decision import Decision, Forecasted, Promised
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.model.job import Job, Refusal
 
 SHARE: Final = 0.1  # of the slack; what moves less is the Job's reason, and no Event
 BACKOFF_CODE: Final = "backoff_limit_too_low"

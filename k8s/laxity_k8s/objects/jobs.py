@@ -39,9 +39,8 @@ from laxity_k8s.objects.status_annotation import (
 )
 from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.live import Report
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Refusal
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Refusal
 
 NO_REPORT = Report()
 NOBODY: Mapping[int, str] = MappingProxyType({})

@@ -18,7 +18,7 @@ from laxity.job.accelerators import is_accelerator
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.quantities import parse_quantity
-from laxity_scheduler.model.worker_shape import PORT, Needs
+from laxity_scheduler.model.job import PORT, Needs
 
 PODS: Final = "pods"
 BASIC: Final = ("cpu", "memory", "ephemeral-storage", PODS)

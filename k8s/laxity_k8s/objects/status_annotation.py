@@ -20,9 +20,8 @@ from laxity.parsing import MOST, finite_number, whole_number
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.node_rows.node_constraints import NOTHING, asks_of
 from laxity_k8s.objects.text_cache import TextCache
-from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.job import FOREVER, Offer, OfferKind, Promise, Refusal, Verdict
 from laxity_scheduler.model.reasons import TEMPLATES, Reason
-from laxity_scheduler.model.verdict import Offer, OfferKind, Promise, Refusal, Verdict
 from laxity_scheduler.store.codec import CodecError, load_verdict, verdict_json
 
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)

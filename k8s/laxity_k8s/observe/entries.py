@@ -15,8 +15,7 @@ from laxity_k8s.objects.node_rows.node_constraints import NOTHING, Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.unplaced import Unplaced, count_unseen
 from laxity_scheduler.live import Report
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.worker_shape import Needs
+from laxity_scheduler.model.job import Job, Needs
 
 
 @dataclass(slots=True)

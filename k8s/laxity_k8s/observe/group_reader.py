@@ -44,9 +44,8 @@ from laxity_k8s.observe.rejections import Rejections
 from laxity_k8s.observe.scaling_pools import ScalingPools
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Report, Reports
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import format_duration
-from laxity_scheduler.model.verdict import Promise
 
 READ_AGAIN_S: Final = 30.0  # a group that could not be read
 

@@ -19,8 +19,7 @@ from laxity_k8s.objects.node_rows.pool_label import POOL
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_scheduler.loans.demand_history import DemandHistory
 from laxity_scheduler.loans.inference_waits import InferencePod, InferenceWaits
-from laxity_scheduler.model.cluster import FLEET_POOLS, Node
-from laxity_scheduler.model.inference import InferenceDemand
+from laxity_scheduler.model.cluster import FLEET_POOLS, InferenceDemand, Node
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.service_clock import CLOCK
 

@@ -14,7 +14,7 @@ from laxity.job.spec import TrainingSpec
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import BadJob, bad_job, spec_of
 from laxity_k8s.objects.status_annotation import read_verdict
-from laxity_scheduler.model.verdict import Forecast, Promise
+from laxity_scheduler.model.job import Forecast, Promise
 
 GOES_ON: Final = "until this is mended it goes on by what it declared before"
 

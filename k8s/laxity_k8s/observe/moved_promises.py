@@ -14,9 +14,8 @@ from laxity import json_tree, names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.status_annotation import read_verdict
 from laxity_scheduler.model.decision import Decision, Promised, Wait
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
 
 WITHIN_S: Final = 60.0
 CODE: Final = "promise_moved"

@@ -26,9 +26,8 @@ from laxity_k8s.objects.quotas import (
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.quota_watch import QuotaWatch, Specs
 from laxity_scheduler.model.decision import Admit, Decision, Resize
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Refusal
 
 
 class Bounds:

@@ -12,7 +12,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.pod_requests import amounts_of
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.entries import GroupEntry
-from laxity_scheduler.model.worker_shape import WorkerShape, amount_of
+from laxity_scheduler.model.job import WorkerShape, amount_of
 
 Taken = defaultdict[str, Counter[str]]  # amounts by resource, by machine
 

@@ -21,9 +21,9 @@ import numpy as np
 from laxity_lab.bench_results import Metric, figure
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_profiler.estimate import Workload
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import Costs, costs
 from laxity_scheduler.simulated.ground_truth import GroundTruth

@@ -23,10 +23,10 @@ from laxity_lab.traces.trace_lookup import SAMPLES
 from laxity_lab.traces.traces import Trace
 from laxity_lab.world.outcome import Run
 from laxity_lab.world.trace_truths import ground_truths
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.model.job import DAY_S
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies.aryl import decide
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 

@@ -20,12 +20,12 @@ from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies.learned import decide_by
 from laxity_scheduler.policies.registry import UnknownPolicyError
 from laxity_scheduler.service.learned_models import LearnedModels, ModelAwayError, ModelRefusedError

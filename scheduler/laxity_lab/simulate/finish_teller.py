@@ -1,9 +1,8 @@
 """Each simulated job is told its finish when it comes, as by the service: the queue is run down."""
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.simulated.change_costs import Costs
 from laxity_scheduler.simulated.overtaking import EndedFinish, Overtaking
 from laxity_scheduler.simulated.rollout import roll_out

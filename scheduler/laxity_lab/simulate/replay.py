@@ -10,12 +10,12 @@ from laxity_lab.simulate.progress import Ended, nobody
 from laxity_lab.world.outcome import RESULTS, Run, empty_results
 from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Floats, Predictor
-from laxity_scheduler.engine import Policy, record_dropped, run_cycle
+from laxity_scheduler.engine import record_dropped, run_cycle
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 from laxity_scheduler.simulated.simulated_job import SimJob
 

@@ -32,9 +32,9 @@ from laxity_lab.world.trace_truths import (
 from laxity_lab.world.world import SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.order import Packing
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import NodeSet
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import CostName, Costs, costs, scale
 from laxity_scheduler.simulated.ground_truth import GroundTruth

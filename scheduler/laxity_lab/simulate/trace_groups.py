@@ -10,7 +10,6 @@ from dataclasses import replace
 from laxity.job.qos import QoSError
 from laxity_lab.traces.traces import TraceError
 from laxity_profiler.estimate import NO_PROGRESS, Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.groups.cycle import GroupCycle, find_end, overlay
 from laxity_scheduler.groups.group import Group, Json
 from laxity_scheduler.groups.group_verdict import without_promise
@@ -18,10 +17,9 @@ from laxity_scheduler.groups.records import StepRecord, record_steps
 from laxity_scheduler.groups.structure import GroupStep, order_steps
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Refuse
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Refusal
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 

@@ -29,9 +29,8 @@ from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.trace_truths import epochs_of, names_of
 from laxity_profiler.estimate import NO_PROGRESS, Estimate, Predictor, Progress, Workload
 from laxity_profiler.model.products import ProductFactor, ProductFactors
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.qos.product_choice import workload_on
 from laxity_scheduler.simulated.beliefs import Z90

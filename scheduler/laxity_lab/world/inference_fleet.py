@@ -12,8 +12,7 @@ from typing import Final
 from laxity_lab.traces.inference_load import InferenceLoad
 from laxity_lab.world.outcome import LoanTotals
 from laxity_scheduler.loans.demand_forecast import SeasonalForecast
-from laxity_scheduler.model.cluster import Pool
-from laxity_scheduler.model.inference import InferenceDemand
+from laxity_scheduler.model.cluster import InferenceDemand, Pool
 from laxity_scheduler.model.job import FOREVER
 
 RECLAIM_S: Final = 300.0  # how long inference can wait for GPUs that it did not foresee

@@ -41,7 +41,7 @@ def plan_transition(
     decisions: list[Decision] = []
     for job in jobs:
         wanted = width.get(job.id, 0)
-        if job.width_changed_at == state.now or wanted >= job.workers:
+        if job.changed_now(state.now) or wanted >= job.workers:
             continue
         if wanted:
             cause = reason(

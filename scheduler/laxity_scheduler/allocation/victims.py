@@ -21,8 +21,7 @@ from typing import Final
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.decision import When
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.worker_shape import Needs
+from laxity_scheduler.model.job import FOREVER, Job, Needs
 
 MAX_EXACT: Final = 12
 SHORTLIST: Final = 64  # so many of the cheapest, and some more per worker, are enough as a rule

@@ -5,10 +5,15 @@ from dataclasses import replace
 
 from laxity_scheduler.capacity.ledger import STARTABLE, USABLE, Ledger
 from laxity_scheduler.model.cluster import PROMISABLE_POOLS, ClusterState, Pool
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import (
+    Job,
+    NodeRoom,
+    Refusal,
+    Verdict,
+    describe_needs,
+    workers_that_fit,
+)
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Refusal, Verdict
-from laxity_scheduler.model.worker_shape import NodeRoom, describe_needs, workers_that_fit
 
 MOST_NAMED = 5
 NODE_CODES = frozenset(  # refusals for want of nodes

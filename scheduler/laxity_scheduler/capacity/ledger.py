@@ -30,9 +30,9 @@ from laxity_scheduler.capacity.shape_views import ShapeViews
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import run
 from laxity_scheduler.model.cluster import ClusterState, Pool
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.worker_shape import (
+from laxity_scheduler.model.job import (
     Amounts,
+    Job,
     Needs,
     WorkerShape,
 )

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from laxity_scheduler.capacity.ledger import Among, Ledger
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.worker_shape import WorkerShape
+from laxity_scheduler.model.job import Job, WorkerShape
 
 Nodes = frozenset[str]
 

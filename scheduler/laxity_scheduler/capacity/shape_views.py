@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from laxity_scheduler.capacity import placement
 from laxity_scheduler.capacity.placement import Nodes
-from laxity_scheduler.model.worker_shape import (
+from laxity_scheduler.model.job import (
     Amounts,
     Needs,
     NodeRoom,

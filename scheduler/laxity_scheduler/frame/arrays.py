@@ -1,7 +1,15 @@
-"""Rows of a snapshot as arrays that are kept between decisions: what is the same object is not read again."""
+"""Rows of a snapshot as arrays that are kept between decisions, and thousands of values made of columns.
 
-from collections.abc import Sequence
-from operator import is_not
+What is the same object is not read again. And a frozen dataclass sets each field through
+`object.__setattr__`, which is two thirds of what making it costs. So values are made by an open twin of
+the class, of the same slots, and then closed: equal in every respect to those that the class makes.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import make_dataclass
+from functools import cache
+from operator import attrgetter, is_not
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +19,7 @@ from laxity_scheduler.model.job import Job
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Value = TypeVar("Value")
 
 
 def carry_over_rows(
@@ -30,3 +39,37 @@ def carry_over_rows(
     source = [places.get(id(job), -1) for job in jobs]
     sources = np.maximum(np.array(source, dtype=np.int64), 0)
     return [old[sources] for old in arrays], [row for row, place in enumerate(source) if place < 0]
+
+
+def construct_many(kind: Callable[..., Value], *columns: Iterable[Any]) -> list[Value]:
+    """One value per row of the columns, which are all fields in their order (slots, no defaults)."""
+    values: list[Any] = list(map(_twin(kind), *columns))
+    for value in values:
+        value.__class__ = kind
+    return values
+
+
+def replace_fields(value: Value, **fields: Any) -> Value:
+    """As `dataclasses.replace`, at a fraction of what that costs."""
+    kind: Any = type(value)
+    all_fields = dict(zip(_names(kind), _fields_of(kind)(value), strict=True)) | fields
+    made: Any = _twin(kind)(*all_fields.values())
+    made.__class__ = kind
+    return cast("Value", made)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    names: tuple[str, ...] = kind.__slots__
+    return names
+
+
+@cache
+def _fields_of(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+    getter: Callable[[Any], tuple[Any, ...]] = attrgetter(*_names(kind))
+    return getter
+
+
+@cache
+def _twin(kind: Any) -> type:
+    return make_dataclass(f"Open{kind.__name__}", _names(kind), slots=True, eq=False)

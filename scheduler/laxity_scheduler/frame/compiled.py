@@ -32,9 +32,8 @@ BITS: Final = 60  # of a mask
 NUMBERS: Final = (bool, int, float, None)
 COMPILES: Final = find_spec("numba") is not None
 PAGES: Final = (
-    "shares/share_arrays.py",
+    "shares/rows.py",
     "shares/plans.py",
-    "shares/share_surplus.py",
     "shares/epoch_end_plans.py",
     "capacity/placement.py",
     "capacity/growing.py",
@@ -43,7 +42,6 @@ PAGES: Final = (
     "promising/claimants.py",
     "promising/planning.py",
     "promising/reserve.py",
-    "promising/seating.py",
     "frame/fields.py",
     "shares/share_loop.py",
     "chains/queue_plan.py",

@@ -20,8 +20,7 @@ from laxity_scheduler.frame.arrays import Bools, Ints, carry_over_rows
 from laxity_scheduler.frame.curve import OVERDUE, ROW, Curve, Quantile, epochs_anew, late_s_of
 from laxity_scheduler.frame.fields import EXTRA, FIELDS, KINDS, SERVICES, TROUBLES
 from laxity_scheduler.frame.kernels import LEAST_SHARE
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 
 PLAINLY_READ: Final = {
     fields.WORKERS: attrgetter("workers"),

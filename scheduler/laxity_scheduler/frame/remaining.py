@@ -4,16 +4,18 @@ Quantiles (algorithms.md 10): widths and verdicts at P90, orders by the mean, a 
 P10. A sum of P90s (start, rest) errs on the careful side.
 
 What does not depend on `now` is kept between decisions (`curve`).
+
+Why no width or no start is in time, is said here as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame import kernels
-from laxity_scheduler.frame.construct import replace_fields
-from laxity_scheduler.frame.curve import Curve, CurveMemory, Quantile, work_of
+from laxity_scheduler.frame.arrays import replace_fields
+from laxity_scheduler.frame.curve import Curve, CurveMemory, Quantile, start_to_end_s, work_of
 from laxity_scheduler.frame.frame import Frame, Rows
 from laxity_scheduler.frame.kernels import Work
 from laxity_scheduler.model.cluster import ClusterState
@@ -184,3 +186,55 @@ def too_slow_reason(
 def stopping(job: Job) -> bool:
     """Whether it was told to stop at its epoch's end, or waits there to be stopped."""
     return bool(job.workers) and (job.stop_requested_at is not None or job.parked_epoch is not None)
+
+
+def find_limit(job: Job, forecasts: Forecasts, slots: int) -> Reason | None:
+    """The limit within which no start on up to `slots` workers gets anywhere; None if one does."""
+    curve = forecasts.curve(job)
+    if curve.known and curve.least <= slots and job.active_deadline_s == FOREVER:
+        return None
+    widths = [width for width in job.widths if width <= slots]
+    return _below_epoch(job, forecasts.predictor, widths) or _below_end(job, forecasts, widths)
+
+
+def _below_epoch(job: Job, predictor: Predictor, widths: list[int]) -> Reason | None:
+    """A link of a chain must hold an epoch."""
+    epochs_s = [(predictor.epoch_time(job.workload, w).p90_s, w) for w in widths]
+    epoch_s, workers = min(epochs_s)
+    if not job.wall_limit_s < epoch_s < FOREVER:
+        return None
+    return reason(
+        "wall_limit_below_epoch", limit_s=job.wall_limit_s, epoch_s=epoch_s, workers=workers
+    )
+
+
+def _below_end(job: Job, forecasts: Forecasts, widths: list[int]) -> Reason | None:
+    """A start that is no link must hold all of the job."""
+    curve = forecasts.curve(job)
+    needs_s = [(start_to_end_s(curve.totals[w], curve.starts[w]), w) for w in widths]
+    needed_s, workers = min(needs_s)
+    if not job.active_deadline_s < needed_s < FOREVER:
+        return None
+    return reason(
+        "active_deadline_too_short",
+        limit_s=job.active_deadline_s, needed_s=needed_s, workers=workers,
+    )  # fmt: skip
+
+
+def restarts_reason(
+    job: Job, predictor: Predictor, restarts_s: float, late: Mapping[str, float]
+) -> Reason:
+    """What each restart is thought to cost, and whether that was ever seen."""
+    workers = int(late["workers"])
+    start, stop = (
+        cost(job.workload, workers) for cost in (predictor.resume_cost, predictor.suspend_cost)
+    )
+    was_seen = start.n_points and stop.n_points
+    return reason(
+        "deadline_before_last_link",
+        **late,
+        restarts_s=restarts_s,
+        limit_s=job.wall_limit_s,
+        restart_s=start.p90_s + stop.p90_s,
+        basis="as seen" if was_seen else "assumed: no restart of this model was seen yet",
+    )

@@ -23,11 +23,10 @@ from laxity_scheduler.groups.layout import GroupLayout, GroupPlanner, StepState
 from laxity_scheduler.groups.records import StepRecord, View, record_steps
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import ClusterState, Reserved
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.promising.coming_steps import reserve_for
 from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.whole_workers import reserve_for
 
 LOG: Final = logging.getLogger(__name__)
 PATIENCE_S: Final = 600.0  # so long GPUs are kept for a step that does not come

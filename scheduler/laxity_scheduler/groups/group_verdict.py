@@ -10,9 +10,8 @@ from laxity_scheduler.groups.layout import GroupLayout
 from laxity_scheduler.model.cluster import ClusterState, Reserved
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.promising.budget import promised_gpu_s
 from laxity_scheduler.promising.promise import offer_margin_s
-from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reservations import Reservations, promised_gpu_s
 
 
 def p90_s_of(layout: GroupLayout) -> float:

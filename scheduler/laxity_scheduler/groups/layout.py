@@ -20,9 +20,9 @@ from laxity_scheduler.groups.composition import GroupCourse, StepPart, quantile_
 from laxity_scheduler.groups.structure import GroupStep
 from laxity_scheduler.model.cluster import Reserved
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.coming_steps import keep_steps, parts_of, reserve_for
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Profile, find_end, find_slot, keep_gpus
+from laxity_scheduler.promising.whole_workers import keep_steps, parts_of, reserve_for
 
 MOST_ROUNDS: Final = 16  # that are tried for jobs that do not all fit side by side
 TOLERANCE: Final = 0.05  # of its length, by which a step may begin later than its GPUs are kept

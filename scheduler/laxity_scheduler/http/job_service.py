@@ -25,9 +25,8 @@ from laxity_scheduler.http.whatif import WhatIf, decide_whatif, whatif_view, wit
 from laxity_scheduler.http.worker_calls import ConflictError, WorkerCalls
 from laxity_scheduler.live import Released, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Promise, Refusal
 from laxity_scheduler.model.reasons import format_duration
-from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.expected_times import prediction_note
 from laxity_scheduler.service.loop import Service

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import (
@@ -22,9 +21,8 @@ from laxity_scheduler.model.decision import (
     Resize,
     Wait,
 )
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Verdict
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.model.job import Job, Verdict
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.service.views.verdict_view import verdict_view
 from laxity_scheduler.service.views.view_fields import Json, finite_or_none
 

@@ -4,7 +4,7 @@ A job that keeps its first workers elsewhere gives up the others: nobody is pree
 Both wait for the end of the epoch if that comes before inference wants the GPUs; else it is now.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,12 +31,6 @@ class ReclaimOrder:
     due_at: float
 
 
-def width_without(job: Job, nodes: Collection[str]) -> int:
-    """The widest of its widths that has no worker on these nodes; 0 if there is none."""
-    first = next((index for index, name in enumerate(job.nodes) if name in nodes), job.workers)
-    return max((width for width in job.widths if width <= first), default=0)
-
-
 def servers_of(state: ClusterState) -> list[LentServer]:
     """The lent servers that can go back, with who is on them; those that leave already are gone."""
     base: dict[str, set[str]] = {name: set() for name in state.node_pools.lent}
@@ -51,7 +45,7 @@ def servers_of(state: ClusterState) -> list[LentServer]:
                 continue
             if job.pinned:
                 pinned.add(name)
-            elif width_without(job, (name,)):
+            elif job.width_without((name,)):
                 flexible[name] += 1
             else:
                 base[name].add(job.id)
@@ -108,11 +102,6 @@ def _measure_lost_gpu_s(job: Job, forecasts: Forecasts) -> float:
     return job.gpus * (forecasts.lost_s(job) + part_s + start_s)
 
 
-def was_changed_now(job: Job, now: float) -> bool:
-    """Whether it was started or resized at this instant: it is let be until a later one."""
-    return job.width_changed_at is not None and job.width_changed_at >= now
-
-
 def leave_nodes(
     state: ClusterState, nodes: Sequence[str], order: ReclaimOrder, forecasts: Forecasts
 ) -> list[Preempt | Resize]:
@@ -120,7 +109,7 @@ def leave_nodes(
     going = frozenset(nodes)
     decisions = []
     for job in state.running:
-        if job.pinned or going.isdisjoint(job.nodes) or was_changed_now(job, state.now):
+        if job.pinned or going.isdisjoint(job.nodes) or job.changed_now(state.now):
             continue
         decision = _leave(job, going, order, forecasts)
         if decision is not None:
@@ -133,7 +122,7 @@ def _leave(
 ) -> Preempt | Resize | None:
     when = _when(job, order, forecasts)
     node = next(name for name in job.nodes if name in going)
-    width = 0 if stopping(job) else width_without(job, going)
+    width = 0 if stopping(job) else job.width_without(going)
     if not width:
         if stopping(job) and (when == "epoch" or job.parked_epoch is not None):
             return None

@@ -12,18 +12,16 @@ from math import ceil
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.loans.leaving import (
     ReclaimOrder,
     choose_nodes,
     leave_nodes,
-    was_changed_now,
 )
 from laxity_scheduler.loans.lent_offers import offer_lent_gpus
 from laxity_scheduler.loans.own_nodes import hide_nodes, keep_promises_off_loans
 from laxity_scheduler.loans.server_choice import ServerChoice, choose_servers
-from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState
+from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState, InferenceDemand
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -33,11 +31,10 @@ from laxity_scheduler.model.decision import (
     Refuse,
     Resize,
 )
-from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 
 SOON_S: Final = 1.0
 DROPPED: Final = (Admit, Continue, Preempt, Refuse, Resize)
@@ -93,7 +90,7 @@ def plan_loans(
     visible = visible.lock_holds({decision.job for decision in leave})
     users = [job for job in state.running if not set(nodes).isdisjoint(job.nodes)]
     look_at = order.due_at if order.due_at > state.now else FOREVER
-    if any(was_changed_now(job, state.now) for job in users):
+    if any(job.changed_now(state.now) for job in users):
         look_at = state.now + SOON_S
     return LoanStep(
         hide_nodes(apply_decisions(visible, leave), frozenset(nodes)),

@@ -15,12 +15,10 @@ from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.curve import Curve, Quantile
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.loans.knapsack import NOTHING, Item, solve_knapsack
-from laxity_scheduler.loans.leaving import was_changed_now, width_without
 from laxity_scheduler.model.cluster import LENT_POOLS, ClusterState
 from laxity_scheduler.model.decision import Admit, Continue, Decision, Preempt, Refuse, Resize
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
 
 ACTS: Final = (Admit, Continue, Preempt, Refuse, Resize)
 ChangeCost = Callable[[Curve, int, Quantile], float]  # seconds that a change to this width costs
@@ -109,7 +107,7 @@ def _may_widen(job: Job, now: float) -> bool:
         and job.formed == job.workers
         and not (job.pinned or job.quota or job.resize_to or job.terminating_workers)
         and not stopping(job)
-        and not was_changed_now(job, now)
+        and not job.changed_now(now)
     )
 
 
@@ -119,7 +117,7 @@ def _is_safe(job: Job, state: ClusterState, forecasts: Forecasts, change_s: Chan
     Where it is late on its own nodes anyway, there is nothing to lose.
     """
     due_at = job.verdict.deadline_at if isinstance(job.verdict, Promise) else job.deadline_at
-    own = width_without(job, state.node_pools.lent)
+    own = job.width_without(state.node_pools.lent)
     if due_at == FOREVER or not own:
         return True
     end_at = state.now + forecasts.rest_s(job, own, "p90")

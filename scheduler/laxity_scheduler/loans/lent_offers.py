@@ -15,9 +15,8 @@ from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import FLEET_POOLS, LENT_POOLS, ClusterState
 from laxity_scheduler.model.decision import Decision, Refuse
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Offer
 from laxity_scheduler.model.plan_application import apply_decisions
-from laxity_scheduler.model.verdict import Offer
 
 QUANTILES: Final[tuple[Quantile, Quantile]] = ("p50", "p90")
 AFTER_START_S: Final = 1.0  # asked to widen so soon after its start, it does after an epoch

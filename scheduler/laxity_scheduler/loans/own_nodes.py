@@ -10,10 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.loans.leaving import width_without
 from laxity_scheduler.loans.lent_growth import ChangeCost, use_lent_nodes
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import (
@@ -29,10 +27,9 @@ from laxity_scheduler.model.decision import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Forecast, Job, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Refusal
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 
 OWN_NODES: Final = "not lent"  # what the sets of jobs are called that may not use lent nodes
 SUFFIX: Final = f"|{OWN_NODES}"
@@ -195,7 +192,7 @@ def _base_width(job: Job, not_own: frozenset[str], now: float) -> int:
 
     All of a job that could give GPUs which stay, because some of its later workers are there.
     """
-    own = width_without(job, not_own)
+    own = job.width_without(not_own)
     if own and not needs_own_nodes(job, now) and not not_own.issuperset(job.nodes[own:]):
         return 0
     return own

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Forecast, Job, Promise, Refusal, Verdict
 from laxity_scheduler.model.reasons import Reason
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal, Verdict
 
 When = Literal["now", "epoch"]
 

@@ -18,7 +18,6 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.transition import plan_transition
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.learned.allocation_loop import allocate
 from laxity_scheduler.learned.job_features import cut_widths, read_jobs
@@ -27,8 +26,8 @@ from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.plan import Plan
-from laxity_scheduler.shares.rule import plan_promises
+from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.shares.promised_widths import plan_promises
 
 LOG: Final = logging.getLogger(__name__)
 Deal = Callable[

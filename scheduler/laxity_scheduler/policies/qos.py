@@ -21,14 +21,13 @@ from laxity_scheduler.loans.own_nodes import plan_on_own_nodes
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.plan_application import needless_stops, withdraw_stops
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.stop_requests import needless_stops, withdraw_stops
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.qos.context import DecisionContext, QosParameters
-from laxity_scheduler.qos.forecast_messages import say_forecasts
 from laxity_scheduler.qos.idle_growth import grow_into_idle
 from laxity_scheduler.qos.product_choice import choose_products
-from laxity_scheduler.qos.promise_messages import say_promises
+from laxity_scheduler.qos.promise_messages import say_forecasts, say_promises
 from laxity_scheduler.qos.second_look import is_in_time, look_again
 from laxity_scheduler.qos.sizing import grow_late_soft, grow_promised, shrink_for_waiting
 from laxity_scheduler.qos.starting import Starts

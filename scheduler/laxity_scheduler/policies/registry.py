@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 
 from laxity_scheduler.allocation.order import Order, Packing
 from laxity_scheduler.allocation.order import policy_of as ordered
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.learned.weights_file import load_policy
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.shares.admission import with_admission
 from laxity_scheduler.shares.rule import Admission, ShareRule
 from laxity_scheduler.shares.rule import policy_of as shared

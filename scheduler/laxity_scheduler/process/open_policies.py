@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Final
 
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.notifications.poller import Poller
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies.registry import UnknownPolicyError
 from laxity_scheduler.service.learned_models import (
     LearnedModel,

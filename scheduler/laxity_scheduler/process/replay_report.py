@@ -10,7 +10,7 @@ import typer
 from laxity.cli.exit_codes import FAILED, OK
 from laxity.human_time import count_noun
 from laxity.safe_text import printable
-from laxity_scheduler.engine import Policy
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.process.open_policies import find_policy, find_usable_policy
 from laxity_scheduler.process.start import load_predictor
 from laxity_scheduler.service.learned_models import LearnedModels

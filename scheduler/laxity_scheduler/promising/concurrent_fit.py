@@ -15,13 +15,11 @@ from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.cluster import Reserved
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.worker_shape import WorkerShape
+from laxity_scheduler.model.job import FOREVER, Job, WorkerShape
 from laxity_scheduler.promising.claims import Claims
 from laxity_scheduler.promising.regions import Region
-from laxity_scheduler.promising.reserve import Claim, Share
+from laxity_scheduler.promising.reserve import Claim, Share, ShareTable
 from laxity_scheduler.promising.room import Room
-from laxity_scheduler.promising.share_table import ShareTable
 
 
 class ConcurrentFit:

@@ -13,8 +13,7 @@ from laxity_scheduler.frame.fields import NOBODY, OWN, WIDTH
 from laxity_scheduler.frame.frame import row_of
 from laxity_scheduler.frame.loops import work_of
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.worker_shape import WorkerShape
+from laxity_scheduler.model.job import FOREVER, Job, WorkerShape
 from laxity_scheduler.promising import planning
 from laxity_scheduler.promising.claimants import (
     BOUNDED,
@@ -26,14 +25,20 @@ from laxity_scheduler.promising.claimants import (
     Full,
     Held,
     How,
+    find_its_seats,
     nothing_known,
     room_for,
 )
 from laxity_scheduler.promising.claims import Claims
 from laxity_scheduler.promising.regions import Region, weigh
-from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
-from laxity_scheduler.promising.seating import find_its_seats
-from laxity_scheduler.promising.share_table import ShareColumns, ShareTable
+from laxity_scheduler.promising.reserve import (
+    Claim,
+    Profile,
+    Share,
+    ShareColumns,
+    ShareTable,
+    add_gpus,
+)
 from laxity_scheduler.promising.whole_workers import WholeWorkers, weigh_whole
 
 PlanOne = Callable[[Claimant, float, How, Profile, Full, Floats, Ints], tuple[int, float]]

@@ -43,10 +43,11 @@ from laxity_scheduler.promising.claimants import (
     How,
     Shares,
     claimant_at,
+    find_its_seats,
+    find_seats,
     forget,
 )
 from laxity_scheduler.promising.reserve import Profile, add_gpus, find_end, take_gpus
-from laxity_scheduler.promising.seating import find_its_seats, find_seats
 
 SETTLE_EPOCHS: Final = 2.0  # so long plans leave a resized job its width, if that is in time
 MOST_EXTENSIONS: Final = 12  # how often a plan's window is widened before the whole one is taken

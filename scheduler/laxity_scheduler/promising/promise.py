@@ -19,29 +19,37 @@ import numpy as np
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.model_key import model_of
 from laxity_scheduler.capacity.eligibility import misfit_reason
-from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.arrays import construct_many
 from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.fields import ASKED, DUE_AT, WORKERS
-from laxity_scheduler.frame.remaining import Forecasts, too_slow_reason
+from laxity_scheduler.frame.remaining import (
+    Forecasts,
+    find_limit,
+    restarts_reason,
+    too_slow_reason,
+)
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import (
+from laxity_scheduler.model.job import (
+    FOREVER,
     Forecast,
+    Job,
     Offer,
     PendingPromise,
     Promise,
     Refusal,
     Verdict,
 )
-from laxity_scheduler.promising import start_limits
-from laxity_scheduler.promising.budget import promised_gpu_s, reservation_gpu_s, runs_of
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.promising.claims import holds_promise
-from laxity_scheduler.promising.queueing import Waiting, predict_starts
+from laxity_scheduler.promising.queueing import Waiting, WaitingTable, build_queue, predict_starts
 from laxity_scheduler.promising.regions import count_fitting
-from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reservations import (
+    Reservations,
+    promised_gpu_s,
+    reservation_gpu_s,
+    runs_of,
+)
 from laxity_scheduler.promising.reserve import Claim, Share
-from laxity_scheduler.promising.waiting_table import WaitingTable, build_queue
 
 OFFER_MARGIN: Final = 0.05  # an offered deadline is later than it need be by this share ...
 OFFER_MARGIN_S: Final = 60.0  # ... and at least so much: there is time to read and accept it
@@ -229,7 +237,7 @@ class _Case:
     def _over_limit(self, slots: int) -> Refusal | None:
         """A start may not run long enough for it, or nobody knows how long it takes."""
         job, forecasts = self.job, self.reservations.forecasts
-        limit = start_limits.find_limit(job, forecasts, slots)
+        limit = find_limit(job, forecasts, slots)
         if limit is not None:
             return Refusal(limit, self._wider(slots))
         return None if forecasts.curve(job).known else self._unknown()
@@ -246,7 +254,7 @@ class _Case:
         restarts_s = rest_s - forecasts.rest_s(replace(job, wall_limit_s=FOREVER), best)
         if restarts_s >= late_s:  # without links it would be in time
             late = {"workers": best, "p90_at": p90_at, "late_s": late_s}
-            figures = start_limits.restarts_reason(job, forecasts.predictor, restarts_s, late)
+            figures = restarts_reason(job, forecasts.predictor, restarts_s, late)
         else:
             figures = too_slow_reason(
                 job, forecasts.predictor, workers=best, p90_at=p90_at, late_s=late_s
@@ -344,7 +352,7 @@ class _Case:
         width, tried = 2 * job.widths[-1], 0
         while width <= slots and tried < MOST_WIDTH_OFFERS:
             wider = forecasts.on_widths(job, (*job.widths, width))
-            if wider and start_limits.find_limit(wider, forecasts, slots):
+            if wider and find_limit(wider, forecasts, slots):
                 wider = None
             share = self.reservations.fits(Claim(wider, job.deadline_at - now)) if wider else None
             if wider and share:

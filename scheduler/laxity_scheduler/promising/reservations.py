@@ -12,7 +12,7 @@ from laxity_scheduler.frame.fields import PINNED, PROMISED_DUE_AT
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Runs
 from laxity_scheduler.promising.claims import (
     AS_PLANNED,
     BY_DEADLINE,
@@ -25,9 +25,8 @@ from laxity_scheduler.promising.claims import (
 from laxity_scheduler.promising.concurrent_fit import ConcurrentFit
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.regions import Region
-from laxity_scheduler.promising.reserve import Claim, Profile, Share, find_end
+from laxity_scheduler.promising.reserve import Claim, Profile, Share, ShareTable, find_end
 from laxity_scheduler.promising.room import Kept, Room
-from laxity_scheduler.promising.share_table import ShareTable
 
 SPARED: Final = 0.1  # of the time left, where others go before a promise ...
 MOST_SPARED: Final = 16  # ... as long as no more of them are late: each more makes plans dearer
@@ -294,3 +293,36 @@ class Reservations:
             profile = profile.copy()
             self.room.planner.release(job, self.forecasts.time_to_free_s(job), profile)
         return profile
+
+
+def promised_gpu_s(reservations: Reservations, namespace: str) -> float:
+    """GPU-seconds that its promised jobs, and the coming steps of its groups, still reserve."""
+    state = reservations.state
+    jobs = sum(
+        reservation_gpu_s(job, runs_of(share, state.now), state.now)
+        for job in reservations.claims.jobs
+        if job.namespace == namespace and (share := reservations.shares.get(job.id)) is not None
+    )
+    steps = sum(
+        kept.gpus * (kept.until_at - kept.from_at)
+        for kept in state.reserved
+        if kept.step.startswith(f"{namespace}/")
+    )
+    return jobs + steps
+
+
+def runs_of(share: Share, now: float) -> Runs:
+    """The widths of a plan over time, without those that are over."""
+    ends = [now + at_s for at_s, _ in share.steps[1:]] + [now + share.finish_s]
+    runs = zip(ends, share.steps, strict=True)
+    return tuple([(until_at, workers) for until_at, (_, workers) in runs if until_at > now])
+
+
+def reservation_gpu_s(job: Job, runs: Runs, now: float) -> float:
+    """GPU-seconds that runs still reserve."""
+    spent, before = 0.0, now
+    for until_at, workers in runs:
+        if workers:  # who waits for ever spends nothing
+            spent += max(0.0, until_at - before) * workers * job.gpus_per_worker
+        before = max(before, until_at)
+    return spent

@@ -17,31 +17,35 @@ from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import CLOSED_POOLS, PROMISABLE_POOLS, ClusterState, Hold, Node
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.worker_shape import WorkerShape
-from laxity_scheduler.promising.claim_rows import ClaimRows
+from laxity_scheduler.model.job import FOREVER, Job, WorkerShape
 from laxity_scheduler.promising.claimants import Held, hold_nothing
 from laxity_scheduler.promising.claims import (
     CONFINED_FIRST,
     IN_TURN,
     ORDERS,
     ClaimOrder,
+    ClaimRows,
     Claims,
 )
-from laxity_scheduler.promising.coming_steps import keep_steps
-from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner, Plans
-from laxity_scheduler.promising.regions import OnRegion, Region, regions_of
+from laxity_scheduler.promising.regions import (
+    Occupancy,
+    OnRegion,
+    Region,
+    read_occupancy,
+    regions_of,
+)
 from laxity_scheduler.promising.reserve import (
     Profile,
+    ShareTable,
     add_gpus,
     find_end,
     slot_edges,
 )
-from laxity_scheduler.promising.share_table import ShareTable
 from laxity_scheduler.promising.whole_workers import (
     Frees,
     WholeWorkers,
+    keep_steps,
     kinds_of,
     read_frees,
     whole_free,

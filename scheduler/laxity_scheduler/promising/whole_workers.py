@@ -9,6 +9,9 @@ where free_n(t) is what node n has left when all have gone that can be made to g
 stopped leaves at the end of its epoch, who cannot at its end. Newcomers of that kind weigh on it.
 Smaller ones do not: they may fit between. So it is a bound, and the sum still counts. Who is promised
 is planned by the sum: for such a job others are stopped when it is due (`qos.starting`).
+
+GPUs that groups keep for steps to come weigh as claims do: on the cluster, on the regions that the jobs
+to come cannot leave, and where a worker needs several GPUs of one node, on its kind of whole workers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +23,9 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.model.cluster import PROMISABLE_POOLS, ClusterState, Reserved
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job, Promise
+from laxity_scheduler.promising.regions import Region
+from laxity_scheduler.promising.reserve import Profile, keep_gpus
 
 
 class WholeWorkers(NamedTuple):
@@ -111,3 +115,33 @@ def weigh_whole(kinds: Sequence[WholeWorkers], jobs: Sequence[Job]) -> Bools:
     return np.array([[kind.asks(job) for kind in kinds] for job in jobs], dtype=np.bool_).reshape(
         len(jobs), len(kinds)
     )
+
+
+def reserve_for(step: str, row: Job, from_at: float, until_at: float, gpus: int) -> Reserved:
+    """GPUs for jobs like this row."""
+    return Reserved(step, from_at, until_at, gpus, row.eligible, row.quota, row.gpus_per_worker)
+
+
+def parts_of(
+    regions: Sequence[Region], kinds: Sequence[WholeWorkers], step: Job | Reserved
+) -> list[int]:
+    """The parts of a profile on which all workers of a coming step weigh."""
+    mine = [part for part, region in enumerate(regions, 1) if region.whole(step)]
+    kind = (step.gpus_per_worker, step.eligible)
+    return [0, *mine, *(part for part, one in enumerate(kinds, 1 + len(regions)) if one == kind)]
+
+
+def keep_steps(
+    profile: Profile,
+    steps: Iterable[Reserved],
+    now: float,
+    regions: Sequence[Region],
+    kinds: Sequence[WholeWorkers],
+    *,
+    sign: int = 1,
+) -> None:
+    """Keep these GPUs; with -1 no longer."""
+    for kept in steps:
+        from_s, until_s = max(0.0, kept.from_at - now), kept.until_at - now
+        gpus, parts = sign * float(kept.gpus), parts_of(regions, kinds, kept)
+        keep_gpus(profile, from_s, until_s, gpus, parts)

@@ -16,14 +16,12 @@ from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState, Coming, Node
 from laxity_scheduler.model.decision import Decision, Preempt, Resize
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import PendingPromise
+from laxity_scheduler.model.job import FOREVER, Job, PendingPromise
 from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
 from laxity_scheduler.promising.placement_rules import PlacementRules
 from laxity_scheduler.promising.promise import Judge
-from laxity_scheduler.promising.queueing import Waiting
+from laxity_scheduler.promising.queueing import Waiting, WaitingTable, build_waiting_table
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.promising.waiting_table import WaitingTable, build_waiting_table
 from laxity_scheduler.qos.pending_releases import PendingReleases
 
 THETA: Final = 0.15  # a job gives workers back only if ahead by this share of its window
@@ -144,15 +142,12 @@ class DecisionContext:
     def _starts_now(self, job: Job) -> bool:
         return job.resumed_at is not None and job.resumed_at >= self.now
 
-    def _changes_now(self, job: Job) -> bool:
-        return job.width_changed_at is not None and job.width_changed_at >= self.now
-
     def is_just_served(self, job: Job) -> bool:
         """Whether a running job was given its workers at this very instant: it asks for no more yet.
 
         Who is stopped for it now could be given back what it frees, before it can take that.
         """
-        served = job.workers > 0 and (self._starts_now(job) or self._changes_now(job))
+        served = job.workers > 0 and (self._starts_now(job) or job.changed_now(self.now))
         if served:
             self.wake(self.now + 1.0)
         return served
@@ -164,7 +159,7 @@ class DecisionContext:
         What was started or widened at this very instant, or narrowed to the pods that fit, is left
         alone until there is something new.
         """
-        if self._starts_now(job) or (self._changes_now(job) and job.formed < job.workers):
+        if self._starts_now(job) or (job.changed_now(self.now) and job.formed < job.workers):
             self.wake(self.now + 1.0)
             return False
         return (
@@ -180,7 +175,7 @@ class DecisionContext:
 
         Not twice at one instant: what is decided on the same facts must not undo itself.
         """
-        if self._changes_now(job):
+        if job.changed_now(self.now):
             self.wake(self.now + 1.0)
             return False
         return self.is_settled(job) and job.formed == job.workers and not job.resize_to

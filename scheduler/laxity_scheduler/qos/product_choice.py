@@ -22,8 +22,7 @@ from typing import Final
 from laxity_profiler.estimate import Predictor, Workload
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, NodeSet
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise, Verdict
+from laxity_scheduler.model.job import FOREVER, Job, Promise, Verdict
 from laxity_scheduler.promising.promise import Judge
 
 Kept = tuple[Job, str, Job]  # a row as observed, the name of its set there, and as it is planned

@@ -17,11 +17,10 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Promised, Refuse
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.shares.rule import plan_promises
+from laxity_scheduler.shares.promised_widths import plan_promises
 
 NO_ROOM: Final = frozenset(
     {"capacity_promised_to_others", "quota_promised_to_others", "capacity_freed_too_late"}

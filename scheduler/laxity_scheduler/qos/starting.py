@@ -20,15 +20,14 @@ from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import AGEING_S, was_stopped_often
-from laxity_scheduler.promising.queueing import RANKS, Waiting, slack
+from laxity_scheduler.promising.queueing import RANKS, Waiting, build_queue, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
-from laxity_scheduler.promising.waiting_table import build_queue
 from laxity_scheduler.qos.coming_nodes import ComingNodes
 from laxity_scheduler.qos.context import MOST_DISPLACING, THETA, DecisionContext, Start
-from laxity_scheduler.qos.planned_preemption import preempt_as_planned
-from laxity_scheduler.qos.planned_waits import find_kept_out, order_by_plan
-from laxity_scheduler.qos.preemption import carry_out, choose
+from laxity_scheduler.qos.preemption import carry_out, choose, preempt_as_planned
 from laxity_scheduler.qos.start_widths import (
+    find_kept_out,
+    order_by_plan,
     tries_with_claim,
     tries_without_claim,
     wake_for_unclaimed,

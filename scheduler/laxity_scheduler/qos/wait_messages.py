@@ -10,18 +10,18 @@ from itertools import islice
 from typing import Final
 
 from laxity_scheduler.capacity.eligibility import misfit_reason, never_starts, requests_full
-from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.arrays import construct_many
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.model.decision import Admit, Refuse, Wait
-from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.job import FOREVER, WorkerShape
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.worker_shape import WorkerShape
 from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.qos.context import DecisionContext
 from laxity_scheduler.qos.start_widths import start_reasons
 
 MOST_EXPECTED: Final = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS: Final = 5
+MOST_NAMED: Final = 3  # of them in the sentence
 Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for
 
 
@@ -78,14 +78,15 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         cause = reason(
             "no_free_gpus", needed_gpus=needed_gpus, gpus_per_worker=gpus_per_worker, free_gpus=free
         )
-        return cause, holders
+        return _name_holders(cause, holders)
 
     quota_left = _quota_left(context) if state.quotas else {}
 
     @cache
     def within(quota: str) -> Why:
         holders = (job.id for job in state.running if job.quota == quota)
-        return reason("quota_used_up", quota=quota), tuple(islice(holders, MOST_HOLDERS))
+        used_up = reason("quota_used_up", quota=quota)
+        return _name_holders(used_up, tuple(islice(holders, MOST_HOLDERS)))
 
     never: dict[tuple[str, int, WorkerShape], Reason | None] = {}  # thousands are of a few kinds
 
@@ -124,7 +125,13 @@ def _requests_full(context: DecisionContext, one: Waiting) -> Why | None:
     if why is None:
         return None
     may = context.state.eligible_nodes(one.job)
-    return why, context.reservations.room.rows.first_to_end(MOST_HOLDERS, may)
+    return _name_holders(why, context.reservations.room.rows.first_to_end(MOST_HOLDERS, may))
+
+
+def _name_holders(cause: Reason, holders: tuple[str, ...]) -> Why:
+    """The same cause with who holds what is waited for, also in its sentence."""
+    named, more = ", ".join(holders[:MOST_NAMED]), len(holders) > MOST_NAMED
+    return reason(cause.code, **dict(cause.facts), holders=named, more_hold=more), holders
 
 
 def _explain_promise_holds(context: DecisionContext) -> Why:

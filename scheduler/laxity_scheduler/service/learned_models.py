@@ -20,7 +20,6 @@ from laxity.safe_text import without_secrets
 from laxity_profiler.registry.mlflow_errors import MlflowAwayError
 from laxity_profiler.registry.registered_files import digest_of
 from laxity_scheduler.allocation.surplus import TEACHERS
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.learned.weights_file import (
     MOST_BYTES,
@@ -29,6 +28,7 @@ from laxity_scheduler.learned.weights_file import (
     load_policy,
     read_policy,
 )
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies.learned import decide_by
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.store.store import Store, StoreError

@@ -18,13 +18,13 @@ from typing import Final, Protocol
 
 from laxity.backoff import Backoff
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy, record_dropped
+from laxity_scheduler.engine import record_dropped
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import DAY_S, FOREVER
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.service.cycle_faults import FailureStreak
 from laxity_scheduler.service.demand_keeper import DemandKeeper
 from laxity_scheduler.service.exported.metrics import Metrics

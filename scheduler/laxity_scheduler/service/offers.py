@@ -8,8 +8,7 @@ import orjson
 from laxity import json_tree, names
 from laxity.instants import LAST_AT, format_rfc3339
 from laxity.job.spec import TrainingSpec
-from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.model.verdict import Offer
+from laxity_scheduler.model.job import FOREVER, Offer
 from laxity_scheduler.service.views.view_fields import Json
 
 PROBE_EPOCHS: Final = 2

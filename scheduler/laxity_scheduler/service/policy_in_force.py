@@ -10,8 +10,8 @@ import logging
 from typing import Any, Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies.learned import decide_by
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.learned_models import LearnedModel

@@ -15,11 +15,10 @@ from threading import Event, Lock, Thread
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.simulated.overtaking import EndedFinish, Overtaking
 from laxity_scheduler.simulated.rollout import roll_out

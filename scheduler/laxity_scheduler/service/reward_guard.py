@@ -25,7 +25,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.learned.promise_floors import deal_as_teacher
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.shares.rule import plan_promises
+from laxity_scheduler.shares.promised_widths import plan_promises
 from laxity_scheduler.width_comparison import training_rate
 
 SLOTS: Final = 20

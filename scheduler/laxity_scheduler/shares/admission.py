@@ -12,13 +12,11 @@ from dataclasses import replace
 from typing import Final, TypeGuard
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Forecasted, Promised, Refuse
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import Forecast, Job, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
 from laxity_scheduler.shares.rule import Admission, ShareRule, verdicts_of
 

@@ -19,7 +19,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.compiled import jit
 from laxity_scheduler.shares.plans import SLOTS, furthest_deadline_s, slot_lengths
-from laxity_scheduler.shares.share_arrays import TINY, JobArrays
+from laxity_scheduler.shares.rows import TINY, Columns
 
 LATE: Final = -1.0
 
@@ -52,7 +52,7 @@ def fits_until(gpus: float, slot: int, end_s: float, free: Floats, starts: Float
 
 @jit
 def plan_epochs(
-    jobs: JobArrays,
+    jobs: Columns,
     epoch_s: Floats,
     job: int,
     cap: int,
@@ -100,7 +100,7 @@ def plan_epochs(
 class EpochEndPlans:
     """GPUs over time: what runs holds them to the ends of epochs, and plans reserve them from then on."""
 
-    def __init__(self, jobs: JobArrays, times: EpochTimes, gpus: float, least: Ints) -> None:
+    def __init__(self, jobs: Columns, times: EpochTimes, gpus: float, least: Ints) -> None:
         """`jobs` with deadlines of promised ones only; `least` (n,): levels that are in time alone."""
         self._jobs, self._times = jobs, times
         lengths = slot_lengths(furthest_deadline_s(jobs, least))
@@ -127,7 +127,7 @@ class EpochEndPlans:
             end_s = float(self._starts[-1] + self._jobs.total[row].min() * self._times.left[row])
         return self._keep(row, chosen), end_s
 
-    def _plan(self, jobs: JobArrays, row: int, cap: int) -> tuple[Ints, float]:
+    def _plan(self, jobs: Columns, row: int, cap: int) -> tuple[Ints, float]:
         times, chosen = self._times, np.empty(SLOTS, dtype=np.int64)
         begins_s, left = float(times.ends_s[row]), float(times.left[row])
         end_s = plan_epochs(

@@ -9,8 +9,6 @@ later counts the wait as well: whoever holds the GPUs then has an epoch to end, 
 counted there, it makes what runs look dear to widen, and breeds stops.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +30,7 @@ def with_waits(columns: Columns, held: Ints, free: int) -> Columns:
     gives = columns.width[givers, held[givers]]
     wait_s = _waits(columns.width, free, gives, columns.freed[givers], columns.promised[givers])
     starts = ~runs[:, None] & (columns.width < NOBODY)
-    return replace(columns, change=columns.change + np.where(starts, wait_s, 0.0))
+    return columns._replace(change=columns.change + np.where(starts, wait_s, 0.0))
 
 
 def _waits(

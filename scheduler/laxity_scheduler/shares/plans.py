@@ -13,13 +13,13 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.shares.share_arrays import (
+from laxity_scheduler.shares.rows import (
     NEWCOMER,
     NO_ADMISSION,
     PROMISED,
     TINY,
     TURNED_AWAY,
-    JobArrays,
+    Columns,
     RuleParameters,
 )
 
@@ -49,7 +49,7 @@ def slot_lengths(horizon_s: float) -> Floats:
 
 @jit
 def plan_in(
-    jobs: JobArrays, job: int, most: int, work: float, free: Floats, lengths: Floats, chosen: Ints
+    jobs: Columns, job: int, most: int, work: float, free: Floats, lengths: Floats, chosen: Ints
 ) -> int:
     """Levels by slot with at most `most`, into `chosen`; the number of slots used, -1 if late."""
     at_s, before, due_s = 0.0, jobs.level[job], jobs.due[job]
@@ -81,7 +81,7 @@ def plan_in(
 
 
 @jit
-def reserve(jobs: JobArrays, job: int, used: int, free: Floats, chosen: Ints) -> None:
+def reserve(jobs: Columns, job: int, used: int, free: Floats, chosen: Ints) -> None:
     for slot in range(used):
         if chosen[slot] >= 0:
             free[slot] -= jobs.width[job, chosen[slot]]
@@ -89,7 +89,7 @@ def reserve(jobs: JobArrays, job: int, used: int, free: Floats, chosen: Ints) ->
 
 @jit
 def narrowest_plan(
-    jobs: JobArrays,
+    jobs: Columns,
     job: int,
     least: Ints,
     careful: float,
@@ -108,7 +108,7 @@ def narrowest_plan(
 
 @jit
 def together(
-    jobs: JobArrays,
+    jobs: Columns,
     newcomer: int,
     how: RuleParameters,
     by_deadline: Ints,
@@ -142,7 +142,7 @@ def together(
 
 
 @jit
-def furthest_deadline_s(jobs: JobArrays, least: Ints) -> float:
+def furthest_deadline_s(jobs: Columns, least: Ints) -> float:
     """Of the jobs that can be in time; at least a minute."""
     furthest = 60.0
     for job in range(len(jobs.due)):
@@ -153,7 +153,7 @@ def furthest_deadline_s(jobs: JobArrays, least: Ints) -> float:
 
 @jit
 def base_profile(
-    jobs: JobArrays,
+    jobs: Columns,
     how: RuleParameters,
     order: Ints,
     least: Ints,

@@ -4,15 +4,25 @@ Such a policy gives each promised job its floor, and everybody else only what `f
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laxity_profiler.estimate import Floats
+from laxity_profiler.estimate import Floats, Predictor
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.shares.rows import Columns
+from laxity_scheduler.loans.own_nodes import without_loans
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job, Promise
+from laxity_scheduler.shares.rows import (
+    Columns,
+    count_gpus,
+    find_movable,
+    levels_held,
+    open_rows,
+)
 
 if TYPE_CHECKING:
     from laxity_scheduler.shares.epoch_end_plans import EpochEndPlans, EpochTimes
@@ -48,6 +58,29 @@ class PromiseFloors:
 NO_PROMISES = PromiseFloors()
 
 
+def plan_promises(state: ClusterState, predictor: Predictor) -> PromiseFloors:
+    """What promised jobs need now, and what else may run beside their plans.
+
+    By no rule's plans: whoever gave the promises, they are planned the same way. Once per snapshot,
+    as the policy and who compares it with another ask the same.
+    """
+    last: tuple[ClusterState, Predictor, PromiseFloors] | None = state.memory.get("promises")
+    if last is None or last[0] is not state or last[1] is not predictor:
+        floors = _plan_promises(without_loans(state), predictor)
+        last = state.memory["promises"] = state, predictor, floors
+    promises = last[2]
+    return replace(promises, plans=deepcopy(promises.plans))  # who asks takes GPUs of them
+
+
+def _plan_promises(state: ClusterState, predictor: Predictor) -> PromiseFloors:
+    jobs = find_movable(state)
+    if not any(isinstance(job.verdict, Promise) for job in jobs):
+        return NO_PROMISES
+    columns = open_rows(state, predictor).columns(jobs, state.now)
+    gpus = count_gpus(state, jobs, Ledger.of(state).total_free)
+    return plan_promised_widths(jobs, columns, levels_held(jobs), gpus, state.now)
+
+
 def plan_promised_widths(
     jobs: Sequence[Job], columns: Columns, held: Ints, gpus: float, now: float
 ) -> PromiseFloors:
@@ -55,7 +88,7 @@ def plan_promised_widths(
     from laxity_scheduler.shares.epoch_end_plans import EpochEndPlans
     from laxity_scheduler.shares.share_loop import least_levels
 
-    table = columns.table(np.where(columns.promised, columns.due, FOREVER))
+    table = columns._replace(due=np.where(columns.promised, columns.due, FOREVER))
     least = least_levels(table, 1.0)
     plans = EpochEndPlans(table, _read_times(jobs, columns, held), gpus, least)
     promised = np.flatnonzero(columns.promised)

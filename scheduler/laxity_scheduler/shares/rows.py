@@ -8,26 +8,42 @@ object as before is not read again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor, Workload
-from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.capacity.eligibility import may_ever_start
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.curve import OVERDUE, ROW
 from laxity_scheduler.frame.kernels import LEAST_SHARE
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.promising.claims import deadline_in_force
-from laxity_scheduler.shares.share_arrays import TINY, JobArrays
 
+TINY: Final = 1e-6
+
+# modes, as numbers since loops know no strings
+NO_ADMISSION, GREEDY = 0, 1
+CHEAPEST, DEAREST = 0, 1
+NEWCOMER, PROMISED, TURNED_AWAY = 0, 1, 2
 FIXED: Final = 11
 LEFT, HARD, ASKS = 2, 9, 10  # columns
 NOBODY: Final = 1 << 40  # GPUs of a level that there is not
 LEAST_S: Final = 1e-3  # of a job whose epochs are all done and that has yet to end
-
 KindArrays = tuple[Floats, Ints, Floats, Floats, Ints]
+
+
+class RuleParameters(NamedTuple):
+    """A `ShareRule` and the cluster: see there."""
+
+    gpus: float
+    admission: int
+    reserves: int
+    direction: int
+    careful: float
+    replans: int
+    drops: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +58,24 @@ class Kind:
     stop_s: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """n jobs and L levels: see `arrays.JobArrays`.
+class Columns(NamedTuple):
+    """n jobs on L levels, as the loops over shares take them; times are seconds from now."""
 
-    `freed`: seconds until a job's GPUs are free if it is told to stop now, 0 where it does not run;
-    `saves`: those of them that saving takes.
-    """
-
-    due: Floats
-    left: Floats
-    total: Floats
-    width: Ints
-    count: Ints
-    level: Ints
-    pause: Floats
-    change: Floats
-    promised: NDArray[np.bool_]
-    asks: NDArray[np.bool_]
-    hard: NDArray[np.bool_]
-    freed: Floats  # (n,)
-    saves: Floats  # (n, L)
+    due: Floats  # (n,)
+    left: Floats  # (n,): the share still to do
+    total: Floats  # (n, L): seconds of the whole job
+    width: Ints  # (n, L): GPUs
+    levels: Ints  # (n,): how many it has
+    level: Ints  # (n,): the present one, -1 without
+    pause: Floats  # (n,): until it goes on as it is
+    change: Floats  # (n, L): what it costs to start there
+    promised: Bools  # (n,)
+    asks: Bools  # (n,)
+    hard: Bools  # (n,)
+    freed: (
+        Floats  # (n,): until its GPUs are free if it is told to stop now, 0 where it does not run
+    )
+    saves: Floats  # (n, L): what of that saving takes
 
     def rests(self, rows: Ints) -> Floats:
         """Seconds to the end of these jobs by level, from now on; shape (len(rows), L)."""
@@ -70,19 +83,30 @@ class Columns:
         cost = np.where(stays, self.pause[rows][:, None], self.change[rows])
         return cost + self.left[rows][:, None] * self.total[rows]
 
-    def table(self, due: Floats) -> JobArrays:
-        """What the loop works on, with these deadlines."""
-        return JobArrays(
-            due,
-            self.hard.astype(np.int64),
-            self.left,
-            self.total,
-            self.width,
-            self.count,
-            self.level,
-            self.pause,
-            self.change,
-        )
+
+def open_rows(state: ClusterState, predictor: Predictor) -> "ShareRows":
+    """Kept with the snapshots as long as the predictor is the same; no answer depends on it."""
+    rows: ShareRows | None = state.memory.get("share_rows")
+    if rows is None or rows.predictor is not predictor:
+        rows = state.memory["share_rows"] = ShareRows(predictor)
+    return rows
+
+
+def find_movable(state: ClusterState) -> list[Job]:
+    """The jobs that shares are planned for, in order of submission."""
+    return [job for job in state.in_submission_order.jobs if _movable(job) and _may_run(state, job)]
+
+
+def levels_held(jobs: Sequence[Job]) -> Ints:
+    """The level of the GPUs that each job holds; -1 without."""
+    levels = [job.widths.index(job.workers) if job.workers else -1 for job in jobs]
+    return np.array(levels, dtype=np.int64)
+
+
+def count_gpus(state: ClusterState, movable: Sequence[Job], free_gpus: int) -> float:
+    """The one pool that these jobs share: what they hold, what is free, and what is on its way back."""
+    leaving = sum(job.terminating_workers * job.gpus_per_worker for job in state.jobs)
+    return float(sum(job.gpus for job in movable) + free_gpus + leaving)
 
 
 class ShareRows:
@@ -130,7 +154,7 @@ class ShareRows:
             left=1.0 - phi / np.maximum(left_epochs, 1.0),
             total=total,
             width=width[kinds],
-            count=count[kinds],
+            levels=count[kinds],
             level=level,
             pause=pause,
             change=change,
@@ -284,3 +308,24 @@ def _due_at(job: Job) -> float:
     if job.service_class == "best_effort":
         return FOREVER
     return job.deadline_at if job.asked else deadline_in_force(job)
+
+
+def _movable(job: Job) -> bool:
+    """Whether the rule may decide about it; the GPUs of others are simply not there.
+
+    Who is about to stop or to shrink, or whose pods have yet to go, is planned for like all others,
+    with the GPUs that it gives back: a plan that left it out would give others what it gives back,
+    take that from them as soon as it is back, and so on for ever.
+    """
+    if job.pinned or job.refused:
+        return False
+    if not job.workers:
+        return True
+    return job.preemptible and job.workers in job.widths
+
+
+def _may_run(state: ClusterState, job: Job) -> bool:
+    """Whether there are nodes for it; a hard job that asks is told so."""
+    if not job.eligible or job.workers or job.asked:
+        return True
+    return may_ever_start(state, job)

@@ -4,8 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,14 +18,21 @@ from laxity_scheduler.frame.remaining import too_slow_reason
 from laxity_scheduler.loans.own_nodes import keep_running, plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Forecast, Job, Promise, Refusal
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.gpu_waits import with_waits
-from laxity_scheduler.shares.promised_widths import NO_PROMISES, PromiseFloors, plan_promised_widths
-from laxity_scheduler.shares.rows import Columns, ShareRows
-from laxity_scheduler.shares.share_arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
+from laxity_scheduler.shares.rows import (
+    NEWCOMER,
+    PROMISED,
+    TURNED_AWAY,
+    Columns,
+    RuleParameters,
+    count_gpus,
+    find_movable,
+    levels_held,
+    open_rows,
+)
 from laxity_scheduler.shares.share_decisions import promise_jobs, start_jobs
 
 Admission = Literal["none", "greedy"]
@@ -67,7 +73,7 @@ def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
     """The rule as a policy."""
 
     def share(state: ClusterState, predictor: Predictor) -> Plan:
-        return _open_decision(state, predictor, rule).plan()
+        return _Decision(state, predictor, rule).plan()
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         # the rule knows one pool, and counts a start for each change of width
@@ -84,49 +90,26 @@ def verdicts_of(
     def judge(
         state: ClusterState, predictor: Predictor
     ) -> tuple[Promised | Forecasted | Refuse, ...]:
-        verdicts = _open_decision(without_loans(state), predictor, rule).verdicts()
+        verdicts = _Decision(without_loans(state), predictor, rule).verdicts()
         return keep_running(state, verdicts)
 
     return judge
 
 
-def plan_promises(state: ClusterState, predictor: Predictor) -> PromiseFloors:
-    """What promised jobs need now, and what else may run beside their plans: see `promised_widths`.
-
-    By no rule's plans: whoever gave the promises, they are planned the same way. Once per snapshot,
-    as the policy and who compares it with another ask the same.
-    """
-    last: tuple[ClusterState, Predictor, PromiseFloors] | None = state.memory.get("promises")
-    if last is None or last[0] is not state or last[1] is not predictor:
-        decision = _open_decision(without_loans(state), predictor, ShareRule("promises"))
-        last = state.memory["promises"] = state, predictor, decision.plan_promises()
-    promises = last[2]
-    return replace(promises, plans=deepcopy(promises.plans))  # who asks takes GPUs of them
-
-
-def _open_decision(state: ClusterState, predictor: Predictor, rule: ShareRule) -> "_Decision":
-    """Rows are kept with the snapshots as long as the predictor is the same; no answer depends on it."""
-    rows: ShareRows | None = state.memory.get("share_rows")
-    if rows is None or rows.predictor is not predictor:
-        rows = state.memory["share_rows"] = ShareRows(predictor)
-    return _Decision(state.in_submission_order, rule, rows)
-
-
 class _Decision:
     """One decision: columns, the loop, and its answer as decisions with reasons."""
 
-    def __init__(self, state: ClusterState, rule: ShareRule, rows: ShareRows) -> None:
+    def __init__(self, state: ClusterState, predictor: Predictor, rule: ShareRule) -> None:
         self.state, self.rule = state, rule
         self.ledger = Ledger.of(state)
-        self.jobs = [job for job in state.jobs if _movable(job) and _may_run(state, job)]
-        self.rows = rows
+        self.jobs, self.rows = find_movable(state), open_rows(state, predictor)
         self.wake_at = FOREVER
         self.refused: set[int] = set()  # rows that keep the promise they have
 
     def plan(self) -> Plan:
         if not self.jobs:
             return Plan()
-        held = self._current_levels()
+        held = levels_held(self.jobs)
         columns = self.rows.columns(self.jobs, self.state.now)
         if self.rule.reserves:  # else only the present counts, not when GPUs come
             columns = with_waits(columns, held, self.ledger.total_free)
@@ -147,23 +130,11 @@ class _Decision:
         verdicts, target = self._allocate(columns)
         return tuple(self._build_verdicts(np.flatnonzero(columns.asks), columns, verdicts, target))
 
-    def plan_promises(self) -> PromiseFloors:
-        if not any(isinstance(job.verdict, Promise) for job in self.jobs):
-            return NO_PROMISES
-        columns = self.rows.columns(self.jobs, self.state.now)
-        return plan_promised_widths(
-            self.jobs, columns, self._current_levels(), self._count_gpus(), self.state.now
-        )
-
-    def _count_gpus(self) -> float:
-        leaving = sum(job.terminating_workers * job.gpus_per_worker for job in self.state.jobs)
-        return float(sum(job.gpus for job in self.jobs) + self.ledger.total_free + leaving)
-
     def _allocate(self, columns: Columns) -> tuple[Ints, Ints]:
         from laxity_scheduler.shares.share_loop import allocate
 
         rule, many = self.rule, len(self.jobs)
-        gpus = self._count_gpus()
+        gpus = count_gpus(self.state, self.jobs, self.ledger.total_free)
         stays = columns.hard & ~columns.asks & ~columns.promised
         verdicts = np.where(columns.promised, PROMISED, np.where(stays, TURNED_AWAY, NEWCOMER))
         renewed = self._find_renewals(columns)
@@ -175,7 +146,7 @@ class _Decision:
         target = np.empty(many, dtype=np.int64)
         while True:
             given = verdicts.astype(np.int64)
-            wake_s = allocate(columns.table(due), rule.on(gpus), given, target)
+            wake_s = allocate(columns._replace(due=due), rule.on(gpus), given, target)
             turned = [row for row in renewed if given[row] == TURNED_AWAY and self._stands(row)]
             if not turned or rule.admission == "none":
                 break
@@ -215,13 +186,6 @@ class _Decision:
         """The deadline that the job holds a promise on."""
         verdict = self.jobs[row].verdict
         return verdict.deadline_at if isinstance(verdict, Promise) else -FOREVER
-
-    def _current_levels(self) -> Ints:
-        """The level of the GPUs that each job holds; -1 without."""
-        return np.array(
-            [job.widths.index(job.workers) if job.workers else -1 for job in self.jobs],
-            dtype=np.int64,
-        )
 
     def _build_verdicts(
         self, judged: Ints, columns: Columns, verdicts: Ints, target: Ints
@@ -287,7 +251,7 @@ class _Decision:
         if self.rule.drops:
             starts &= verdicts != TURNED_AWAY
         for row in order[runs[order]].tolist():
-            if self.jobs[row].width_changed_at == self.state.now:
+            if self.jobs[row].changed_now(self.state.now):
                 starts[row] = False  # the next event will do: to look again at once makes it swing
                 continue
             spare = columns.due[row] < FOREVER and verdicts[row] == PROMISED
@@ -312,27 +276,6 @@ class _Decision:
                 "preempt_ordered", policy=self.rule.name, beneficiary="others", gpus=job.gpus
             )
             yield Preempt(job.id, "epoch", "", why)
-
-
-def _movable(job: Job) -> bool:
-    """Whether the rule may decide about it; the GPUs of others are simply not there.
-
-    Who is about to stop or to shrink, or whose pods have yet to go, is planned for like all others,
-    with the GPUs that it gives back: a plan that left it out would give others what it gives back,
-    take that from them as soon as it is back, and so on for ever.
-    """
-    if job.pinned or job.refused:
-        return False
-    if not job.workers:
-        return True
-    return job.preemptible and job.workers in job.widths
-
-
-def _may_run(state: ClusterState, job: Job) -> bool:
-    """Whether there are nodes for it; a hard job that asks is told so."""
-    if not job.eligible or job.workers or job.asked:
-        return True
-    return may_ever_start(state, job)
 
 
 def _changing(job: Job) -> bool:

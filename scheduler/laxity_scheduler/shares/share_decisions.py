@@ -10,14 +10,11 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.arrays import Ints, construct_many
 from laxity_scheduler.model.decision import Admit, Promised, Resize
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.shares.rows import Columns
-from laxity_scheduler.shares.share_arrays import TINY
+from laxity_scheduler.shares.rows import TINY, Columns
 
 
 def promise_jobs(jobs: Sequence[Job], rests: Floats, levels: Ints, now: float) -> list[Promised]:

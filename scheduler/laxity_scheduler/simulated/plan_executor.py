@@ -21,7 +21,7 @@ from laxity_scheduler.model.decision import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.model.job import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulated.execution import JobExecution
 from laxity_scheduler.simulated.simulated_job import TINY, SimJob

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy, run_cycle
+from laxity_scheduler.engine import run_cycle
 from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.simulated.change_costs import Costs
 from laxity_scheduler.simulated.events import EventQueue
 from laxity_scheduler.simulated.execution import JobExecution

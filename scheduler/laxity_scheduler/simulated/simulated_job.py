@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
-from laxity_scheduler.frame.construct import replace_fields
+from laxity_scheduler.frame.arrays import replace_fields
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 

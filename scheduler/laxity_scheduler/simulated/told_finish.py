@@ -6,8 +6,7 @@ from typing import Final
 
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Forecasted, Promised, Refuse, verdict_after
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.model.job import FOREVER, Job, Promise, Refusal, Verdict
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulated.overtaking import Overtaking
 

@@ -27,9 +27,8 @@ from laxity_scheduler.model.decision import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.job import FOREVER, Refusal
 from laxity_scheduler.model.reasons import Reason
-from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store.codec import (
     EncodedPlan,

@@ -19,8 +19,7 @@ import orjson
 
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.decision import Decision
-from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.verdict import Verdict
+from laxity_scheduler.model.job import Job, Verdict
 from laxity_scheduler.plan import Plan
 
 Write = Callable[[Any], Any]

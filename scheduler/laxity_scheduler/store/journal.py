@@ -17,10 +17,9 @@ from typing import Any, Final
 import orjson
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.store import differences
 from laxity_scheduler.store.codec import encode_record, load_plan, load_state, plan_bytes
 from laxity_scheduler.store.store import Store, StoreError

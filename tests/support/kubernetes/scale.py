@@ -13,9 +13,8 @@ from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_lab.bench.bench_cluster import BenchCluster
 from laxity_lab.bench.lanes import Narrowed, open_service
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.service.loop import Service
 
 CHANGED = "example.org/changed"

@@ -3,8 +3,10 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 from laxity import Training
 
@@ -83,3 +85,24 @@ def lists_its_epochs(training: Training) -> list[int]:
     epochs = list(training.epochs())
     time.sleep(0.05 * len(epochs))
     return epochs
+
+
+def closes_its_streams(training: Training) -> int:
+    """Code that writes into a file of its own until it has ended, as a tee for logs does."""
+    with Path(os.devnull).open("w") as both:
+        sys.stdout = sys.stderr = both
+        for _epoch in training.epochs():
+            time.sleep(0.01)
+    return training.epoch
+
+
+def fails_on_closed_streams(training: Training) -> None:
+    closes_its_streams(training)
+    raise OSError("no export today")
+
+
+def logs_arrays(training: Training) -> None:
+    import numpy as np
+
+    for _epoch in training.epochs():
+        training.log(accuracy=np.array([0.5, 0.25]))  # type: ignore[arg-type]

@@ -17,11 +17,14 @@ import numpy as np
 from laxity import Training
 from laxity.worker.training import run_of
 from tests.support.programs.odd_trainings import (  # noqa: F401 - workers find them here
+    closes_its_streams,
+    fails_on_closed_streams,
     forks,
     keeps_its_own_count,
     leaves_a_child,
     leaves_a_thread,
     lists_its_epochs,
+    logs_arrays,
     logs_without_a_loop,
     resumes_by_itself,
 )

@@ -277,7 +277,16 @@ def _reason_cell(job: JobView, now: float) -> str:
     if job.finished_early and not job.error:
         return finished_text(job)
     reason = "" if is_old else reason_text(job, now)
-    return job.error or "; ".join(filter(None, (part_text(job, now), reason)))
+    return job.error or "; ".join(
+        filter(None, (part_text(job, now), reason, _start_text(job, now)))
+    )
+
+
+def _start_text(job: JobView, now: float) -> str:
+    """Until when it waits, where that can be foreseen."""
+    if job.workers or job.ended or (job.expected_start_at or 0.0) <= now:
+        return ""
+    return f"may start {relative_text(job.expected_start_at, now)}"
 
 
 def _slack_text(job: JobView) -> Text:

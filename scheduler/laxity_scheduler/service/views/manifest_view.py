@@ -10,7 +10,7 @@ from laxity.clock_time import is_like_clock_time
 from laxity.instants import instant_at
 from laxity.job.manifest_reader import parse_steps
 from laxity.job.submission import queue_instant
-from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.model.job import Refusal
 from laxity_scheduler.service.views.borrowing import NOTHING_BORROWED
 from laxity_scheduler.service.views.verdict_view import (
     parse_refused_deadline,

@@ -7,7 +7,7 @@ import orjson
 
 from laxity import json_tree, names
 from laxity.instants import instant_at
-from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Verdict
+from laxity_scheduler.model.job import Forecast, Offer, Promise, Refusal, Verdict
 from laxity_scheduler.service.views.view_fields import Json, finite_or_none
 from laxity_scheduler.store.codec import load_verdict
 

@@ -121,7 +121,7 @@ oracle: setup ## whether a policy decides otherwise than tests/oracle/golden.jso
 	@$(BIN)/python -W ignore -m tests.oracle $(ARGS)
 
 bench: setup ## decisions per second, on this machine
-	@$(BIN)/laxity bench
+	@$(BIN)/python -m benchmarks
 
 docs: setup ## build the documentation site into .laxity/site; a broken link ends it
 	@$(BIN)/python -W ignore -m tests.site
@@ -140,4 +140,4 @@ lock: setup ## resolve constraints.txt and requirements.lock anew from pyproject
 clean: ## remove .venv, local state and caches
 	rm -rf $(VENV) .laxity .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
 		.coverage dist mlruns mlflow.db .dmypy.json
-	find flows profiler scheduler k8s tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find benchmarks flows k8s notebooks profiler scheduler tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,7 +22,7 @@ RUN cd /opt/laxity/lib/python*/site-packages && \
     find laxity_scheduler -name '*.py' -exec touch -d 2026-01-01T00:00:00Z {} + && \
     /opt/laxity/bin/python -m compileall -q laxity_scheduler && \
     NUMBA_CACHE_DIR=/opt/laxity/numba NUMBA_CPU_NAME=generic \
-    /opt/laxity/bin/python -m laxity_lab.bench.warm
+    /opt/laxity/bin/python -m laxity_lab.warm
 
 FROM python:${PYTHON}
 COPY --from=build /opt/laxity /opt/laxity

@@ -1,4 +1,4 @@
-"""Judge and train: simulations, studies, benches, and the training of policies and provisioners.
+"""Judge and train: simulations, and the training of policies and provisioners.
 
 What a cluster runs imports nothing from here.
 """

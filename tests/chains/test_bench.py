@@ -8,13 +8,16 @@ import pytest
 
 from laxity_lab.batch_queue.baselines import METHODS
 from laxity_lab.batch_queue.batch_cluster import open_cluster
-from laxity_lab.batch_queue.commands import number_text
+from laxity_lab.batch_queue.commands import number_text, register
+from laxity_lab.batch_queue.intervals import bootstrap_interval, draw_blocks
 from laxity_lab.batch_queue.log_formats import READERS
-from laxity_lab.batch_queue.pair_bench import ChainsResult, method_figures, run_figures
+from laxity_lab.batch_queue.pair_bench import (
+    ChainsResult,
+    compare_waits,
+    method_figures,
+    run_figures,
+)
 from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
-from laxity_lab.batch_queue.waits import compare_waits
-from laxity_lab.bench_commands import benches
-from laxity_lab.bootstrap import bootstrap_interval, draw_blocks
 from laxity_scheduler.chains import model_kinds
 from laxity_scheduler.chains.choices import LOG_FORMATS, METHODS_WITHOUT_MODEL, MODELS
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf, busy_log
@@ -22,7 +25,7 @@ from tests.support.command_line import invoke
 
 
 def run_bench(*words: str) -> tuple[int, str, str]:
-    result = invoke(["chains", *words], benches)
+    result = invoke(["bench", "chains", *words], register)
     text = str(result.exception) if result.exception else ""
     return getattr(result.exception, "code", result.exit_code), result.stdout, text or result.stderr
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity_lab.provisioner_training.episodes import Episodes, as_episodes
-from laxity_lab.provisioner_training.samples import Samples
+from laxity_lab.provisioner_training.samples import Episodes, Samples, as_episodes
 from laxity_scheduler.chains.features import Windows
 from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
 from laxity_scheduler.chains.network_models import Experts, NetworkModel, PolicyModel

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+from laxity_lab.batch_queue import commands
 from laxity_lab.batch_queue.learned_method import LearnedMethod
-from laxity_lab.batch_queue.queue_history import watch_queue
 from laxity_lab.batch_queue.queue_log import BatchJob, QueueLog
-from laxity_lab.batch_queue.successor import Pair, PairSettings
-from laxity_lab.bench_commands import benches
+from laxity_lab.batch_queue.successor import Pair, PairSettings, watch_queue
 from laxity_lab.provisioner_training import train_command
 from laxity_lab.provisioner_training.fitted_trees import TreeNodes, join_trees
 from laxity_lab.provisioner_training.samples import (
@@ -304,7 +303,7 @@ def test_a_file_that_is_no_provisioner_is_refused(tmp_path: Path) -> None:
 
 
 def run_laxity(*words: str) -> tuple[int, str, str]:
-    result = invoke(words, train_command.register, benches)
+    result = invoke(words, train_command.register, commands.register)
     text = str(result.exception) if result.exception else ""
     return getattr(result.exception, "code", result.exit_code), result.stdout, text or result.stderr
 
@@ -323,7 +322,7 @@ def test_training_and_bench_on_the_command_line(tmp_path: Path) -> None:
     assert "starts" in progress
     code, _, text = run_laxity(*train, "--pair-nodes", "2")
     assert (code, "holds other samples" in text) == (2, True)
-    words = ("chains", *pair, "--from", str(60 * DAY_S), "--starts", "24")
+    words = ("bench", "chains", *pair, "--from", str(60 * DAY_S), "--starts", "24")
     learned = ("--model", str(model), "--prices", "4:1", "--json")
     code, out, _ = run_laxity(*words, *learned)
     figures = json.loads(out)

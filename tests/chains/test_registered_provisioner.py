@@ -28,7 +28,7 @@ def test_a_registered_provisioner_has_its_errors_and_the_bench_reads_it(
     run = Registry(mlflow_uri).client.get_run(str(version.run_id))
     assert run.data.metrics["held_out/mean_absolute_error_h"] > 0
     assert (run.data.params["kind"], run.data.params["pair_nodes"]) == ("boosting", "1")
-    bench = ("chains", *pair, "--from", str(65 * DAY_S), "--starts", "24", "--json")
+    bench = ("bench", "chains", *pair, "--from", str(65 * DAY_S), "--starts", "24", "--json")
     figures = [
         json.loads(run_laxity(*bench, "--model", address)[1])["boosting"]
         for address in (str(model), "models:/queue@champion", "models:/queue/1")

@@ -1,6 +1,6 @@
 import pytest
 
-from laxity_lab.bench_results import figure, show
+from benchmarks.results import figure, show
 
 
 def test_figures_stand_under_one_another_however_long_their_names(

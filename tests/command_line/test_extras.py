@@ -17,7 +17,7 @@ WITHOUT = (
     ("missing", "command", "extra"),
     [
         ("sqlalchemy", "serve", "service"),
-        ("scipy", "bench prediction --tables .", "service"),
+        ("scipy", "profile x", "service"),
         ("orjson", "replay", "service"),
     ],
 )

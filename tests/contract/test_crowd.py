@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laxity_lab.bench.bench_decisions import crowd as newcomers
-from laxity_lab.bench.bench_decisions import later, underway
+from benchmarks.bench_decisions import later
+from laxity_lab.world.crowd import crowd as newcomers
+from laxity_lab.world.crowd import underway
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame import compiled

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from cachetools import LRUCache
 
+from benchmarks.bench_cluster import waiting_job
 from laxity import names
 from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.objects import spec_cache
 from laxity_k8s.objects.spec_cache import read_spec, size_of
-from laxity_lab.bench.bench_cluster import waiting_job
 
 Json = dict[str, Any]
 

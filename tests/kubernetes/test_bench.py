@@ -1,21 +1,24 @@
-"""`laxity bench acting` on the test cluster: its figures, and that it leaves everything as it was."""
+"""`python -m benchmarks acting` on the test cluster: its figures, and that it leaves everything as it was."""
 
 import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from laxity_lab.bench.acting import build_metrics, ratio_interval
-from laxity_lab.bench.lanes import Lap
+from benchmarks.acting import build_metrics, ratio_interval
+from benchmarks.lanes import Lap
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl
-from tests.support.kubernetes.service import LAXITY, Json, training_job
+from tests.support.kubernetes.service import Json, training_job
 
 BENCH_NAMESPACES = "/api/v1/namespaces?labelSelector=laxity.dev/bench"
 JOBS = 4
+ROOT = Path(__file__).parents[2]
 
 
 def test_rates_are_those_of_the_median_round_and_set_beside_the_bare_loop() -> None:
@@ -95,12 +98,20 @@ class TestOnACluster:
 
 
 def bench(cluster: Cluster, *more: str) -> subprocess.Popen[bytes]:
-    words = ["bench", "acting", "--kubeconfig", str(cluster.kubeconfig), "--json"]
+    words = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "acting",
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "--json",
+    ]
     jobs = [] if "--jobs" in more else ["--jobs", str(JOBS)]
     env = {key: text for key, text in os.environ.items() if not key.startswith("KUBECONFIG")}
     return subprocess.Popen(
-        [*DIES_WITH_US, str(LAXITY), *words, *jobs, *more],
-        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+        [*DIES_WITH_US, *words, *jobs, *more],
+        cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
 

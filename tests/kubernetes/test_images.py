@@ -152,7 +152,7 @@ def test_machine_code_that_the_image_keeps_is_used_though_layers_keep_whole_seco
     for page in built.rglob("*.py"):
         os.utime(page, (AN_INSTANT, AN_INSTANT))
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "NUMBA_CPU_NAME": "generic"}
-    warm = (sys.executable, "-m", "laxity_lab.bench.warm")
+    warm = (sys.executable, "-m", "laxity_lab.warm")
     run(*warm, cwd=built, **cache)
     shutil.copytree(built, layer)
     for page in layer.rglob("*.py"):

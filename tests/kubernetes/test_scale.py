@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.bench_cluster import BenchCluster
+from benchmarks.lanes import run_service
 from laxity import json_tree, names
 from laxity_k8s.http.api_cluster import KubernetesApi
-from laxity_lab.bench.bench_cluster import BenchCluster
-from laxity_lab.bench.lanes import run_service
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import WHY_NOT
 from tests.support.kubernetes.scale import Timed, changes, first_look, peak_mb, told

@@ -5,24 +5,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity_lab.policy_training.reinforcement import (
-    DL2,
-    GradientLearner,
-    GradientParts,
-    run_episode,
-)
-from laxity_lab.policy_training.slot_credit import (
-    SlotRecord,
-    credit_steps,
-    expect_best,
-    expect_nothing,
-)
+from laxity_lab.policy_training.reinforcement import SlotRecord
 from laxity_lab.policy_training.slot_environment import SlotCluster
-from laxity_lab.policy_training.step_sampler import DrawnStep, StepSampler
+from laxity_lab.policy_training.step_sampler import DrawnStep
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_lab.traces.traces import TraceJob
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.learned.job_features import FEATURES
+from studies.dl2_gradients import (
+    DL2,
+    ExploringSampler,
+    GradientParts,
+    JobRecord,
+    PartsLearner,
+    credit_steps,
+    expect_best,
+    expect_nothing,
+    run_episode,
+)
 from tests.learn.test_reinforcement import scored, small, training
 
 WIDE = ThroughputTable((8, 9, 10), (1.0, 1.1, 1.2))
@@ -37,7 +37,7 @@ def draw_first(jobs: list[TraceJob], exploration: float) -> set[int | None]:
     """Whose step a net that prefers wide jobs takes first, over a hundred draws."""
     draw, jobs_drawn = np.random.default_rng(0), set()
     for _ in range(100):
-        sampler = StepSampler(draw, exploration)
+        sampler = ExploringSampler(draw, exploration=exploration)
         SlotCluster(jobs, 20).decide(scored(share=99.0, stop=-99.0), sampler.widen)
         jobs_drawn.add(sampler.drawn[0].job)
     return jobs_drawn
@@ -51,17 +51,17 @@ def test_exploration_widens_the_job_that_has_least_where_widths_are_unequal() ->
 
 
 def test_equal_jobs_are_left_to_the_net() -> None:
-    sampler = StepSampler(np.random.default_rng(0), 1.0)
+    sampler = ExploringSampler(np.random.default_rng(0), exploration=1.0)
     SlotCluster([wide("a"), wide("b")], 17).decide(scored(stop=99.0), sampler.widen)
     assert [step.job for step in sampler.drawn] == [None]
 
 
-def record(*trained: float, reward: float = 5.0, best: float = np.nan) -> SlotRecord:
+def record(*trained: float, reward: float = 5.0, best: float = np.nan) -> JobRecord:
     steps = [DrawnStep(ROW, 0, 7), DrawnStep(ROW, 1, 3), DrawnStep(ROW, 2, None)]
-    return SlotRecord(steps, reward, best, (3, 7), np.zeros((2, len(FEATURES))), np.array(trained))
+    return JobRecord(steps, reward, best, (3, 7), np.zeros((2, len(FEATURES))), np.array(trained))
 
 
-def credit(slot: SlotRecord, expect: Any = expect_nothing, *, per_job: bool = False) -> list[float]:
+def credit(slot: JobRecord, expect: Any = expect_nothing, *, per_job: bool = False) -> list[float]:
     steps = [(slot, step) for step in slot.drawn]
     credits_of_steps: list[float] = credit_steps(steps, expect, per_job=per_job).tolist()
     return credits_of_steps
@@ -95,14 +95,13 @@ def test_a_record_holds_what_each_job_that_could_step_has_trained() -> None:
     assert cluster.actions == sum(len(slot.drawn) for slot in records) + count_silent(records)
 
 
-def count_silent(records: list[SlotRecord]) -> int:
+def count_silent(records: list[JobRecord]) -> int:
     """Stops that nobody drew, since nothing fitted any more: a slot ends in one of the two ways."""
     return sum(slot.drawn[-1].job is not None for slot in records)
 
 
 def test_a_critic_learns_what_jobs_train() -> None:
-    torch_net = pytest.importorskip("laxity_lab.policy_training.torch_net")
-    critic = torch_net.Critic(seed=1)
+    critic = pytest.importorskip("studies.dl2_critic").Critic(seed=1)
     rows: Floats = np.random.default_rng(0).uniform(size=(64, len(FEATURES)))
     for _ in range(300):
         critic.improve(rows, rows[:, 0] / 2.0)
@@ -113,7 +112,7 @@ def watch_updates(parts: GradientParts, episodes: int = 2) -> tuple[list[list[in
     """Of which episode each step was that was learned from, by batch; and the steps of the first one."""
     torch_net = pytest.importorskip("laxity_lab.policy_training.torch_net")
     net = torch_net.read_net(torch_net.make_net(1))
-    learner, draw = GradientLearner(net, parts, seed=1), np.random.default_rng(1)
+    learner, draw = PartsLearner(net, parts, seed=1), np.random.default_rng(1)
     episode_of: dict[SlotRecord, int] = {}
     batches: list[list[int]] = []
     learner._improve = lambda batch: batches.append(  # type: ignore[method-assign]

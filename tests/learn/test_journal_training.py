@@ -114,7 +114,7 @@ def test_a_net_that_decided_itself_is_right_and_gains_nothing_on_cycles_held_out
 @pytest.mark.slow
 def test_a_net_learns_from_a_journal_to_decide_as_what_decided_in_it(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from laxity_lab.policy_training.journal_imitation import learn_from_journal
+    from laxity_lab.policy_training.journal_choices import learn_from_journal
 
     source = decided_by("optimus", tmp_path)
     start = source.models.load(f"learned:{save(tmp_path / 'lazy.npz', lazy=True)}")[1].net

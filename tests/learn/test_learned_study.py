@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from laxity_lab.policy_training.made_jobs import ArrivalMix
-from laxity_lab.policy_training.real_arrivals import borrow_arrivals
-from laxity_lab.studies import learned_study
-from laxity_lab.studies.datasets import open_datasets
-from laxity_lab.traces.generate import compute_load
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_lab.traces.traces import Trace, TraceJob
+from studies import learned_study
+from studies.datasets import open_datasets
+from studies.qos_study import compute_load
+from studies.real_arrivals import borrow_arrivals
 
 TABLES = {("m", 1): ThroughputTable((1, 2, 4), (1.0, 1.8, 3.0))}
 SUBMITTED_AT = (0.0, 10.0, 10.0, 500.0, 90.0, 2_000.0)

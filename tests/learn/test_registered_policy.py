@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from laxity.cli.exit_codes import AWAY, NOT_FOUND, CommandError
 from laxity.cli.render.top import policy_lines
 from laxity_lab.policy_training.journal_command import read_start
-from laxity_lab.policy_training.registry_texts import describe_version
+from laxity_lab.policy_training.registry_commands import describe_version
 from laxity_lab.policy_training.train_policy_command import register_policy
 from laxity_lab.provisioner_training.train_command import register
 from laxity_profiler.registry.mlflow_registry import Registry

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from laxity_lab.policy_training.reinforcement import DL2
-from laxity_lab.studies import learned_front, learned_training
-from laxity_lab.studies.datasets import open_datasets
-from laxity_lab.studies.learned_training import FULL, VARIANTS, name_checkpoints
+from studies import learned_front, learned_training
+from studies.datasets import open_datasets
+from studies.dl2_gradients import DL2
+from studies.learned_training import FULL, VARIANTS, name_checkpoints
 
 SAMPLES = open_datasets(samples=True)
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from laxity_lab.simulate.loan_instances import draw_groups
 from laxity_scheduler.loans.knapsack import (
     NOTHING,
     Groups,
@@ -18,6 +17,18 @@ from laxity_scheduler.loans.knapsack import (
 )
 
 SAME = 1e-9
+
+
+def draw_groups(seed: int, groups: int, items: int, widest: int) -> list[list[Item]]:
+    """Random items; some are worth nothing, many are worth the same."""
+    draw = Random(seed)
+    return [
+        [
+            Item(draw.randint(1, widest), draw.choice((draw.uniform(-5.0, 100.0), 10.0)))
+            for _ in range(draw.randint(0, items))
+        ]
+        for _ in range(groups)
+    ]
 
 
 def value_and_weight(groups: Groups, choice: KnapsackChoice) -> tuple[float, int]:

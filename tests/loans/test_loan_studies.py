@@ -5,12 +5,7 @@ from math import isfinite
 
 import pytest
 
-from laxity_lab.bench.bench_loans import LoanBench, make_world, run_world
 from laxity_lab.simulate.run import Setting
-from laxity_lab.studies.datasets import open_datasets
-from laxity_lab.studies.loan_ladder import HalfDue
-from laxity_lab.studies.loan_ladder import trials as ladder_trials
-from laxity_lab.studies.loan_variants import PLACES, RECLAIMS, WIDTHS
 from laxity_scheduler.capacity.pools import PoolLedger, keep_apart
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
@@ -18,6 +13,11 @@ from laxity_scheduler.loans.server_choice import LentServer, StopCost, count_sto
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies.aryl import decide, decide_by, widths_by_knapsack
 from laxity_scheduler.promising.regions import Purse
+from studies.datasets import open_datasets
+from studies.loan_ladder import HalfDue
+from studies.loan_ladder import trials as ladder_trials
+from studies.loan_variants import PLACES, RECLAIMS, WIDTHS
+from studies.loan_world import LoanSize, make_world, run_world
 from tests.support.builders import MINUTE_EPOCHS, Curve, job, node
 
 SAMPLES = open_datasets(samples=True)
@@ -129,7 +129,7 @@ def test_laxitys_own_parts_put_together_by_hand_decide_as_the_policy() -> None:
 
 def test_a_run_can_decide_by_other_rules() -> None:
     trace = SAMPLES.source("philly").load()
-    world = make_world(trace, LoanBench(40, load=8.0))
+    world = make_world(trace, LoanSize(40, load=8.0))
     own = run_world(world, lends=True, scales=True)
     others = run_world(
         world,

@@ -2,17 +2,17 @@
 
 import pytest
 
-from laxity_lab.simulate.loan_instances import (
-    SERVERS,
-    compare_with_optimum,
-    count_servers,
-    draw_servers,
-)
 from laxity_scheduler.loans.server_choice import (
     LentServer,
     StopCost,
     choose_servers,
     count_stops,
+)
+from studies.loan_instances import (
+    SERVERS,
+    compare_with_optimum,
+    count_servers,
+    draw_servers,
 )
 
 MOST_OVER_OPTIMUM = 1.02

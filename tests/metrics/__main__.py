@@ -13,13 +13,13 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.metrics.figures import Figure, measure_figures
+from tests.metrics.figures import Figure, lines_in_no_wheel, measure_figures
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("recorded.toml")
 ELSEWHERE = """
-These need a run: the tests' time (.laxity/test/*.xml), decisions and acting (laxity bench and
-docs/speed.md), deadlines met (laxity study), plans (make oracle)."""
+These need a run: the tests' time (.laxity/test/*.xml), decisions and acting (python -m benchmarks and
+docs/speed.md), deadlines met (python -m studies), plans (make oracle)."""
 ADVICE = """Make it smaller. If it is worth its lines, record it with what for, in the same commit:
 make metrics ARGS='--record "unmodified training code"'. An enforced goal changes by hand."""
 ROW = re.compile(
@@ -39,6 +39,9 @@ def main() -> int:
         value, places = figures[name]
         now = f"{name:45} {value:7,} {row['recorded']:9,} {row['goal']:7,}  {row.get('why', '')}"
         lines += [now.rstrip(), *(f"    {place}" for place in places if options.list)]
+    beside = lines_in_no_wheel(ROOT)
+    lines += [f"{'lines of studies and benchmarks, in no wheel':45} {beside.value:7,}"]
+    lines += [f"    {place}" for place in beside.places if options.list]
     problems = worse_figures(figures, text)
     if options.record or (options.record == "" and not problems):
         text = record(figures, text, options.record)

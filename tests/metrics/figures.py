@@ -19,6 +19,9 @@ OF_THE_LAB = ("bench", "simulate", "studies")  # folders that belong there
 IMPORT_A_DECISION = "import sys, laxity_scheduler.policies.qos; print(*sys.modules)"
 
 
+IN_NO_WHEEL = ("notebooks/studies/", "benchmarks/")  # what stands on the lab and only authors run
+
+
 class Figure(NamedTuple):
     """A number, and what it counts where that can be listed."""
 
@@ -65,6 +68,11 @@ def measure_figures(root: Path) -> dict[str, Figure]:
             }
         ),
     }
+
+
+def lines_in_no_wheel(root: Path) -> Figure:
+    """Lines of studies and benchmarks: printed so that a move out of the lab is seen, without a goal."""
+    return _add_lines(file for file in read_files(root) if file.is_in(*IN_NO_WHEEL))
 
 
 def _add_lines(files: Iterable[SourceFile]) -> Figure:

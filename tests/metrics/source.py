@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 FLOORS = ("flows/", "profiler/", "scheduler/", "k8s/")
-FOLDERS = (*FLOORS, "notebooks/", "tests/")
+FOLDERS = (*FLOORS, "benchmarks/", "notebooks/", "tests/")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -11,6 +11,7 @@ from tests.metrics.figures import (
     contract_lines,
     files_of_a_decision,
     find_circle,
+    lines_in_no_wheel,
     measure_figures,
     repeated,
 )
@@ -104,6 +105,15 @@ def test_lines_of_contracts_are_counted_in_pyproject_or_in_their_own_file(tmp_pa
     assert contract_lines(tmp_path) == 4
     (tmp_path / ".importlinter").write_text("[importlinter]\na = 1\n")
     assert contract_lines(tmp_path) == 2
+
+
+def test_what_moves_out_of_the_lab_is_counted_beside_it(tmp_path: Path) -> None:
+    for name, lines in (("benchmarks/speed.py", 3), ("notebooks/studies/qos.py", 4)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("x = 1\n" * lines)
+    (tmp_path / "notebooks/execute.py").write_text("x = 1\n")
+
+    assert lines_in_no_wheel(tmp_path).value == 7
 
 
 def test_a_decision_reads_its_policy_and_not_the_commands() -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from laxity_lab.simulate.run import Setting, simulate
-from laxity_lab.studies import qos_study
-from laxity_lab.studies.command import register
-from laxity_lab.studies.datasets import TRACE_FILES, Datasets, open_datasets
-from laxity_lab.studies.notebook_tables import (
+from laxity_lab.traces.cases import Made
+from laxity_lab.traces.traces import TraceError
+from studies import qos_study
+from studies.__main__ import study
+from studies.datasets import TRACE_FILES, Datasets, open_datasets
+from studies.notebook_tables import (
     change,
     gain,
     having,
@@ -18,11 +20,9 @@ from laxity_lab.studies.notebook_tables import (
     values,
     with_interval,
 )
-from laxity_lab.studies.results import mean_rows, read_rows, write_rows
-from laxity_lab.studies.study import STUDIES, Study, run_study
-from laxity_lab.studies.study_rows import LABELS, Cell, Row, Trial, cell_text, row_key
-from laxity_lab.traces.cases import Made
-from laxity_lab.traces.traces import TraceError
+from studies.results import mean_rows, read_rows, write_rows
+from studies.study import STUDIES, Study, run_study
+from studies.study_rows import LABELS, Cell, Row, Trial, cell_text, row_key
 from tests.support.command_line import invoke
 
 KEPT = Path(__file__).parents[2] / "notebooks/figures"
@@ -177,12 +177,12 @@ def test_a_page_without_rows_says_how_to_make_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LAXITY_STUDY", raising=False)
-    with pytest.raises(RuntimeError, match="laxity study qos --out"):
+    with pytest.raises(RuntimeError, match="python -m studies qos --out"):
         rows("qos", tmp_path)
 
 
 def called(*words: str) -> tuple[int, str]:
-    result = invoke(["study", *words], register)
+    result = invoke(["study", *words], lambda app: app.command("study")(study))
     return result.exit_code, result.output
 
 

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from laxity_lab.bench.bench_decisions import crowd, later, underway
+from benchmarks.bench_decisions import later
 from laxity_lab.simulate.report import report
 from laxity_lab.simulate.run import Setting, simulate
 from laxity_lab.traces.cases import Source
 from laxity_lab.traces.generate import Mix, generate
 from laxity_lab.traces.trace_lookup import SAMPLES
 from laxity_lab.traces.traces import Format, Trace
+from laxity_lab.world.crowd import crowd, underway
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.outcome import Run
 from laxity_scheduler.plan import Plan

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from laxity_lab.bench_commands import benches
+from benchmarks.__main__ import benches
 from tests.support.command_line import invoke
 
 

@@ -1,4 +1,4 @@
-"""`laxity bench prediction` judges any folder of tables on what four runs did not see."""
+"""`python -m benchmarks prediction` judges any folder of tables on what four runs did not see."""
 
 import json
 import math
@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from laxity.cli.exit_codes import CommandError
-from laxity_lab.bench.held_out import beyond_a_node, judge_tables, node_gpus
-from laxity_lab.bench.held_out_tables import ThroughputTableError, read_table
-from laxity_lab.bench.report_tables import table_cells
-from laxity_lab.bench.spread import coverage_left_out, learn_spread
-from laxity_lab.bench.tuning_split import (
+from benchmarks.__main__ import benches
+from benchmarks.held_out import beyond_a_node, judge_tables, node_gpus
+from benchmarks.held_out_tables import ThroughputTableError, read_table
+from benchmarks.report_tables import table_cells
+from benchmarks.spread import coverage_left_out, learn_spread
+from benchmarks.tuning_split import (
     group_by_folder,
     group_by_model,
     judge_by_pull,
     judge_left_out,
 )
-from laxity_lab.bench_commands import benches
+from laxity.cli.exit_codes import CommandError
 from laxity_profiler.model.scaling import SPREAD
 from tests.support.command_line import invoke
 from tests.support.throughput import step_s, write_table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_lab.bench_commands import benches
+from benchmarks.__main__ import benches
 from tests.support.command_line import invoke
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_lab.studies.pickyman_study import greedy_cost_s, least_cost_s
 from laxity_scheduler.allocation.victims import (
     Need,
     Victim,
@@ -25,6 +24,7 @@ from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import pickyman
 from laxity_scheduler.policies.pickyman import PickyMan
+from studies.pickyman_study import greedy_cost_s, least_cost_s
 from tests.support.builders import Curve, cluster, job, promise
 from tests.support.victims import NOW, runs
 

@@ -1,4 +1,4 @@
-"""`laxity bench`: its figures, what a warm decision is, and the plot of growth."""
+"""Benchmarks of decisions: their figures, what a warm decision is, and the plot of growth."""
 
 import math
 from pathlib import Path
@@ -6,16 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity_lab.bench import bench_scaling
-from laxity_lab.bench.bench_decisions import (
-    EPOCHS_S,
-    crowd,
-    decision_figures,
-    decisions,
-    later,
-    underway,
-)
-from laxity_lab.bench_results import figure
+from benchmarks import bench_scaling
+from benchmarks.bench_decisions import decision_figures, decisions, later
+from benchmarks.results import figure
+from laxity_lab.world.crowd import EPOCHS_S, crowd, underway
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import costs
@@ -29,7 +23,7 @@ def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_commo
     ) -> tuple[float, list[float]]:
         return (2.0, [5.0]) if name == "qos" else (3.0, [4.0])
 
-    monkeypatch.setattr("laxity_lab.bench.bench_decisions.decisions", counted)
+    monkeypatch.setattr("benchmarks.bench_decisions.decisions", counted)
     figures = decision_figures(quick=True)
     kinds = ("cold_ms", "warm_p50_ms", "warm_p99_ms")
     names = [

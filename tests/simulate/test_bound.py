@@ -11,7 +11,6 @@ import pytest
 from laxity_lab.simulate import bound
 from laxity_lab.simulate.bound import (
     compute_bound,
-    deadline_bound,
     hull,
     level_bound,
     level_entries,
@@ -75,7 +74,9 @@ def test_without_contention_the_bound_counts_the_jobs_that_fit_alone(
 ) -> None:
     monkeypatch.setenv("LAXITY_HOME", str(tmp_path))
     jobs = trace(job("fits", due_at=700.0), job("late", due_at=500.0))
-    assert deadline_bound(jobs, gpus=8) == 0.5
+    bound = compute_bound(jobs, gpus=8)
+    assert bound is not None
+    assert bound[0] == 0.5
 
 
 def test_a_level_below_the_line_between_its_neighbours_is_left_out() -> None:
@@ -85,7 +86,7 @@ def test_a_level_below_the_line_between_its_neighbours_is_left_out() -> None:
 
 
 def test_a_trace_without_deadlines_has_no_bound() -> None:
-    assert deadline_bound(trace(job()), gpus=4) is None
+    assert compute_bound(trace(job()), gpus=4) is None
 
 
 def test_the_bound_of_a_trace_is_kept_and_told_again(
@@ -93,10 +94,11 @@ def test_the_bound_of_a_trace_is_kept_and_told_again(
 ) -> None:
     monkeypatch.setenv("LAXITY_HOME", str(tmp_path))
     jobs = trace(job("fits", due_at=700.0), job("late", due_at=500.0))
-    first = deadline_bound(jobs, gpus=8)
+    first = compute_bound(jobs, gpus=8)
     kept = list((tmp_path / "bounds").iterdir())
     kept[0].write_text("0.25 levels, bins of 7 s")
-    assert first == 0.5
+    assert first is not None
+    assert first[0] == 0.5
     assert compute_bound(jobs, gpus=8) == (0.25, "levels, bins of 7 s")
 
 

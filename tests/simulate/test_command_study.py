@@ -1,15 +1,15 @@
-"""`laxity study` refuses what makes no row."""
+"""`python -m studies` refuses what makes no row."""
 
 from pathlib import Path
 
 import pytest
 
-from laxity_lab.studies.command import register as register_study
+from studies.__main__ import study
 from tests.support.command_line import invoke
 
 
 def studied(*words: str) -> tuple[int, str]:
-    result = invoke(["study", *words], register_study)
+    result = invoke(["study", *words], lambda app: app.command("study")(study))
     return result.exit_code, result.output
 
 

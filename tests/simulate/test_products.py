@@ -6,7 +6,12 @@ import pytest
 
 from laxity_lab.simulate.replay import replay
 from laxity_lab.simulate.run import Setting, open_world
-from laxity_lab.studies.product_study import (
+from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
+from laxity_profiler.model.products import ProductFactor
+from laxity_scheduler.policies import qos
+from laxity_scheduler.simulated.ground_truth import GroundTruth
+from studies.product_study import (
     BELIEFS,
     FAST,
     SLOW,
@@ -14,11 +19,6 @@ from laxity_lab.studies.product_study import (
     DrawnJob,
     decide_on_one_kind,
 )
-from laxity_lab.world.noisy_predictor import NoisyPredictor
-from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
-from laxity_profiler.model.products import ProductFactor
-from laxity_scheduler.policies import qos
-from laxity_scheduler.simulated.ground_truth import GroundTruth
 
 PRODUCTS = {"node-0": SLOW, "node-1": FAST}
 SETTING = Setting("qos", 2, 1, cost_model="free", literal_cycle=True)

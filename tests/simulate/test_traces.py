@@ -10,9 +10,10 @@ import pytest
 
 from laxity_lab.simulate.report import report, soft_value_ratio
 from laxity_lab.simulate.run import Setting, simulate
-from laxity_lab.traces.generate import Mix, compute_load, draw_closed_batch, generate
+from laxity_lab.traces.generate import Mix, draw_closed_batch, generate
 from laxity_lab.traces.throughput_tables import TableError, ThroughputTable, load_tables
 from laxity_lab.traces.traces import FORMATS, Format, Trace, TraceError, load
+from studies.qos_study import compute_load
 from tests.support.simulated import random_trace
 
 PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"

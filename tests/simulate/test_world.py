@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from laxity_lab.simulate.run import Setting, nodes_of, simulate
-from laxity_lab.world.failures import Failures
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.trace_truths import error_factors, ground_truths
-from laxity_lab.world.world import SimWorld
+from laxity_lab.world.world import Failures, SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import run_cycle
 from laxity_scheduler.inflight import follow_ups, with_follow_ups

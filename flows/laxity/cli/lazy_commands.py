@@ -43,14 +43,13 @@ FLOOR_COMMANDS: Final = (
     FloorCommand("predict", "profile", STUDY, "Say how long a model will train, and how sure."),
     FloorCommand("refit", "profile", STUDY, "Learn from MLflow, and show there what was learned."),
     FloorCommand("simulate", "simulate", STUDY, "Run a policy over a trace of jobs."),
-    FloorCommand("study", "study", STUDY, "Make the rows behind a claim, over traces and seeds."),
     FloorCommand(
         "train", "train", STUDY, "Learn a policy, or when to submit the next job of a chain."
     ),
     FloorCommand(
         "chain", "chain", JOBS, "Run a training as a chain of batch jobs, on Slurm or as Jobs."
     ),
-    FloorCommand("bench", "bench", STUDY, "Measure this machine, a cluster, or predictions."),
+    FloorCommand("bench", "bench", STUDY, "Measure when to submit the next job of a chain."),
 )
 BY_NAME: Final = {command.name: command for command in FLOOR_COMMANDS}
 CALLED: Final = {

@@ -32,7 +32,7 @@ EXTRAS: Final = {
     "libraries": ("keras", "transformers"),
     "torch": ("torch",),
     "xgboost": ("xgboost",),
-    "gym": ("gymnasium", "sb3_contrib"),
+    "gym": ("gymnasium",),
 }  # top-level modules
 
 

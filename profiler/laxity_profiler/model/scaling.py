@@ -27,7 +27,7 @@ from laxity_profiler.model.epoch_curve import ONE_WIDTH, WidthCurve
 GPUS_PER_NODE: Final = 8
 PULL: Final = 1e-3
 # Relative errors, one for each column of `StepTime.error_terms`. The second and third are
-# learned on measured tables (`laxity_lab.bench.spread`), the others are assumed.
+# learned on measured tables (`benchmarks.spread`), the others are assumed.
 SPREAD: Final = (
     0.05,  # at a profiled point
     0.085,  # per doubling to the nearest profiled point

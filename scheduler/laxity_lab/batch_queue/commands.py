@@ -11,7 +11,7 @@ import typer
 
 from laxity.cli.exit_codes import AWAY, USAGE, CommandError
 from laxity.cli.job_names import completing
-from laxity_lab.bench_results import IntervalMetric, interval_figure
+from laxity.cli.lazy_commands import WholeHelpGroup
 from laxity_scheduler.chains.choices import (
     LOG_FORMATS,
     METHODS_WITHOUT_MODEL,
@@ -25,6 +25,7 @@ from laxity_scheduler.chains.options import PricesOption, duration_s
 
 if TYPE_CHECKING:
     from laxity_lab.batch_queue.baselines import Method
+    from laxity_lab.batch_queue.intervals import IntervalMetric
     from laxity_lab.batch_queue.learned_method import LearnedMethod
     from laxity_lab.batch_queue.queue_log import QueueLog
     from laxity_lab.batch_queue.successor import PairSettings
@@ -88,6 +89,18 @@ ProbesOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
+def register(app: typer.Typer) -> None:
+    """Add `bench chains`."""
+    group = typer.Typer(
+        cls=WholeHelpGroup,
+        help="Measure on a queue's log when to submit the next job of a chain.",
+        rich_markup_mode=None,
+    )
+    group.callback()(lambda: None)
+    group.command("chains")(chains)
+    app.add_typer(group, name="bench")
+
+
 def chains(
     *,
     trace: TraceOption,
@@ -110,6 +123,7 @@ def chains(
     """Interruption and overlap between two jobs of a chain, in a cluster that replays a queue log."""
     from laxity_lab.batch_queue import pair_bench
     from laxity_lab.batch_queue.baselines import METHODS
+    from laxity_lab.batch_queue.intervals import interval_figure
     from laxity_lab.traces.limits import window
     from laxity_scheduler.model.job import HOUR_S
 
@@ -218,9 +232,11 @@ def check_methods(
     return tuple(dict.fromkeys(names or methods))
 
 
-def decision_figures(learned: "Mapping[str, LearnedMethod]") -> dict[str, IntervalMetric]:
+def decision_figures(learned: "Mapping[str, LearnedMethod]") -> "dict[str, IntervalMetric]":
     """How long one decision of each learned method took, the median."""
     from statistics import median
+
+    from laxity_lab.batch_queue.intervals import interval_figure
 
     return {
         f"{name}_decision_ms": interval_figure(1_000 * median(method.decision_s), "ms")
@@ -248,7 +264,7 @@ def say_log(log: "QueueLog", settings: "PairSettings") -> None:
         typer.echo(text, err=True)
 
 
-def show(figures: Mapping[str, Mapping[str, IntervalMetric]], *, as_json: bool) -> None:
+def show(figures: "Mapping[str, Mapping[str, IntervalMetric]]", *, as_json: bool) -> None:
     """One JSON object by method and `run`, or a line per figure."""
     if as_json:
         typer.echo(json.dumps(figures))
@@ -260,7 +276,7 @@ def show(figures: Mapping[str, Mapping[str, IntervalMetric]], *, as_json: bool) 
             typer.echo(f"  {figure:<24} {text:>10} {value['unit']}{beside(value)}")
 
 
-def beside(figure: IntervalMetric) -> str:
+def beside(figure: "IntervalMetric") -> str:
     """The interval and the baseline, where there are any."""
     low, high, baseline = figure["low"], figure["high"], figure["baseline"]
     interval = (

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from laxity_lab.batch_queue.baselines import average
-from laxity_lab.batch_queue.queue_history import watch_queue
-from laxity_lab.batch_queue.successor import Pair
+from laxity_lab.batch_queue.successor import Pair, watch_queue
 from laxity_scheduler.chains.features import WINDOW, Windows
 from laxity_scheduler.chains.model_file import Provisioner
 from laxity_scheduler.chains.prices import Prices

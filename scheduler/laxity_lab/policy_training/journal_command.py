@@ -15,7 +15,7 @@ def imitate_journal(
     journal: Any, start: Any, *, seed: int, updates: int
 ) -> tuple[Any, dict[str, float], str]:
     """A net, its figures, and which cycles it learned from."""
-    from laxity_lab.policy_training.journal_imitation import learn_from_journal
+    from laxity_lab.policy_training.journal_choices import learn_from_journal
 
     with typer.progressbar(length=updates, label="imitating", file=sys.stderr) as bar:
         learned = learn_from_journal(journal, start, seed=seed, updates=updates, tell=bar.update)

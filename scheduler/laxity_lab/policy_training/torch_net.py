@@ -132,23 +132,3 @@ class PolicyGradient:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._net.parameters(), 1.0)
         self._adam.step()
-
-
-class Critic:
-    """Expects which share of its iterations a job trains in a slot, from its first step's features."""
-
-    def __init__(self, seed: int) -> None:
-        self._net = make_net(seed)
-        self._adam = make_adam(self._net, RATE)
-
-    def expect(self, rows: Floats) -> Floats:
-        """Shape (n, F) to (n,)."""
-        return read_net(self._net).score(rows)
-
-    def improve(self, rows: Floats, trained: Floats) -> None:
-        """One step of Adam on the squared error; `trained` has shape (n,)."""
-        errors = self._net(torch.from_numpy(rows))[:, 0] - torch.from_numpy(trained)
-        loss = (errors**2).mean()
-        self._adam.zero_grad()
-        loss.backward()
-        self._adam.step()

@@ -225,7 +225,7 @@ def register_policy(
     place: tuple[str, str],
 ) -> str:
     """The version in MLflow; `place` is the alias and the store. CommandError if MLflow fails."""
-    from laxity_lab.policy_training.registry_texts import describe_model, describe_version
+    from laxity_lab.policy_training.registry_commands import describe_model, describe_version
     from laxity_profiler.registry.mlflow_errors import MlflowAwayError
     from laxity_profiler.registry.registered_files import ModelFile, register_file
 

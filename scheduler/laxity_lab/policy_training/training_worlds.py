@@ -7,12 +7,11 @@ the law. The speeds of a varied curve are the measured ones, relative to the lea
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from laxity_lab.policy_training.made_jobs import ArrivalMix, make_trace
-from laxity_lab.policy_training.real_arrivals import borrow_arrivals
 from laxity_lab.policy_training.slot_environment import Reward, WorldOutcome, run_in_slots
 from laxity_lab.traces.throughput_tables import Tables, ThroughputTable
 from laxity_lab.traces.traces import Trace, TraceJob
@@ -31,22 +30,28 @@ TIGHTNESS: Final[Mapping[Reward, tuple[float, float] | tuple[()]]] = {
     "deadlines": (1.2, 3.0),  # as the QoS framework's jobs (algorithms.md 3.6)
 }
 JCT_WEIGHT: Final = 0.05
-REAL_SHARE: Final = 0.5  # of training worlds, where there are real arrivals
+OTHER_SHARE: Final = 0.5  # of training worlds, where there are other arrivals
 ROUNDS_BETWEEN_TRIALS: Final = 10
 
 World = tuple[Sequence[TraceJob], int]  # jobs, and the GPUs of their cluster
 
 
+class Arrivals(Protocol):
+    """Jobs of tables that arrive otherwise than generated ones, such as those of a real trace."""
+
+    def __call__(self, tables: Tables, mix: ArrivalMix, *, seed: int) -> Trace: ...
+
+
 @dataclass(frozen=True, slots=True)
 class WorldKinds:
-    """How many jobs a world has, and whose arrivals, run times and widths.
+    """How many jobs a world has, and how they arrive.
 
-    Every second training world borrows from one of `training`; each of `validation` judges beside
-    generated arrivals, at each of `exponents`. Jobs of real arrivals have no deadlines.
+    Every second training world has one of the arrivals of `training`; each of `validation` judges
+    beside generated arrivals, at each of `exponents`.
     """
 
-    training: Sequence[Trace] = ()
-    validation: Sequence[Trace] = ()
+    training: Sequence[Arrivals] = ()
+    validation: Sequence[Arrivals] = ()
     jobs: int = JOBS
     exponents: Sequence[float] = VALIDATION_EXPONENTS
 
@@ -97,9 +102,9 @@ def draw_world(
         kinds.jobs, int(draw.choice(SIZES)), float(draw.choice(LOADS)), tightness=TIGHTNESS[reward]
     )
     seed = int(draw.integers(10_000))
-    if kinds.training and draw.random() < REAL_SHARE:
-        trace = kinds.training[int(draw.integers(len(kinds.training)))]
-        return borrow_arrivals(trace, varied, mix, seed=seed).jobs, mix.gpus
+    if kinds.training and draw.random() < OTHER_SHARE:
+        arrive = kinds.training[int(draw.integers(len(kinds.training)))]
+        return arrive(varied, mix, seed=seed).jobs, mix.gpus
     return make_trace(varied, mix, seed=seed).jobs, mix.gpus
 
 
@@ -147,12 +152,12 @@ def compute_gain(after: WorldOutcome, before: WorldOutcome, reward: Reward) -> f
 def make_validation_worlds(
     tables: Tables, reward: Reward = "jct", kinds: WorldKinds = USUAL
 ) -> Iterator[World]:
-    """A world for each exponent, seed and load; as many again with each of the real arrivals."""
+    """A world for each exponent, seed and load; as many again with each of the other arrivals."""
     for exponent in kinds.exponents:
         varied = {key: vary_curve(table, exponent) for key, table in tables.items()}
         for seed in VALIDATION_SEEDS:
             for load in VALIDATION_LOADS:
                 mix = ArrivalMix(kinds.jobs, VALIDATION_GPUS, load, tightness=TIGHTNESS[reward])
                 yield make_trace(varied, mix, seed=seed).jobs, mix.gpus
-                for trace in kinds.validation:
-                    yield borrow_arrivals(trace, varied, mix, seed=seed).jobs, mix.gpus
+                for arrive in kinds.validation:
+                    yield arrive(varied, mix, seed=seed).jobs, mix.gpus

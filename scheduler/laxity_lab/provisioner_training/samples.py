@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from laxity_lab.batch_queue.queue_history import watch_queue
 from laxity_lab.batch_queue.queue_log import QueueLog
-from laxity_lab.batch_queue.successor import Pair, PairSettings
+from laxity_lab.batch_queue.successor import Pair, PairSettings, watch_queue
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.array_file import load_arrays, refuse_damage, save_arrays
 from laxity_scheduler.chains.features import WINDOW, Windows
-from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.chains.prices import Prices
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.model.job import DAY_S, HOUR_S
 
 PROBES: Final = 7
@@ -133,3 +133,54 @@ def load_samples(path: Path, about: Mapping[str, Any]) -> Samples:
     if found != dict(about):
         raise ValueError(f"{path} holds other samples: {found}; wanted: {dict(about)}")
     return samples
+
+
+@dataclass(frozen=True, slots=True)
+class Episodes:
+    """Predecessors' lives in `steps` of an hour, as policies learn from them.
+
+    Each step knows what submitting would lead to: `cost` is (starts, steps). The last one is the
+    predecessor's end, where everybody submits.
+    """
+
+    samples: Samples
+    steps: int
+    cost: Floats
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    def part(self, chosen: Ints) -> "Episodes":
+        """Some of the starts, in this order."""
+        rows = (chosen[:, None] * self.steps + np.arange(self.steps)).ravel()
+        return Episodes(self.samples.rows(rows), self.steps, self.cost[chosen])
+
+    @property
+    def difference_h(self) -> Floats:
+        """(starts, steps)."""
+        return self.samples.difference_h.reshape(-1, self.steps)
+
+    @property
+    def began_at(self) -> Floats:
+        """(starts,)."""
+        return self.samples.began_at[:: self.steps]
+
+    def chosen_steps(self, submits: Bools) -> Ints:
+        """Where a policy submits, (starts,), by what it would do at each step, (starts, steps)."""
+        last = np.ones((len(self), 1), dtype=np.bool_)
+        steps: Ints = np.argmax(np.concatenate((submits[:, :-1], last), axis=1), axis=1)
+        return steps
+
+
+def as_episodes(samples: Samples, prices: Prices) -> Episodes:
+    """Episodes of hourly samples; starts of which a step is missing are left out.
+
+    ValueError if none is left.
+    """
+    _, start, counts = np.unique(samples.began_at, return_inverse=True, return_counts=True)
+    steps = int(counts.max(initial=0))
+    whole = samples.rows(np.flatnonzero(counts[start] == steps))
+    if steps < 2:
+        raise ValueError("no start has two hourly probes; choose a longer --limit")
+    cost = prices.cost(whole.difference_h[:, None], np.ones(1))
+    return Episodes(whole, steps, cost.reshape(-1, steps))

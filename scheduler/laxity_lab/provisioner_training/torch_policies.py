@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from laxity_lab.provisioner_training.episodes import Episodes
+from laxity_lab.provisioner_training.samples import Episodes
 from laxity_lab.provisioner_training.torch_loop import (
     Advance,
     Recipe,

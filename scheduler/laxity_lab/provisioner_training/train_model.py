@@ -10,8 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from laxity_lab.provisioner_training.episodes import Episodes, as_episodes
-from laxity_lab.provisioner_training.samples import FOLDS, Samples, week_folds
+from laxity_lab.provisioner_training.samples import (
+    FOLDS,
+    Episodes,
+    Samples,
+    as_episodes,
+    week_folds,
+)
 from laxity_lab.provisioner_training.wait_calibration import calibrate_levels, pinball_h, rank_waits
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.choices import CALIBRATED, NETWORKS, POLICIES

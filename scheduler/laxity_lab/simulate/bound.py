@@ -102,14 +102,8 @@ class Bound:
     used: str
 
 
-def deadline_bound(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> float | None:
-    """floor(n x LP) / n over the jobs with a deadline; None if there is none."""
-    bound = compute_bound(trace, gpus=gpus, bin_s=bin_s)
-    return None if bound is None else bound[0]
-
-
 def compute_bound(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> tuple[float, str] | None:
-    """The bound as a share, and what gave it; None if no job has a deadline."""
+    """floor(n x LP) / n over the jobs with a deadline, and what gave it; None if there is none."""
     jobs = [job for job in trace.jobs if job.deadline_at < math.inf]
     if not jobs:
         return None

@@ -17,7 +17,6 @@ from laxity_lab.simulate.trace_groups import TraceGroups
 from laxity_lab.traces.inference_load import read_load
 from laxity_lab.traces.trace_lookup import trace_at
 from laxity_lab.traces.traces import Trace
-from laxity_lab.world.failures import Failures
 from laxity_lab.world.inference_fleet import InferenceFleet
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.outcome import Run
@@ -29,7 +28,7 @@ from laxity_lab.world.trace_truths import (
     ground_truths,
     names_of,
 )
-from laxity_lab.world.world import SimWorld
+from laxity_lab.world.world import Failures, SimWorld
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.order import Packing
 from laxity_scheduler.inflight import with_follow_ups

@@ -1,19 +1,17 @@
-"""Whose jobs are simulated: a file's, a window or a closed batch of them, or made ones.
+"""Whose jobs are simulated: a file's, a closed batch of them, or made ones.
 
 A case is a small value, so that it travels to another process; `load` gives its jobs.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
 
-import numpy as np
-
 from laxity.human_time import count_noun
-from laxity_lab.traces.generate import Mix, draw_closed_batch, draw_window, generate
+from laxity_lab.traces.generate import Mix, draw_closed_batch, generate
 from laxity_lab.traces.throughput_tables import Tables, load_tables
 from laxity_lab.traces.trace_lookup import tables_beside
 from laxity_lab.traces.traces import Format, Trace, TraceError, load
@@ -81,19 +79,6 @@ def instant_text(at: float) -> str:
         return "the beginning" if at < 0 else "the end"
     dated = _YEAR_2000 <= at < _YEAR_3000
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}" if dated else f"{at:.15g} s"
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """So many consecutive jobs from a random place on."""
-
-    source: Source
-    jobs: int
-    seed: int
-
-    def load(self) -> Trace:
-        trace = self.source.load()
-        return replace(trace, jobs=draw_window(trace, self.jobs, np.random.default_rng(self.seed)))
 
 
 @dataclass(frozen=True, slots=True)

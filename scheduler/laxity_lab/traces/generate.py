@@ -34,13 +34,6 @@ def draw_closed_batch(trace: Trace, *, jobs: int, seed: int) -> Trace:
     return Trace(f"{trace.name}[{count} jobs, seed {seed}]", tuple(moved))
 
 
-def draw_window(trace: Trace, jobs: int, draw: np.random.Generator) -> tuple[TraceJob, ...]:
-    """So many consecutive jobs from a random place on: bursts and gaps stay as they were."""
-    count = min(jobs, len(trace.jobs))
-    first = int(draw.integers(len(trace.jobs) - count + 1))
-    return trace.jobs[first : first + count]
-
-
 @dataclass(frozen=True, slots=True)
 class Mix:
     """What jobs are drawn from.
@@ -92,12 +85,3 @@ def generate(mix: Mix, *, seed: int) -> Trace:
             )
         )
     return Trace(f"generated[{mix.jobs} jobs, seed {seed}]", tuple(jobs))
-
-
-def compute_load(trace: Trace, *, gpus: int) -> float:
-    """GPU-seconds asked for / (GPUs x time from the first to the last submission)."""
-    if len(trace.jobs) < 2:
-        return 0.0
-    span_s = trace.jobs[-1].submitted_at - trace.jobs[0].submitted_at
-    asked_gpu_s = sum(job.duration_s * job.gpus for job in trace.jobs)
-    return asked_gpu_s / (gpus * span_s) if span_s > 0 else math.inf

@@ -67,10 +67,6 @@ class LoanTotals:
     covered_slots: int = 0  # in which the need stayed within its forecast
 
     @property
-    def inference_gpus_mean(self) -> float:
-        return self.inference_gpu_s / max(1e-9, self.span_s)
-
-    @property
     def forecast_coverage(self) -> float:
         return self.covered_slots / self.slots if self.slots else math.nan
 

@@ -6,10 +6,13 @@ instant at which the policy's last plan wants to be woken. The same seed gives t
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from zlib import crc32
 
-from laxity_lab.world.failures import Failures
+import numpy as np
+
 from laxity_lab.world.inference_fleet import InferenceFleet
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import FOREVER
@@ -21,6 +24,27 @@ from laxity_scheduler.simulated.ground_truth import GroundTruth
 from laxity_scheduler.simulated.plan_executor import PlanExecutor
 from laxity_scheduler.simulated.simulated_job import SimJob
 from laxity_scheduler.simulated.simulated_nodes import SimNodes
+
+
+@dataclass(slots=True)
+class Failures:
+    """A node is up for `between_s` on average and down for `repair_s` on average."""
+
+    between_s: float
+    repair_s: float
+    seed: int = 0
+    _streams: dict[str, np.random.Generator] = field(default_factory=dict)
+
+    def up_s(self, node: str) -> float:
+        return float(self._stream(node).exponential(self.between_s))
+
+    def down_s(self, node: str) -> float:
+        return float(self._stream(node).exponential(self.repair_s))
+
+    def _stream(self, node: str) -> np.random.Generator:
+        if node not in self._streams:
+            self._streams[node] = np.random.default_rng([self.seed, crc32(node.encode())])
+        return self._streams[node]
 
 
 class SimWorld:

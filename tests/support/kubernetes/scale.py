@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from benchmarks.bench_cluster import BenchCluster
+from benchmarks.lanes import Narrowed, open_service
 from laxity import json_tree
 from laxity_k8s.cluster_api import Patch
 from laxity_k8s.http.api_cluster import KubernetesApi
-from laxity_lab.bench.bench_cluster import BenchCluster
-from laxity_lab.bench.lanes import Narrowed, open_service
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan, Policy

@@ -1,0 +1,1 @@
+"""What laxity's authors measure: decisions, a cluster, predictions. In no wheel."""

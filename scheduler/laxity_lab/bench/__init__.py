@@ -1,1 +1,0 @@
-"""Kinds of `laxity bench`: this machine, a cluster, and predictions."""

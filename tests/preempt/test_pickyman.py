@@ -18,6 +18,7 @@ from laxity_scheduler.allocation.victims import (
     greedy_victims,
 )
 from laxity_scheduler.capacity.ledger import Ledger
+from laxity_scheduler.model.cluster import Hold
 from laxity_scheduler.model.decision import Admit, Preempt
 from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.plan import Plan
@@ -52,6 +53,35 @@ def test_a_stop_must_save_more_waiting_than_it_causes(epoch_s: float, *, stops: 
     predictor = replace(COSTLY, models={"new": epoch_s})
     state = cluster(gpus=1, jobs=[runs("v", 10), job("new", epochs=1, model="new")], now=NOW)
     assert stopped(pickyman.decide(state, predictor)) == ({"v"} if stops else set())
+
+
+@pytest.mark.parametrize(
+    ("many", "wide", "stops"),
+    [
+        # One GPU is free in 165 s. A newcomer starts 115 s sooner, in 50 s; the victim waits as long,
+        # and loses 35 s. Of six in a row all move up
+        pytest.param(1, (), False, id="one waits less than it would cause"),
+        pytest.param(6, (), True, id="all behind it move up"),
+        pytest.param(1, ("3 GPUs",), False, id="nor behind one that no end leaves room for"),
+    ],
+)
+def test_waiting_is_counted_of_all_that_wait(
+    many: int, wide: Sequence[str], *, stops: bool
+) -> None:
+    new = [job(f"new{number}", epochs=5) for number in range(many)]
+    never = [job(name, epochs=1, workers=(3,)) for name in wide]
+    jobs = [runs("v", 100), runs("soon", 3), *never, *new]
+    plan = pickyman.decide(cluster(gpus=2, jobs=jobs, now=NOW), COSTLY)
+    assert stopped(plan) == ({"v"} if stops else set())
+
+
+def test_gpus_kept_on_two_nodes_for_one_job_are_counted_once() -> None:
+    """Counted twice, they would start all that wait at once, and no stop would gain anything."""
+    kept = [Hold("team/kept", f"n{number}", 1, NOW + 600.0) for number in (1, 2)]
+    new = [job("kept", epochs=1, workers=(3,)), *(job(f"new{number}") for number in range(6))]
+    running = [runs("v", 100), runs("soon", 30, nodes=("n3",), preemptions=5)]
+    state = cluster(gpus=[1, 1, 1, 1], jobs=[*running, *new], now=NOW, holds=kept)
+    assert stopped(pickyman.decide(state, COSTLY)) == {"v"}
 
 
 @pytest.mark.parametrize(

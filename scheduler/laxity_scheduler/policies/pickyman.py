@@ -3,12 +3,14 @@
 Waiting jobs go shortest GPU-time first. Who does not fit may have others stopped, if the sum of what
 they lose is less than the waiting it saves:
 
-    benefit = helped x (start without stopping - start with it)
-              - sum over victims (saving + restart + the newcomer's run time)
+    benefit = waiting of all if nobody is stopped
+              - waiting of all if they are, the victims' until they start again included
+              - sum over victims (saving + restart)
 
-helped: waiting jobs that start on the GPUs that are left to them. Whom to stop is the ordered
-division of the running set: one waiting job after the other takes the cheapest set whose nodes hold
-it (`victims`); who has had others stopped for it keeps the place until it starts.
+Both by running the queue down in order: who starts sooner also ends sooner, so all behind it move
+up, not the newcomer alone. Whom to stop is the ordered division of the running set: one waiting job
+after the other takes the cheapest set whose nodes hold it (`victims`); who has had others stopped for
+it keeps the place until it starts.
 
 Shortest first alone would leave the longest jobs to the end, when most GPUs idle. A job is critical
 once its own rest is as long as that of the whole cluster (`drain`): whatever the order, all is done
@@ -17,9 +19,9 @@ GPUs are kept where it will fit first, and what a stop costs it counts twice, si
 put off as well. This is our own reading of the abstract's second goal, the makespan.
 
 A victim must have more left (P10) than the newcomer needs in all (P90) with the overhead, have run
-since its last start for as long as that costs, and have been stopped less than five times; one with a deadline
-must have the slack, unless that deadline is lost anyway and was never promised. The papers' formulas
-are not public: the reading is ours (algorithms.md 2.5).
+since its last start for as long as that costs, and have been stopped less than five times; one with
+a deadline must have the slack, unless that deadline is lost anyway and was never promised. The
+paper's formulas are not public: the reading is ours (algorithms.md 2.5).
 
 Three ablations: `zero` believes that stopping costs nothing (`overhead` 0); `unguarded` knows neither
 a pause between stops nor a limit to them, so that nothing but the costs holds it back; `blind` has
@@ -29,15 +31,16 @@ neither the costs nor these.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.makespan import gpus_to_start, remaining_makespan_s
 from laxity_scheduler.allocation.ranking import is_movable
-from laxity_scheduler.allocation.victims import Need, Victim, cheapest_victims, gpus_freed_by
+from laxity_scheduler.allocation.victims import Need, Victim, cheapest_victims
 from laxity_scheduler.capacity.eligibility import misfit_reason
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
@@ -46,6 +49,8 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.claims import MOST_STOPS, holds_promise
 
 MOST_TRIED: Final = 16  # waiting jobs for which victims are looked for, per decision
+MOST_COUNTED: Final = 256  # of the queue whose waits count: a bound on the time of a decision
+NEVER_S: Final = 1e9  # the end of a job that never ends, so that sums of waits can be compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +84,23 @@ class _Candidate:
         return self.surely_s > needs_s + over_s and self.slack_s > over_s + needs_s
 
 
+class _End(NamedTuple):
+    """When a job ends, or stops, and which nodes it leaves."""
+
+    at_s: float
+    name: str  # decides ties
+    job: Job
+    nodes: tuple[str, ...]
+
+
 class _Division:
     def __init__(self, state: ClusterState, forecasts: Forecasts, rule: PickyMan) -> None:
         self.state, self.forecasts, self.rule = state, forecasts, rule
         self.ledger = Ledger.of(state)
         self.waiting: list[Job] = []  # that nobody is stopped for yet, in order
-        self.ahead = 0  # GPUs that those before it still wait for
+        self.queue: list[Job] = []  # whose waits count, in order
+        self.served: set[str] = set()  # for whom others stop
+        self.room = Ledger.of(replace(state, holds=()))  # whoever it is kept for
         self.rest_s = {
             job.id: forecasts.rest_s(job, job.workers or job.widths[0], "mean")
             for job in state.jobs
@@ -92,35 +108,40 @@ class _Division:
         }
         self.ends = sorted(state.running, key=lambda job: (self.rest_s[job.id], job.id))
         self.drain_s = remaining_makespan_s(state, self.rest_s)
+        self.course = [_End(self._frees_s(job), job.id, job, job.nodes) for job in self.ends]
         self.running: list[_Candidate] = []
+        self.wait_s = 0.0  # of all that wait, if no more are stopped
 
     def plan(self) -> Plan:
         waiting = [job for job in self.state.queued if job.id in self.rest_s]
         queue = sorted(waiting, key=self._order)
         stops_for = {job.stop_for for job in self.state.running}
-        served = stops_for | {hold.job for hold in self.state.holds}
+        self.served = stops_for | {hold.job for hold in self.state.holds}
         decisions: list[Decision] = []
-        for job in (job for job in queue if job.id in served):
+        for job in sorted(queue, key=lambda job: job.id not in self.served):
             start = self._start(job)
             decisions += start
-            if not start:
-                coming = [other for other in self.state.running if other.stop_for == job.id]
-                self._keep_place(job, coming)
-                self.ahead += gpus_to_start(job)
-        for job in (job for job in queue if job.id not in served):
-            start = self._start(job)
-            decisions += start
-            if not start and self._critical(job.id):
+            if start:
+                continue
+            self.queue.append(job)
+            if job.id in self.served:
+                self._keep_place(job, [one for one in self.state.running if one.stop_for == job.id])
+            elif self._critical(job.id):
                 self._keep_place(job, self._first_to_end(job))
-                self.ahead += gpus_to_start(job)
-            elif not start:
+            else:
                 self.waiting.append(job)
         self.running = self._candidates() if self.waiting else []
-        for place, job in enumerate(self.waiting[:MOST_TRIED]):
-            stops = self._stops(job, place) if self.running else []
-            decisions += stops
-            self.ahead += gpus_to_start(job) if not stops else 0
+        if self.running:
+            decisions += self._stops_for_all()
         return Plan(tuple(decisions))
+
+    def _stops_for_all(self) -> list[Decision]:
+        empty = self.room.copy()
+        for end in self.course:
+            empty.give(end.nodes, end.job.gpus_per_worker, needs=end.job.needs)
+        self.queue = [job for job in self.queue if self._fits(empty, job)][:MOST_COUNTED]
+        self.wait_s = self._wait_of_all_s(self.queue, self.course)
+        return [stop for job in self.waiting[:MOST_TRIED] for stop in self._stops(job)]
 
     def _order(self, job: Job) -> tuple[int, int, float, float, str]:
         """Jobs with a deadline first; then who decides the makespan; then the least GPU-time."""
@@ -140,6 +161,8 @@ class _Division:
         if nodes is None:
             self.ledger.close_holds(job.id)
             return []
+        self.room.take(nodes, job.gpus_per_worker, needs=job.needs)
+        self.course.append(_End(self.rest_s[job.id], job.id, job, nodes))
         return [Admit(job.id, job.widths[0], nodes, reason("order", policy="pickyman"))]
 
     def _find_place(self, ledger: Ledger, job: Job) -> tuple[str, ...] | None:
@@ -181,15 +204,28 @@ class _Division:
         may = self.state.eligible_nodes(job)
         return ledger.slots(job.gpus_per_worker, may, needs=job.needs) >= job.widths[0]
 
-    def _stops(self, job: Job, place: int) -> list[Decision]:
+    def _stops(self, job: Job) -> list[Decision]:
         needs_s = self.forecasts.rest_s(job, job.widths[0], "p90")
         candidates = [candidate.victim for candidate in self.running if candidate.spares(needs_s)]
         may = self.state.eligible_nodes(job) or frozenset()
         need = Need(job.widths[0], job.gpus_per_worker, self.ledger, may, needs=job.needs)
         victims = cheapest_victims(candidates, need)
-        if not victims or self._benefit_s(victims, job, place) <= 0.0:
+        if not victims:
             return []
-        stopped = {victim.job for victim in victims}
+        stopped = {victim.job: victim for victim in victims}
+        again = [other for other in self.ends if other.id in stopped]
+        course = [
+            end._replace(at_s=stopped[end.name].delay_s) if end.name in stopped else end
+            for end in self.course
+        ]
+        others = [other for other in self.queue if other is not job]
+        queue = [job, *sorted([*others, *again], key=self._place)]
+        lost_s = sum(self._weight(one.job) * (one.loss_s - one.delay_s) for one in victims)
+        wait_s = self._wait_of_all_s(queue, course) + lost_s
+        if wait_s >= self.wait_s:
+            return []
+        self.queue, self.course, self.wait_s = queue, course, wait_s
+        self.served.add(job.id)
         chosen = [candidate.job for candidate in self.running if candidate.job.id in stopped]
         self._keep_place(job, chosen)
         self.running = [candidate for candidate in self.running if candidate.job.id not in stopped]
@@ -237,36 +273,32 @@ class _Division:
             slack_s=FOREVER if lost else slack_s,
         )
 
-    def _benefit_s(self, victims: Sequence[Victim], job: Job, place: int) -> float:
-        run_s = self.forecasts.rest_s(job, job.widths[0], "mean")
-        with_s = max(victim.delay_s for victim in victims)
-        caused_s = sum(self._weight(victim.job) * (victim.loss_s + run_s) for victim in victims)
-        return self._count_helped(victims, place) * (self._wait_s(job) - with_s) - caused_s
+    def _frees_s(self, job: Job) -> float:
+        """When a running job's GPUs are free, if nobody (else) is stopped."""
+        if stopping(job):
+            return self.forecasts.time_to_free_s(job, "mean")
+        return self.rest_s[job.id]
 
     def _weight(self, job: str) -> int:
         """What delays a critical job delays the end of all as well: it counts twice."""
         return 1 + self._critical(job)
 
-    def _count_helped(self, victims: Sequence[Victim], place: int) -> int:
-        """How many waiting jobs start on what the victims leave, the first one included."""
-        left = self.ledger.copy()
-        for node, gpus in gpus_freed_by(victims).items():
-            left.give([node], gpus)
-        helped = 0
-        for job in self.waiting[place:]:
-            helped += self._find_place(left, job) is not None
-            if not left.total_free:
-                break
-        return max(1, helped)
+    def _place(self, job: Job) -> tuple[bool, tuple[int, int, float, float, str]]:
+        """In the queue: who keeps a place already comes first."""
+        return job.id not in self.served, self._order(job)
 
-    def _wait_s(self, job: Job) -> float:
-        """When it fits, behind those before it, if nobody is stopped."""
-        later, need = self.ledger.copy(), gpus_to_start(job) + self.ahead
-        for other in self.ends:
-            later.give(other.nodes, other.gpus_per_worker, needs=other.needs)
-            if self._fits(later, job) and later.total_free >= need:
-                return self.rest_s[other.id]
-        return FOREVER
+    def _wait_of_all_s(self, queue: Sequence[Job], ends: Sequence[_End]) -> float:
+        """Until each starts, summed up: one after the other on what is free and what ends free."""
+        room, ends, at_s, all_s = self.room.copy(), list(ends), 0.0, 0.0
+        heapify(ends)
+        for job in queue:
+            while (nodes := self._find_place(room, job)) is None and ends:
+                end = heappop(ends)
+                room.give(end.nodes, end.job.gpus_per_worker, needs=end.job.needs)
+                at_s = max(at_s, min(end.at_s, NEVER_S))
+            all_s += self._weight(job.id) * at_s
+            heappush(ends, _End(at_s + self.rest_s[job.id], job.id, job, nodes or ()))
+        return all_s
 
 
 decide = PickyMan()

@@ -46,7 +46,7 @@ from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.promising.claims import MOST_STOPS, holds_promise
+from laxity_scheduler.promising.claims import holds_promise
 
 MOST_TRIED: Final = 16  # waiting jobs for which victims are looked for, per decision
 MOST_COUNTED: Final = 256  # of the queue whose waits count: a bound on the time of a decision
@@ -62,7 +62,7 @@ class PickyMan:
 
     overhead: float = 1.0
     pause: float = 1.0
-    most_stops: int = MOST_STOPS
+    most_stops: int = 5
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
         return _Division(state, Forecasts(state, predictor), self).plan()

@@ -33,7 +33,7 @@ from laxity_scheduler.frame.frame import Frame
 from laxity_scheduler.model.job import FOREVER, Job, Promise
 
 AGEING_S: Final = 600.0  # a job that waited so long ...
-MOST_STOPS: Final = 5  # who was stopped so often is not stopped again where that can be helped
+MOST_STOPS: Final = 8  # who was stopped so often is not stopped again where that can be helped
 AGEING_RUNS: Final = 5.0  # ... and so many of its predicted run times must not wait longer
 Keys = Callable[[Frame, Ints, Floats], tuple[Floats, ...]]
 

@@ -1,7 +1,9 @@
 """Learning from a teacher: which choices are labels, and how well a net that imitates decides."""
 
 import json
+import sys
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 from laxity_lab.policy_training import (
     evolution,
     imitation,
+    reinforcement,
 )
 from laxity_lab.policy_training.made_jobs import ArrivalMix, make_trace
 from laxity_lab.policy_training.teacher_samples import (
@@ -25,6 +28,7 @@ from laxity_lab.policy_training.training_worlds import WorldKinds
 from laxity_lab.provisioner_training import train_command
 from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_scheduler.learned.job_features import FEATURES, JobNumbers, describe_steps
+from laxity_scheduler.learned.scoring_net import ScoringNet
 from laxity_scheduler.learned.weights_file import load_policy
 from studies.qos_study import compute_load
 
@@ -141,8 +145,64 @@ def test_the_command_writes_a_policy_that_is_no_worse_than_at_first(
     assert load_policy(out).trained_on["teacher"] == "optimus"
 
 
-def test_training_on_no_tables_ends_with_the_cause(tmp_path: Path) -> None:
-    words = ("--tables", str(tmp_path / "none"), "--out", str(tmp_path / "mine.npz"))
+def test_what_needs_torch_says_so_before_anything_is_read(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "laxity_lab.policy_training.torch_net", raising=False)
+    for source in (("--journal", str(tmp_path / "nowhere")), ("--tables", str(tables))):
+        _, _, error = run_command("train", "policy", *source, "--out", str(tmp_path / "a.npz"))
+        assert "torch" in error
+    words = ("--tables", str(tmp_path / "none"), "--start", "learned", "--improve", "evolution")
+    _, _, error = run_command("train", "policy", *words, "--out", str(tmp_path / "a.npz"))
+    assert "no throughput tables" in error
+
+
+def test_an_unknown_teacher_is_told_the_known_ones(tables: Path, tmp_path: Path) -> None:
+    code, _, error = run_command(
+        "train", "policy", "--tables", str(tables), "--out", str(tmp_path / "a"), "--teacher", "me"
+    )
+    assert code == 2
+    assert error == "unknown teacher 'me': one of optimus, drf, none"
+
+
+def test_random_weights_that_nothing_improves_are_not_written(tables: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.npz"
+    words = ("--tables", str(tables), "--out", str(out), "--teacher", "none", "--improve", "none")
     code, _, error = run_command("train", "policy", *words)
     assert code == 2
-    assert "no throughput tables" in error
+    assert "would write random weights" in error
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_policy_gradients_start_from_random_weights_unless_a_teacher_is_named(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(reinforcement, "reinforce", partial(reinforcement.reinforce, kinds=FEW))
+    out = tmp_path / "policy.npz"
+    words = ("--tables", str(tables), "--out", str(out), "--improve", "gradients", "--rounds", "10")
+    code, told, error = run_command("train", "policy", *words, "--json")
+    assert code == 0, error
+    figures = json.loads(told)
+    assert "choices" not in figures
+    assert figures["slowdown"] < figures["slowdown_at_first"]
+    assert load_policy(out).trained_on["teacher"] == "none"
+
+
+def test_a_net_of_other_layers_is_trained_on_with_its_layers() -> None:
+    pytest.importorskip("torch")
+    from laxity_lab.policy_training import torch_net
+
+    draw, sizes = np.random.default_rng(1), (len(FEATURES), 7, 1)
+    start = ScoringNet(
+        tuple([draw.standard_normal(pair) for pair in pairwise(sizes)]),
+        tuple([draw.standard_normal(size) for size in sizes[1:]]),
+    )
+    net, rows = torch_net.write_net(start), draw.random((5, len(FEATURES)))
+    assert torch_net.read_net(net).score(rows).tolist() == start.score(rows).tolist()
+    torch_net.imitate(net, [(rows, np.arange(5) == 2)], updates=20, seed=1)
+    after = torch_net.read_net(net)
+    assert [weight.shape for weight in after.weights] == [(len(FEATURES), 7), (7, 1)]
+    assert after.score(rows).argmax() == 2

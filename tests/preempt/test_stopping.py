@@ -14,6 +14,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan, PlanError
 from laxity_scheduler.policies import fifo
 from laxity_scheduler.policies.qos import QosPolicy, decide
+from laxity_scheduler.promising.claims import MOST_STOPS
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
 
@@ -102,7 +103,7 @@ def test_a_best_effort_job_never_stops_another_before_it_has_aged() -> None:
 
 
 def test_a_job_that_was_stopped_often_is_not_stopped_for_an_aged_one() -> None:
-    jobs = [job("tired", epochs=500, running=1, preemptions=5), job("old", asked=False)]
+    jobs = [job("tired", epochs=500, running=1, preemptions=MOST_STOPS), job("old", asked=False)]
     assert preempted(decide(cluster(gpus=1, jobs=jobs, now=9e3), MINUTE_EPOCHS)) == []
 
 

@@ -30,6 +30,7 @@ SAMPLES = open_datasets(samples=True)
 COMPARED: list[tuple[str, Row]] = [  # rows on traces that ship: anybody can compute them again
     ("elasticflow", {"trace": "195job"}),
     ("ladder", {"trace": "195job", "gpus": 32, "policy": "elasticflow"}),
+    ("ladder", {"trace": "195job", "gpus": 128, "policy": "qos"}),
     ("errors", {"trace": "195job", "cost_model": "flat", "error": 0.2, "seed": 1}),
     ("errors", {"trace": "195job", "cost_model": "live", "policy": "edf_elastic", "error": 0.2}),
     ("qos", {"policy": "edf_elastic", "seed": 0}),

@@ -286,6 +286,21 @@ def test_a_job_that_waits_says_when_it_may_start() -> None:
     assert unknown.endswith("it needs 1 GPU")
 
 
+def test_a_job_that_waits_names_the_first_three_that_hold_what_it_needs() -> None:
+    waits = {"state": "queued", "workers": 0, "expected_start_at": None}
+    holders = ("team/a", "team/b", "team/c", "team/d")
+
+    _, many = shown(running(**waits, reason="it needs 1 GPU", held_by=holders))
+    _, one = shown(running(**waits, reason="it needs 1 GPU", held_by=holders[:1]))
+    _, named = shown(running(**waits, reason="team/a makes way", held_by=holders[:1]))
+    _, runs = shown(running(reason_code="resized", reason="grown", held_by=holders))
+
+    assert many.endswith("it needs 1 GPU; held by team/a, team/b, team/c and more")
+    assert one.endswith("it needs 1 GPU; held by team/a")
+    assert named.endswith("team/a makes way")
+    assert "held by" not in runs
+
+
 def test_runs_of_one_name_are_told_apart_by_when_they_were_submitted() -> None:
     runs = [running(submitted_at=NOW - ago_s) for ago_s in (900.0, 60.0)]
     out = io.StringIO()

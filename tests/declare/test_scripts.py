@@ -46,6 +46,7 @@ def test_script_that_resumes_may_be_stopped_with_its_grace() -> None:
         (("torchrun", "--nproc-per-node", "2", "-m", "package.train"), "package.train"),
         (("numactl", "-m", "0", "python", "train.py"), "train"),
         (("./train.py", "-m", "mean"), "train"),
+        (("trainer", "-c", "large.yaml"), "trainer"),
         (("/usr/bin/make", "model"), "make"),
     ],
 )

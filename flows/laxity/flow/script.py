@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from laxity.flow.prefect_flow import DeadlineFlow
 
 _MODULE: Final = re.compile(r"[A-Za-z_][\w.]*")  # and not the number of another program's -m
+_RUNS_LINES: Final = re.compile(r"(?:sh|python[\d.]*)$")  # by -c; to others it may be a file
 MARGIN_S: Final = 5  # of a pod's grace, for the reports after the script has ended
 
 
@@ -49,11 +50,12 @@ class Script:
 
         Two lines of a shell have nothing in common: each has a name of its own.
         """
-        program = PurePath(self.command[0]).name
+        program, runs_lines = PurePath(self.command[0]).name, False
         for before, word in pairwise(("", *self.command)):
+            runs_lines |= bool(_RUNS_LINES.search(before))
             if before == "-m" and _MODULE.fullmatch(word):
                 return word
-            if before == "-c":
+            if before == "-c" and runs_lines:
                 return f"{program}-{hashlib.sha256(word.encode()).hexdigest()[:8]}"
             if word.endswith((".py", ".sh")):
                 return PurePath(word).stem

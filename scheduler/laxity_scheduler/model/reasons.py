@@ -268,7 +268,6 @@ ENDLESS: Final = {  # of these, where no end can be foreseen
         "no end can be foreseen"
     ),
 }
-HELD_BY: Final = "; held by {holders}"  # where a template does not name them itself
 OF_PRODUCT: Final = " of {product}"
 FINISHING: Final = "; from its last epoch to its finish it takes {finishing} (P90)"
 UNKNOWN_TIME: Final = "an unknown time"
@@ -313,8 +312,6 @@ def _format_text(cause: Reason) -> str:
         template = ENDLESS.get(cause.code, template)
     if cause.fact("product"):
         template += OF_PRODUCT
-    if cause.fact("holders") and "{holders}" not in template:
-        template += HELD_BY + (" and more" if cause.fact("more_hold") else "")
     if cause.fact("finishing_s"):
         template += FINISHING
     return template.format_map(_UnknownFacts(values))

@@ -21,7 +21,6 @@ from laxity_scheduler.qos.start_widths import start_reasons
 
 MOST_EXPECTED: Final = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS: Final = 5
-MOST_NAMED: Final = 3  # of them in the sentence
 Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for
 
 
@@ -78,15 +77,14 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         cause = reason(
             "no_free_gpus", needed_gpus=needed_gpus, gpus_per_worker=gpus_per_worker, free_gpus=free
         )
-        return _name_holders(cause, holders)
+        return cause, holders
 
     quota_left = _quota_left(context) if state.quotas else {}
 
     @cache
     def within(quota: str) -> Why:
         holders = (job.id for job in state.running if job.quota == quota)
-        used_up = reason("quota_used_up", quota=quota)
-        return _name_holders(used_up, tuple(islice(holders, MOST_HOLDERS)))
+        return reason("quota_used_up", quota=quota), tuple(islice(holders, MOST_HOLDERS))
 
     never: dict[tuple[str, int, WorkerShape], Reason | None] = {}  # thousands are of a few kinds
 
@@ -125,13 +123,7 @@ def _requests_full(context: DecisionContext, one: Waiting) -> Why | None:
     if why is None:
         return None
     may = context.state.eligible_nodes(one.job)
-    return _name_holders(why, context.reservations.room.rows.first_to_end(MOST_HOLDERS, may))
-
-
-def _name_holders(cause: Reason, holders: tuple[str, ...]) -> Why:
-    """The same cause with who holds what is waited for, also in its sentence."""
-    named, more = ", ".join(holders[:MOST_NAMED]), len(holders) > MOST_NAMED
-    return reason(cause.code, **dict(cause.facts), holders=named, more_hold=more), holders
+    return why, context.reservations.room.rows.first_to_end(MOST_HOLDERS, may)
 
 
 def _explain_promise_holds(context: DecisionContext) -> Why:

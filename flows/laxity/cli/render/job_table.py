@@ -36,6 +36,7 @@ COLUMNS: Final[Mapping[str, Literal["left", "right"]]] = {
 }
 DROPPED: Final = ("P50", "CLASS", "WORKERS", "LAXITY", "DEADLINE")  # in this order
 OVERDUE: Final = "now"
+MOST_HOLDERS: Final = 3  # named of those that hold what a job waits for
 REASON_CELLS: Final = 24  # fewer say nothing
 LEAST_NAME_CELLS: Final = 16  # of a long name on a narrow screen
 GAPS: Final = (2, 1)  # cells between columns; one where that saves a column
@@ -278,8 +279,17 @@ def _reason_cell(job: JobView, now: float) -> str:
         return finished_text(job)
     reason = "" if is_old else reason_text(job, now)
     return job.error or "; ".join(
-        filter(None, (part_text(job, now), reason, _start_text(job, now)))
+        filter(None, (part_text(job, now), reason, _held_text(job), _start_text(job, now)))
     )
+
+
+def _held_text(job: JobView) -> str:
+    """Who holds what it waits for, unless its reason names them."""
+    is_named = any(name in job.reason for name in job.held_by)
+    if not job.held_by or job.workers or job.ended or is_named:
+        return ""
+    more = " and more" if len(job.held_by) > MOST_HOLDERS else ""
+    return f"held by {', '.join(job.held_by[:MOST_HOLDERS])}{more}"
 
 
 def _start_text(job: JobView, now: float) -> str:

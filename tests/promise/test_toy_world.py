@@ -343,6 +343,31 @@ def test_a_promised_job_moves_that_leaves_no_node_whole_for_wider_workers() -> N
     is_interfered_with(1_179)
 
 
+def whole_world(seed: int) -> ToyWorld:
+    """Nodes of eight GPUs, workers of one to eight, of which half cannot be stopped."""
+    world, rng = random_world(seed), random.Random(f"whole nodes {seed}")
+    world.gpus = rng.choice([(8, 8), (8, 8, 8)])
+    world.arrivals = [
+        replace(
+            one,
+            gpus_per_worker=(size := rng.choice([1, 2, 4, 8])),
+            widths=(1,) if size == 8 else one.widths,
+            preemptible=rng.random() < 0.5,
+        )
+        for one in world.arrivals
+    ]
+    world.__post_init__()
+    return world
+
+
+def keeps_whole_nodes(seed: int) -> None:
+    world = whole_world(seed)
+    world.run(POLICY)
+    refused = {name for name, told in world.verdicts.items() if isinstance(told, Refusal)}
+    assert world.broken() == {}
+    assert set(world.finished) | refused == {one.id for one in world.arrivals}
+
+
 every_world = pytest.mark.parametrize(
     "keeps_promises",
     [
@@ -350,6 +375,7 @@ every_world = pytest.mark.parametrize(
         pytest.param(is_interfered_with, id="waiting jobs are cancelled or amended"),
         pytest.param(keeps_to_sets, id="jobs may use some nodes only"),
         pytest.param(keeps_to_quotas, id="namespaces have quotas"),
+        pytest.param(keeps_whole_nodes, id="workers need whole nodes"),
     ],
 )
 

@@ -63,6 +63,14 @@ def test_the_offer_beside_it_waits_for_a_whole_node() -> None:
     assert isinstance(verdict_with(deadline.deadline_at, preemptible=False), Promise)
 
 
+def test_a_whole_node_is_not_promised_at_once_where_its_gpus_are_free_on_two_nodes() -> None:
+    """Those in the way leave at the end of an epoch, and that is too late."""
+    verdict = verdict_with(190.0, preemptible=True)
+
+    assert isinstance(verdict, Refusal)
+    assert isinstance(verdict_with(250.0, preemptible=True), Promise)
+
+
 def verdict_beside_a_pool(deadline_s: float) -> Verdict:
     """The same where a node of eight GPUs may come within four minutes."""
     large = job("large", epochs=3, gpus_per_worker=8, due_at=deadline_s)

@@ -176,6 +176,12 @@ class ClaimRows:
         """Until when running jobs hold their GPUs if claims are kept as they run, (n,)."""
         return np.where(self._claimed, self._times_s[0], self.until_s)
 
+    @cached_property
+    def leaves_s(self) -> Floats:
+        """When running jobs can have left their nodes: who may not be stopped at its end, (n,)."""
+        stays = self._frame.column(fields.STAYS) > 0.0
+        return np.where(stays, self.holds_s, self.until_s)
+
     def busy(self) -> tuple[Floats, Floats]:
         """Until when how many GPUs are busy if all claims were dropped."""
         of, runs, ends = self._frame.column, self.runs, self._ends

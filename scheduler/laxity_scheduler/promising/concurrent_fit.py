@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.capacity.ledger import Ledger
+from laxity_scheduler.capacity.ledger import OWN, Ledger
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
@@ -34,11 +34,13 @@ class ConcurrentFit:
         self.left -= sum(kept.gpus for kept in state.reserved)  # whenever they are needed
         self._free = sum(max(0, node.free_gpus) for node in nodes)
         self._ledger: Ledger | None = None
+        self._now: Ledger | None = None  # whole workers that fit on what is free now
         large = (room.forecasts.frame.column(SIZE) > 1.0).any()
         if (len(nodes) > 1 and large) or room.counts_more_than_gpus:
             names, gpus = [node.id for node in nodes], [node.gpus for node in nodes]
             sets = [node_set.nodes for node_set in (state.sets or {}).values()]
             self._ledger = Ledger(names, gpus, sets, [node.room for node in nodes])
+            self._now = Ledger.of(state, pools=OWN)
             for job in room.unmoving:
                 _take_all(self._ledger, job.nodes, job.shape)
             if not all(map(self._keep, state.reserved)):
@@ -111,7 +113,8 @@ class ConcurrentFit:
         gpus = claim.job.gpus_per_worker
         staying = 0 if stopping(claim.job) else claim.job.workers
         share = self._alone(claim, 0.0)
-        if share and any((share.widest - staying) * gpus > free for free in self._frees(claim.job)):
+        now = share is not None and self._begins_now(claim.job, share.widest - staying)
+        if not now:
             share = self._alone(claim, self._room.rows.drain_s)
         if share is None or share.widest * gpus > self.left:
             return None
@@ -122,6 +125,8 @@ class ConcurrentFit:
         if keep:
             new = max(0, share.widest - staying) * gpus
             self._free -= new
+            if now:
+                self._place_now(claim.job, new // gpus, keep=True)
             self.left -= share.widest * gpus
             for part in self._parts:
                 part.free -= new * part.region.whole(claim.job)
@@ -131,6 +136,21 @@ class ConcurrentFit:
     def spare_gpus_on(self, region: Region) -> int:
         """GPUs of a region that no claim needs."""
         return next(part.left for part in self._parts if part.region is region)
+
+    def _begins_now(self, job: Job, more: int) -> bool:
+        """Whether so many more workers find places that are free now."""
+        if any(more * job.gpus_per_worker > free for free in self._frees(job)):
+            return False
+        return self._place_now(job, more, keep=False)
+
+    def _place_now(self, job: Job, more: int, *, keep: bool) -> bool:
+        """On nodes of which others have left so much, or which are held for it."""
+        if self._now is None or more <= 0:
+            return True
+        ledger = self._now if keep else self._now.copy()
+        ledger.open_holds(job.id)
+        may = self._room.state.eligible_nodes(job)
+        return ledger.place(more, job.gpus_per_worker, may, needs=job.needs) is not None
 
     def _frees(self, job: Job) -> Iterator[int]:
         """Free GPUs of the cluster, and of each region that it cannot leave."""

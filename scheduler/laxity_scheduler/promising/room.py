@@ -151,7 +151,7 @@ class Room:
         gone = self.forecasts.frame.column(TERMINATING) > 0.0
         terminated_s = float(rows.ended_s[gone].max(initial=0.0))
         runs = np.flatnonzero(rows.runs).tolist()
-        return read_frees(self.state, runs, rows.until_s, terminated_s)
+        return read_frees(self.state, runs, rows.leaves_s, terminated_s)
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:

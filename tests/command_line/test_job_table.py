@@ -52,6 +52,16 @@ def test_on_a_narrow_screen_only_the_reason_is_cut(columns: int) -> None:
     assert len(row) <= columns
 
 
+def test_a_promise_of_which_no_end_can_be_foreseen_is_endangered() -> None:
+    """As where its pods cannot end, or somebody has stopped it by hand: there is no P90 finish."""
+    job = running(workers=0, state="queued", p50_at=None, p90_at=None, raw={"danger": True})
+
+    _, row = shown(job)
+
+    assert "queued, endangered" in row
+    assert standing_text(job).startswith("endangered, deadline ")
+
+
 def test_eighty_columns_hold_laxity_and_workers() -> None:
     header, row = shown(running(), columns=80)
 

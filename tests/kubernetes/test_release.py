@@ -8,6 +8,7 @@ import pytest
 from laxity import names
 from laxity.json_tree import object_id
 from laxity_k8s.objects.conditions import is_finished
+from laxity_k8s.objects.node_rows.affinity import preferred_nodes
 from tests.support.builders import bearer
 from tests.support.kubernetes.place import HARD, Place, annotations, judged, labels, running
 from tests.support.kubernetes.service import Json, verdict_of
@@ -61,3 +62,25 @@ def test_running_jobs_go_on_and_waiting_and_refused_ones_stay_suspended(there: P
     there.apply(later)
     there.until_job("later", judged, "is judged, so a cycle has passed")
     assert there.get("waits")["spec"]["suspend"] is True
+
+
+def test_pods_of_a_job_that_waits_may_go_again_wherever_the_job_lets_them(there: Place) -> None:
+    """Its start leaned it to a node; then somebody suspended it."""
+    there.apply(there.job("stopped", WHENEVER))
+    started = there.until_job("stopped", running, "runs")
+    assert preferred_nodes(started["spec"]["template"])
+    suspend(there, "stopped", "true")
+    there.until(lambda: not there.pods("stopped"), "its pods to be gone")
+    there.until_job("stopped", lambda job: names.PIN in annotations(job), "is pinned")
+
+    assert release(there)["refused"] == {}
+
+    template = there.get("stopped")["spec"]["template"]["spec"]
+    assert not (template.get("affinity") or {}).get("nodeAffinity")
+    suspend(there, "stopped", "false")
+    there.until_job("stopped", running, "runs again")
+
+
+def suspend(there: Place, name: str, value: str) -> None:
+    body = f'{{"spec": {{"suspend": {value}}}}}'
+    there.kubectl("patch", "job", name, "--type", "merge", "-p", body)

@@ -1,6 +1,7 @@
 """A waiting job is told the finish of the queue run down; until then its verdict's, said as such."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,21 @@ def test_a_job_that_comes_later_is_told_its_own_and_moves_nobody_who_is_before_i
     )
     assert (finishes.told or {})["team/c"].p50_at - now == pytest.approx(3 * EPOCHS * EPOCH_S)
     assert not finishes.work_out(cycle_of("a", "b", "c")), "nothing has moved: nobody is told"
+
+
+def test_an_end_that_comes_into_sight_or_goes_out_of_it_is_told() -> None:
+    """The job is stopped by hand, and its pin is taken off again."""
+    finishes, free = finishes_of(), cycle_of("a")
+    rows = [replace(row, pinned=True) for row in free.state.jobs]
+    pinned = replace(free, state=replace(free.state, jobs=tuple(rows)), plan=Plan())
+
+    told = []
+    for cycle in (free, pinned, free):
+        assert finishes.work_out(cycle)
+        told.append((finishes.told or {})["team/a"].p50_at)
+
+    run_s = EPOCHS * EPOCH_S
+    assert told == [pytest.approx(run_s), float("inf"), pytest.approx(run_s)]
 
 
 def test_while_a_cycle_runs_no_further_decision_of_a_rollout_is_made() -> None:

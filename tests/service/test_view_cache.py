@@ -98,6 +98,31 @@ def test_a_promise_comes_into_danger_by_less_than_a_reader_would_see() -> None:
     assert change.after["danger"] is True
 
 
+def test_a_job_that_is_back_has_an_end_still_to_come() -> None:
+    """Its label was taken off and put on again; then the Job is deleted."""
+    board, row = ViewCache(), running("a")
+    board.update_views(look(row), lambda _: QUIET)
+    board.remember_fields("uid-a", released=True)
+    board.update_views(look(now=20.0), lambda _: QUIET)
+    (change,) = board.update_views(look(row, now=30.0, a=400.0), lambda _: QUIET)
+    assert (change.after["state"], change.after["finished_at"]) == ("running", None)
+    assert (change.after["error"], change.after["released"]) == ("", None)
+
+    (gone,) = board.update_views(look(now=40.0), lambda _: QUIET)
+    assert (gone.after["state"], gone.after["finished_at"]) == ("cancelled", 40.0)
+
+
+def test_a_job_that_ended_while_nobody_looked_after_it_ended_when_the_job_says() -> None:
+    board, late_at = ViewCache(), "1970-01-01T00:10:00Z"  # its deadline passed at 500 s
+    board.update_views(look(running("a")), lambda _: QUIET)
+    board.update_views(look(now=20.0), lambda _: QUIET)
+    complete = {"type": "Complete", "status": "True", "lastTransitionTime": late_at}
+    ended = job_json("a") | {"status": {"conditions": [complete], "completionTime": late_at}}
+    board.update_views(replace(look(now=700.0), manifests=[ended]), lambda _: QUIET)
+    view = board.view("team/a") or {}
+    assert (view["state"], view["finished_at"], view["outcome"]) == ("finished", 600.0, "late")
+
+
 def test_little_by_little_is_far_in_the_end() -> None:
     """What moves by less than a reader would see is compared with what he was told."""
     board, row = ViewCache(), running("a")

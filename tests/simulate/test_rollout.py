@@ -222,6 +222,19 @@ def test_without_an_end_in_sight_the_verdicts_own_finish_is_told() -> None:
     assert told.queue_s is None, "nothing is learned from it"
 
 
+def test_a_job_that_somebody_has_stopped_by_hand_is_told_no_end() -> None:
+    promise = Promise(1_000.0, 800.0, 900.0, (), reason("fits"))
+    pinned = replace(row("a"), pinned=True)
+
+    stopped = told_finish(pinned, promise, None, 100.0, Overtaking())
+    runs = told_finish(replace(pinned, workers=1), promise, None, 100.0, Overtaking())
+
+    assert stopped is not None
+    assert stopped.finite == (None, None)
+    assert runs is not None
+    assert runs.finite == (800.0, 900.0)
+
+
 def test_a_refused_job_is_told_no_finish() -> None:
     refused = Refusal(reason("fits"))
 

@@ -100,9 +100,9 @@ def deadline_status(job: JobView) -> str:
     if job.broken:
         return BROKEN
     late = job.deadline_at is not None and job.p90_at is not None and job.p90_at > job.deadline_at
-    if late and job.verdict in {"promised", "forecast"}:
-        return ENDANGERED if job.verdict == "promised" else "late"
-    return job.verdict
+    if job.verdict == "promised" and (late or job.raw.get("danger")):  # perhaps no end is foreseen
+        return ENDANGERED
+    return "late" if late and job.verdict == "forecast" else job.verdict
 
 
 def standing_text(job: JobView) -> str:

@@ -169,9 +169,9 @@ class _ClosedError(Exception):
 
 
 def _has_moved(old: ToldFinish, new: ToldFinish) -> bool:
-    """Whether it is worth telling: by a tenth of the time that was left."""
+    """Whether it is worth telling: by a tenth of the time that was left, or from never to an instant."""
     pairs = ((old.p50_at, new.p50_at), (old.p90_at, new.p90_at))
-    return any(a != b and not abs(a - b) <= MOVED * (max(a, b) - new.at) for a, b in pairs)
+    return any(a != b and not abs(a - b) < MOVED * (max(a, b) - new.at) for a, b in pairs)
 
 
 def _lessons(views: Iterable[Json]) -> Iterator[EndedFinish]:

@@ -62,6 +62,8 @@ def told_finish(
     """
     if isinstance(verdict, Refusal):
         return None
+    if job.pinned and not job.workers:  # whoever stopped it has to start it
+        return ToldFinish(now, FOREVER, FOREVER)
     if ends_at is None:
         return None if verdict is None else ToldFinish(now, verdict.p50_at, verdict.p90_at)
     queue_s = ends_at - now

@@ -174,6 +174,22 @@ def view_of_missing(before: Mapping[str, Any], now: float) -> Json:
     return view | {"outcome": outcome_of(view), "laxity_s": None, "held_by": []}
 
 
+def without_end_of_return(before: Json | None, manifest: Mapping[str, Any]) -> Json | None:
+    """The last view of a Job; of one that was missing and is back, as if it had never ended.
+
+    Somebody has taken its label off, and has put it on again: its own end is still to come, or it came
+    meanwhile, at an instant that the Job tells.
+    """
+    if before is None or not is_over(before):
+        return before
+    if json_tree.get_in(manifest, "metadata", "deletionTimestamp"):
+        return before
+    if before["state"] != "cancelled" and final_condition(manifest):
+        return before
+    released = dict.fromkeys(("released", "cancelled"))
+    return before | released | {"finished_at": None, "error": "", "outcome": ""}
+
+
 def looks_same(view: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether a reader would see no difference: instants that move with time may differ a little."""
     for name, value in other.items():

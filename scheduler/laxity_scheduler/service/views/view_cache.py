@@ -35,6 +35,7 @@ from laxity_scheduler.service.views.live_view import (
     view_of,
     view_of_missing,
     wait_fields,
+    without_end_of_return,
 )
 from laxity_scheduler.service.views.promise_outcome import is_over, is_promise_broken, laxity_s
 from laxity_scheduler.service.views.verdict_view import shows_verdict_of
@@ -338,7 +339,7 @@ class ViewCache:
     def _make_view(
         self, uid: str, manifest: Manifest, cycle_input: CycleInput, report: Report
     ) -> Json:
-        name, before = job_id_of(manifest), self._views.get(uid)
+        name, before = job_id_of(manifest), without_end_of_return(self._views.get(uid), manifest)
         row = cycle_input.state.by_id.get(name)
         view = view_of(
             manifest,

@@ -211,6 +211,18 @@ def test_a_retry_of_the_flow_starts_the_next_attempt_with_the_first_submission(
     assert trainings.HEARD == ["Completed"]
 
 
+def test_a_caller_gets_the_error_of_the_last_try(
+    trainings: ModuleType, service: StandIn
+) -> None:
+    service.will({"state": "failed", "error": "exit code 1"})
+    service.will(REFUSED)
+
+    with pytest.raises(DeadlineRefused):
+        trainings.train_again()
+
+    assert latest_run().state_name == "Refused"
+
+
 def test_a_job_that_fails_for_good_fails_the_flow_and_the_users_hook_runs(
     trainings: ModuleType, service: StandIn
 ) -> None:

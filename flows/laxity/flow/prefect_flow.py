@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
@@ -53,6 +54,7 @@ POOL_DEADLINE: Final = (
     "the parameter deadline has no effect in a work pool, where the Job has its verdict already: "
     "give the run --job-variable deadline=1h"
 )
+_TOLD: ContextVar[list[WordedError]] = ContextVar("told")  # errors of the tries of a call
 FOLLOW_PATIENCE_S: Final = 5.0  # an absent service is asked again and again, this long each time
 
 
@@ -72,12 +74,16 @@ class DeadlineFlow(Flow[P, R]):
                 with temporary_settings(set_defaults={PREFECT_SERVER_ANALYTICS_ENABLED: False}):
                     return super(DeadlineFlow, self).__call__(*args, **options)
 
+            told = _TOLD.set([])
             try:
                 _check_names(self, args, options)
                 launch = launch_of_process()
                 return run() if launch is None else launch.call(self.name, run)
             except WordedError as error:
-                raise error.with_traceback(None) from None
+                latest = [error, *_TOLD.get()][-1]  # Prefect raises that of the first try
+                raise latest.with_traceback(None) from None
+            finally:
+                _TOLD.reset(told)
 
         def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
             """As for any flow; what does not fit is a QoSError in one sentence."""
@@ -199,6 +205,7 @@ def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[
                 raise
             with get_client(sync_client=True) as api:
                 run = end_retries(api, run, error)
+            _TOLD.get([]).append(error)
             if is_retried(run):
                 log_as_sentence()
                 raise  # Prefect's engine retries what is raised, and hangs on a state

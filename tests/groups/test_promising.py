@@ -194,7 +194,8 @@ def test_late_step_takes_slack_of_later_ones(tmp_path: Path) -> None:
 
 def test_step_waits_for_the_steps_before_it(tmp_path: Path) -> None:
     world = MemoryWorld(4)
-    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+    no_look = {"longest_sleep_s": 3600.0}  # without news: the end of a step is some
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0), **no_look) as stage:
         declare(stage, step("pretrain"), step("finetune", "pretrain"), deadline="1h")
         submit(stage, "p1", "pretrain")
         submit(stage, "f1", "finetune", after="pretrain")
@@ -218,6 +219,23 @@ def test_failed_step_ends_the_group_and_those_that_wait_for_it(tmp_path: Path) -
         world.finished("default/p1", failed=True)
         stage.until("default/f1", lambda v: v["state"] == "cancelled", "cancelled")
         assert group_of(stage)["state"] == "failed"
+
+
+def test_failed_branch_ends_a_step_beside_it_that_waits_for_gpus(tmp_path: Path) -> None:
+    world = MemoryWorld(1)
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+        steps = step("base"), step("left", "base"), step("right", "base")
+        declare(stage, *steps, step("both", "left", "right"), deadline="2h")
+        submit(stage, "base", "base")
+        stage.until("default/base", lambda v: v["workers"] == 1, "running")
+        for branch in ("left", "right"):
+            submit(stage, branch, branch, after="base")
+        submit(stage, "both", "both", after="left, right")
+        world.finished("default/base")
+        stage.until("default/right", lambda v: v["reason_code"] == "no_free_gpus", "left waiting")
+        world.finished("default/left", failed=True)
+        for job in ("right", "both"):
+            stage.until(f"default/{job}", lambda v: v["state"] == "cancelled", "cancelled")
 
 
 def test_group_ends_with_its_last_step(tmp_path: Path) -> None:

@@ -211,9 +211,7 @@ def test_a_retry_of_the_flow_starts_the_next_attempt_with_the_first_submission(
     assert trainings.HEARD == ["Completed"]
 
 
-def test_a_caller_gets_the_error_of_the_last_try(
-    trainings: ModuleType, service: StandIn
-) -> None:
+def test_a_caller_gets_the_error_of_the_last_try(trainings: ModuleType, service: StandIn) -> None:
     service.will({"state": "failed", "error": "exit code 1"})
     service.will(REFUSED)
 

@@ -194,8 +194,7 @@ def test_late_step_takes_slack_of_later_ones(tmp_path: Path) -> None:
 
 def test_step_waits_for_the_steps_before_it(tmp_path: Path) -> None:
     world = MemoryWorld(4)
-    no_look = {"longest_sleep_s": 3600.0}  # without news: the end of a step is some
-    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0), **no_look) as stage:
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
         declare(stage, step("pretrain"), step("finetune", "pretrain"), deadline="1h")
         submit(stage, "p1", "pretrain")
         submit(stage, "f1", "finetune", after="pretrain")

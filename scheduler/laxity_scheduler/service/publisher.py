@@ -326,7 +326,9 @@ class Publisher:
 def _ends_step(change: ViewChange) -> bool:
     """Whether a job of a group has ended."""
     ended_before = change.before is not None and change.before["finished_at"] is not None
-    return bool(change.after["group"]) and change.after["finished_at"] is not None and not ended_before
+    return (
+        bool(change.after["group"]) and change.after["finished_at"] is not None and not ended_before
+    )
 
 
 def _log_verdicts(changes: Iterable[ViewChange]) -> None:

@@ -55,11 +55,16 @@ def read_directives(script: str) -> list[str]:
         if line.startswith(DIRECTIVE):
             directives.append(line)
     for line in directives:
-        for word in split_directive(line):
-            for option, reason in REFUSED_OPTIONS:
-                if option.match(word):
-                    raise ValueError(f"{line!r}: {reason}: take it out")
+        _check_options(line)
     return directives
+
+
+def _check_options(directive: str) -> None:
+    """ValueError for an option by which sbatch would not submit one job and leave."""
+    for word in split_directive(directive):
+        for option, reason in REFUSED_OPTIONS:
+            if option.match(word):
+                raise ValueError(f"{directive!r}: {reason}: take it out")
 
 
 def refuse_variables(environ: Mapping[str, str]) -> None:

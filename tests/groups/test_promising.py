@@ -324,6 +324,14 @@ def test_jobs_that_were_not_planned_are_told(tmp_path: Path) -> None:
     assert ended["reason"].startswith("kept: finished ")
 
 
+def test_a_groups_name_for_a_job_is_answered_with_the_group(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="1h")
+        answer = stage.http.get("/v1/jobs/default/rel/explain")
+    assert answer.status_code == 404
+    assert "did you mean the workflow default/release?" in answer.json()["error"]["message"]
+
+
 def test_group_that_ends_late_has_broken_its_promise(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
         declare(stage, step("pretrain"), deadline="1h", open=True)

@@ -38,6 +38,7 @@ def with_job_or_group(
     """
     from laxity.api.client import ServiceError, full_id
 
+    start = full_id(name)
     try:
         return with_job(client, name, act)
     except ServiceError as error:
@@ -48,7 +49,7 @@ def with_job_or_group(
         except ServiceError as no_group:
             if no_group.status != NO_SUCH_JOB:
                 raise no_group from None
-        alike = [group for group in _groups_of(client) if group.startswith(full_id(name))]
+        alike = [group for group in _groups_of(client) if group.startswith(start)]
         if len(alike) != 1:
             raise
     return act_on_group(alike[0])

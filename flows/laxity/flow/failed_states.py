@@ -23,7 +23,6 @@ from laxity.api.status_text import DeadlineRefused
 from laxity.job.qos import QoSError
 from laxity.worded_error import WordedError
 
-
 ERRORS: ContextVar[list[WordedError]] = ContextVar("errors")  # of the tries of a call
 
 

@@ -11,6 +11,7 @@ from laxity_scheduler.groups.records import describe_end, find_deviations
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
+from laxity_scheduler.model.reasons import format_utc
 from laxity_scheduler.service.group_cycle.group_book import read_group
 from laxity_scheduler.service.group_cycle.group_rows import view_of
 from laxity_scheduler.service.loop import Service
@@ -59,6 +60,11 @@ class GroupService:
         due = parse_zoned_deadline(deadline)
         base_at = CLOCK.now() if isinstance(due, ClockTime) else group.submitted_at
         amended = replace(group, deadline_at=deadline_instant(due, base_at))
+        if group.is_sweep and amended.deadline_at <= CLOCK.now():  # its verdict is its client's
+            at = format_utc(amended.deadline_at)
+            raise ValueError(
+                f"{deadline} is {at}, which has passed: a duration counts from the start"
+            )
         judged = self._judge(amended)
         if group.promised and judged.state == "refused":
             said = f"{judged.verdict['reason']}; the promise of before stands"

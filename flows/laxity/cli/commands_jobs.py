@@ -84,6 +84,7 @@ def submit(
     laxity.dev/after wait for one another, and have one deadline together.
     """
     from laxity.api.client import Client
+    from laxity.cli.github import report_group
     from laxity.cli.group_files import is_group, submit_group
     from laxity.cli.job_source import job_manifests, option_annotations
     from laxity.cli.render.group_panel import print_group
@@ -104,6 +105,7 @@ def submit(
     answers: list[JobView] | None = None
     if is_group(manifests):
         group, answers = submit_group(client, manifests, source, key)
+        report_group(group)
         if group["state"] == "refused" or not follow:
             raise typer.Exit(print_group(group, as_json=as_json))
     _, code = submit_jobs(

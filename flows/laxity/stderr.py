@@ -9,11 +9,12 @@ from typing import Final
 
 from laxity.safe_text import without_secrets
 
+MARK: Final = "laxity: "
 _UNUSABLE: Final = (ValueError, AttributeError, OSError)  # closed, None, gone
 
 
 def say(text: str) -> None:
-    write_out(f"laxity: {text}\n")
+    write_out(f"{MARK}{text}\n")
 
 
 def write_out(text: str) -> None:

@@ -158,6 +158,16 @@ def failed(index: int = 0, code: int = 1, said: str = "", **more: Any) -> Json:
             id="its last line",
         ),
         pytest.param(
+            [failed(code=9, said="no GPU\nlaxity: nothing was given to training.restore()")],
+            "worker 0 failed with exit code 9: no GPU",
+            id="before a note of laxity's",
+        ),
+        pytest.param(
+            [failed(code=2, said="an earlier start\nlaxity: LAXITY_EPOCHS: no number")],
+            "worker 0 failed with exit code 2: laxity: LAXITY_EPOCHS: no number",
+            id="laxity's own error",
+        ),
+        pytest.param(
             [failed(code=139)], "worker 0 failed with exit code 139 (SIGSEGV)", id="signal"
         ),
         pytest.param(

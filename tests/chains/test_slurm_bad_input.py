@@ -78,16 +78,17 @@ def test_what_cannot_be_a_chain_leaves_no_folder(
 
 
 @pytest.mark.usefixtures("programs")
-def test_variable_that_makes_arrays_of_links_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["SBATCH_ARRAY_INX", "SBATCH_WAIT"])
+def test_variable_that_changes_what_a_link_is_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     script = tmp_path / "a.sbatch"
     script.write_text(SCRIPT)
-    monkeypatch.setenv("SBATCH_ARRAY_INX", "1-3")
+    monkeypatch.setenv(name, "1-3")
 
     error = chain_error(str(script))
 
-    assert "SBATCH_ARRAY_INX=1-3" in str(error)
+    assert f"{name}=1-3" in str(error)
     assert (error.code, list(tmp_path.iterdir())) == (USAGE, [script])
 
 

@@ -78,9 +78,9 @@ def test_four_links_beside_other_jobs_train_each_epoch_once(
 def test_a_training_of_laxity_ends_each_link_before_its_time_limit_and_completes_its_chain(
     begin: Callable[[str], Chain],
 ) -> None:
-    chain = begin(TRAINING)
+    chain, filters = begin(TRAINING), {"SQUEUE_PARTITION": "gpu"}  # a user's, for own listings
 
-    assert exit_code_of(chain.start("--method", "reactive")) == 0
+    assert exit_code_of(chain.start("--method", "reactive", variables=filters)) == 0
 
     assert chain.epochs == [f"epoch {n}" for n in range(1, 61)]
     first, second = chain.state["links"]
@@ -176,11 +176,18 @@ def test_a_successor_cancelled_by_hand_is_submitted_once_more_and_then_the_chain
     assert chain.left() == ["RUNNING"]  # the first link trains on
 
 
+@pytest.mark.parametrize(
+    "variables",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"SQUEUE_PARTITION": "gpu", "SCANCEL_INTERACTIVE": "1"}, id="user's filters"),
+    ],
+)
 def test_a_failing_predecessor_takes_its_successor_out_of_the_queue(
-    slurm: SlurmCluster, begin: Callable[[str], Chain]
+    slurm: SlurmCluster, begin: Callable[[str], Chain], variables: dict[str, str]
 ) -> None:
     chain = begin(WAITING)
-    process = chain.start("--method", "slurm_estimate")
+    process = chain.start("--method", "slurm_estimate", variables=variables)
     until(lambda: chain.job_of(2), "a successor")
 
     (chain.folder / "code").write_text("3")

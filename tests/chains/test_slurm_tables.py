@@ -254,8 +254,34 @@ def test_array_is_no_link(line: str) -> None:
         read_directives(f"#!/bin/bash\n#SBATCH {line}\n")
 
 
-@pytest.mark.parametrize("line", ["-A team", "--account=array", "-N 2 # no --array", "-J a-a"])
-def test_options_that_look_like_an_array_are_kept(line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--wait", "laxity chain waits itself: take it out"),
+        ("-HW", "laxity chain waits itself"),
+        ("--time=1 --test-only", "submit nothing"),
+    ],
+)
+def test_option_by_which_sbatch_submits_no_job_or_waits_for_it_is_named(
+    line: str, words: str
+) -> None:
+    with pytest.raises(ValueError, match=f"'#SBATCH {line}'.*{words}"):
+        read_directives(f"#!/bin/bash\n#SBATCH {line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-A team",
+        "--account=array",
+        "-N 2 # no --array",
+        "-J a-a",
+        "--wait-all-nodes=1",
+        "--tasks-per-node=2",
+        "-JW",
+    ],
+)
+def test_options_that_look_like_refused_ones_are_kept(line: str) -> None:
     assert read_directives(f"#!/bin/bash\n#SBATCH {line}\n") == [f"#SBATCH {line}"]
 
 

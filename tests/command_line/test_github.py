@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 import yaml
 
+from laxity import names
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 from tests.support.job_answers import answer_job
@@ -54,6 +55,36 @@ def test_a_refusal_is_an_annotation_with_its_offers(
     assert printed[0].startswith("::error title=laxity%3A default/train::")
     assert "100 %25 full%0Aset-output%0A  offer 1: class soft" in printed[0]
     assert outputs(github)["reason-code"] == "busy"
+
+
+def test_a_refused_group_is_summed_up_and_annotated(
+    answering: Service, github: Path, laxity: CommandLine
+) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "i"}]}}
+    documents = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"completionMode": "Indexed", "template": template},
+        }
+        for name, annotations in (("base", {}), ("tune", {names.AFTER: "base"}))
+    ]
+    (github / "release.yaml").write_text(yaml.safe_dump_all(documents))
+    refused = {
+        "id": "default/release", "kind": "workflow", "state": "refused", "verdict": "refused",
+        "reason": "its P90 finish is too late", "reason_code": "group_too_slow", "steps": [],
+        "offers": [{"text": "deadline 18:00"}], "deadline_at": 2e9, "finished_at": None, "p90_at": 2e9,
+    }  # fmt: skip
+    answering.answers["POST /v1/groups"] = (201, refused)
+
+    assert laxity("submit", str(github / "release.yaml"), "--deadline", "8h") == 3
+
+    (printed,) = [line for line in laxity.read_errors().splitlines() if line.startswith("::")]
+    assert printed.startswith("::error title=laxity%3A default/release::")
+    assert "its P90 finish is too late" in printed
+    assert outputs(github)["reason-code"] == "group_too_slow"
+    assert "- deadline 18:00" in (github / "summary").read_text()
 
 
 @pytest.mark.parametrize("variable", ["GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"])

@@ -52,6 +52,19 @@ def test_refused_deadline_of_a_group_whose_promise_stands_exits_as_refused(
     assert laxity("amend", "release", "--deadline", "2h") == 3
 
 
+def test_beginning_of_a_group_is_enough_where_no_job_has_it(
+    answering: Service, laxity: CommandLine
+) -> None:
+    unknown = (404, {"error": {"code": "not_found", "message": "there is no job default/rel"}})
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": []})
+    answering.answers["GET /v1/jobs/default/rel"] = unknown
+    answering.answers["GET /v1/groups/default/rel"] = unknown
+    answering.answers["GET /v1/groups"] = (200, {"groups": [group(id="other/rel"), group()]})
+    answering.answers["GET /v1/groups/default/release"] = (200, group())
+    assert laxity("show", "rel") == 0
+    assert "workflow release: active" in laxity.read()
+
+
 def test_name_of_neither_job_nor_group_is_an_unknown_job(
     answering: Service, laxity: CommandLine
 ) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from laxity import DeadlineRefused, TrainingFailed
@@ -209,6 +210,28 @@ def test_a_retry_of_the_flow_starts_the_next_attempt_with_the_first_submission(
     assert said(first, "submitted-at") == said(second, "submitted-at")
     assert [job["attempt"] for job in service.jobs.values()] == [1, 2]
     assert trainings.HEARD == ["Completed"]
+
+
+def test_a_flow_of_a_script_travels_to_the_process_that_a_runner_starts(
+    trainings: ModuleType,
+) -> None:
+    cloudpickle.register_pickle_by_value(trainings)  # as what `python served.py` defines
+    try:
+        sent = cloudpickle.loads(cloudpickle.dumps(trainings.train_again))
+    finally:
+        cloudpickle.unregister_pickle_by_value(trainings)
+
+    assert sent.declaration == trainings.train_again.declaration
+
+
+def test_a_caller_gets_the_error_of_the_last_try(trainings: ModuleType, service: StandIn) -> None:
+    service.will({"state": "failed", "error": "exit code 1"})
+    service.will(REFUSED)
+
+    with pytest.raises(DeadlineRefused):
+        trainings.train_again()
+
+    assert latest_run().state_name == "Refused"
 
 
 def test_a_job_that_fails_for_good_fails_the_flow_and_the_users_hook_runs(

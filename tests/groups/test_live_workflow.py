@@ -6,7 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
+from laxity import names
 from tests.support.programs import release
 from tests.support.served_project import Served
 from tests.support.waiting import until
@@ -87,3 +89,48 @@ def test_workflow_that_cannot_be_in_time_is_refused_by_the_name_of_its_step(
     assert "step finetune takes the most" in log
     assert latest_state(prefect_api) == "Refused"
     assert jobs == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_file_of_steps_is_followed_to_its_end_and_no_step_waits_for_the_next_look(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "def train(training):\n    for _ in training.epochs():\n        pass\n"
+    )
+    template = {
+        "restartPolicy": "Never",
+        "containers": [
+            {"name": "train", "command": [sys.executable, "-m", "laxity.worker", "train.py:train"]}
+        ],
+    }
+    steps = {"first": {}, "second": {names.AFTER: "first"}}
+    jobs = [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "generateName": f"{step}-",
+                "annotations": {names.EPOCHS: "1", names.EPOCH_ESTIMATE: "1s", **after},
+            },
+            "spec": {"completionMode": "Indexed", "template": {"spec": template}},
+        }
+        for step, after in steps.items()
+    ]
+    (tmp_path / "release.yaml").write_text(yaml.safe_dump_all(jobs))
+    served = Served(tmp_path / "home")
+    try:
+        call = ("submit", "release.yaml", "--deadline", "10m", "--follow")
+        followed = served.laxity(*call, cwd=tmp_path)
+        views = {job.step: job for job in served.client.jobs()}
+    finally:
+        served.processes.stop()
+
+    assert followed.returncode == 0, followed.stderr
+    assert "attached" not in followed.stderr
+    first, second = views["first"], views["second"]
+    assert (first.state, second.state) == ("finished", "finished")
+    begun_at, ended_at = second.width_history[0][0], first.finished_at
+    assert ended_at is not None
+    assert begun_at - ended_at < 10.0  # a look without news comes after 30 s

@@ -1,6 +1,7 @@
 """The verdict on a whole group, and how its promise is kept."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_offered_deadline_is_promised(tmp_path: Path) -> None:
         view = declare(stage, *chain(), deadline="10m")
         due_at = view["offers"][0]["deadline_at"]
         text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(due_at))
-        again = stage.http.post("/v1/groups/default/release/amend", json={"deadline": text}).json()
+        again = declare(stage, *chain(), deadline=text)
     assert again["verdict"] == "promised"
 
 
@@ -217,7 +218,27 @@ def test_failed_step_ends_the_group_and_those_that_wait_for_it(tmp_path: Path) -
         stage.until("default/p1", lambda v: v["workers"] == 1, "running")
         world.finished("default/p1", failed=True)
         stage.until("default/f1", lambda v: v["state"] == "cancelled", "cancelled")
-        assert group_of(stage)["state"] == "failed"
+        ended = group_of(stage)
+    assert (ended["state"], ended["reason"]) == ("failed", "failed: step pretrain")
+
+
+def test_failed_branch_ends_a_step_beside_it_that_waits_for_gpus(tmp_path: Path) -> None:
+    world = MemoryWorld(2)
+    with staged(tmp_path, world, predictor=Curve(epoch_s=60.0)) as stage:
+        stage.submit("other", deadline="1h", widths="1")
+        stage.until("default/other", lambda v: v["workers"] == 1, "running")
+        steps = step("base"), step("left", "base"), step("right", "base", widths="2")
+        declare(stage, *steps, step("both", "left", "right"), deadline="2h")
+        submit(stage, "base", "base")
+        stage.until("default/base", lambda v: v["workers"] == 1, "running")
+        submit(stage, "left", "left", after="base")
+        submit(stage, "right", "right", after="base", widths="2")
+        submit(stage, "both", "both", after="left, right")
+        world.finished("default/base")
+        stage.until("default/left", lambda v: v["workers"] == 1, "running")
+        world.finished("default/left", failed=True)
+        for job in ("right", "both"):
+            stage.until(f"default/{job}", lambda v: v["state"] == "cancelled", "cancelled")
 
 
 def test_group_ends_with_its_last_step(tmp_path: Path) -> None:
@@ -300,6 +321,33 @@ def test_jobs_that_were_not_planned_are_told(tmp_path: Path) -> None:
     assert "step export has 1 job, and 0 were planned" in running
     assert "never came" not in running
     assert ended["reason"].endswith("step evaluate never came")
+    assert ended["reason"].startswith("kept: finished ")
+
+
+def test_a_groups_name_for_a_job_is_answered_with_the_group(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, *chain(), deadline="1h")
+        answer = stage.http.get("/v1/jobs/default/rel/explain")
+    assert answer.status_code == 404
+    assert "did you mean the workflow default/release?" in answer.json()["error"]["message"]
+
+
+def test_group_that_ends_late_has_broken_its_promise(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        declare(stage, step("pretrain"), deadline="1h", open=True)
+        book = stage.service.groups.book
+        book.keep(replace(book.group("default/release"), deadline_at=time.time() - 60.0))
+        ended = stage.http.post("/v1/groups/default/release/end", json={"state": "finished"}).json()
+    assert ended["reason"].startswith("broken: finished 1m00s after the deadline ")
+
+
+def test_another_deadline_of_a_refused_group_without_jobs_promises_nothing(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        refused = declare(stage, *chain(), deadline="5m")
+        answer = stage.http.post("/v1/groups/default/release/amend", json={"deadline": "2h"})
+        state = group_of(stage)["state"]
+    assert (refused["state"], state, answer.status_code) == ("refused", "refused", 409)
+    assert "submit it again" in answer.json()["error"]["message"]
 
 
 def test_fault_of_one_group_harms_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
-"""The P90 finish with which a promise was given stands still, however its forecast moves."""
+"""What a job was told first stands still, however its forecast moves."""
 
 from typing import Any
 
 import pytest
 
-from laxity_scheduler.service.views.view_record import p90_when_given
+from laxity_scheduler.service.views.view_record import p90_when_given, with_first_prediction
 
 DEADLINE_AT = 900.0
 BEFORE = {"deadline_at": DEADLINE_AT, "given_p90_at": 600.0}
@@ -25,3 +25,23 @@ def test_a_promise_keeps_the_finish_with_which_it_was_given(
     view = {"verdict": verdict, "deadline_at": deadline_at, "promised_p90_at": 700.0}
 
     assert p90_when_given(view, before) == given_at
+
+
+@pytest.mark.parametrize(
+    ("start_at", "run_s"),
+    [
+        pytest.param(None, 20.0, id="it starts now"),
+        pytest.param(110.0, 10.0, id="it waits"),
+        pytest.param(121.0, None, id="its start is said to be after its end"),
+    ],
+)
+def test_first_predicted_run_time_is_never_negative(
+    start_at: float | None, run_s: float | None
+) -> None:
+    view = {
+        "verdict": "forecast", "state": "queued", "outcome": "", "broken": False,
+        "p50_at": 120.0, "p90_at": 130.0, "first_p90_at": None, "expected_start_at": start_at,
+        "deadline_at": DEADLINE_AT, "finished_at": None,
+    }  # fmt: skip
+
+    assert with_first_prediction(view, 100.0)["first_run_s"] == run_s

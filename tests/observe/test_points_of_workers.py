@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laxity.worker.mlflow_tracking import EpochMetrics
+from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.mlflow_sink import MlflowSink
 from laxity_scheduler.plan import Plan
@@ -70,6 +70,34 @@ def test_run_of_a_job_that_never_gets_a_verdict_ends_with_it(
 
     (run_id,) = made
     assert MlflowClient(mlflow_uri).get_run(run_id).info.status == "FINISHED"
+
+
+@pytest.mark.slow
+def test_an_experiment_that_was_deleted_is_named_with_what_brings_it_back(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    uri, advice = f"sqlite:///{tmp_path}/mlflow.db", "mlflow experiments restore --experiment-id"
+    client, made = MlflowClient(uri), list[str]()
+    sink = MlflowSink(uri, lambda *run: made.append(run[-1]))
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    sink.deliver(Message(view))
+    experiment = client.get_run(made[0]).info.experiment_id
+    client.delete_experiment(experiment)
+    other = Message(view | {"uid": "other", "run_id": ""})
+
+    with pytest.raises(MlflowException):
+        sink.deliver(other)
+    with pytest.raises(ValueError, match=advice):
+        sink.deliver(other)
+    with pytest.raises(ValueError, match=advice):
+        Tracker(uri, tags={}).run_id()
+
+    client.restore_experiment(experiment)
+    sink.deliver(other)
+    assert len(made) == 2
 
 
 class HastyWorld(MemoryWorld):

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,9 +24,13 @@ class Chain(ChainProcess):
         self._script.write_text(script.format(folder=cluster.folder.parent))
 
     def start(
-        self, *options: str, shim: Path | None = None, place: Path | None = None
+        self,
+        *options: str,
+        shim: Path | None = None,
+        place: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        environment = self._cluster.environment
+        environment = {**self._cluster.environment, **(variables or {})}
         if shim is not None:
             environment = {**environment, "PATH": f"{shim}:{os.environ['PATH']}"}
         command = [sys.executable, str(COMMAND), str(self._script), "--interval", "0.2s", *options]

@@ -39,6 +39,16 @@ def test_amended_deadline_outlasts_the_next_verdict(tmp_path: Path) -> None:
     assert group["verdict"] == "promised"
 
 
+def test_deadline_that_has_passed_is_no_other_one(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        first = stage.http.post("/v1/groups", json=sweep("promised", "all")).json()
+        past = {"deadline": "2020-01-01T06:00Z"}
+        answer = stage.http.post("/v1/groups/default/s/amend", json=past)
+        group = stage.http.get("/v1/groups/default/s").json()
+    assert (answer.status_code, group["deadline_at"]) == (422, first["deadline_at"])
+    assert "has passed" in answer.json()["error"]["message"]
+
+
 def test_trials_keep_their_own_deadlines_and_the_sweep_goes_on(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as stage:
         stage.http.post("/v1/groups", json=sweep())

@@ -151,6 +151,10 @@ class Client:
         """One group with the views of its jobs."""
         return dict(self._send_request("GET", _group_path(group_id)))
 
+    def groups(self) -> list[Json]:
+        """All groups that the token may see, without their jobs."""
+        return list(self._send_request("GET", "/v1/groups")["groups"])
+
     def amend_group(self, group_id: str, deadline: str) -> Json:
         """Ask for another deadline of the whole."""
         body = {"deadline": with_local_zone(deadline)}

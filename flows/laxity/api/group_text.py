@@ -9,9 +9,11 @@ from laxity.human_time import count_noun
 
 def group_facts(group: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Names and values of what is known of a group: the whole, then its steps in order."""
+    ended = group.get("finished_at")
     return [
         ("deadline", instant_text(group["deadline_at"])),
-        ("P90 finish", instant_text(group.get("p90_at"))),
+        ("P90 finish", "" if ended else instant_text(group.get("p90_at"))),
+        ("ended", instant_text(ended)),
         *((step["name"], _step_text(step)) for step in group["steps"]),
     ]
 

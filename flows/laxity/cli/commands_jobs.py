@@ -46,13 +46,11 @@ from laxity.cli.job_options import (
     WallLimit,
     Workers,
 )
-from laxity.human_time import count_noun
 
 if TYPE_CHECKING:
     from laxity.api.client import Client, JobView
 
 VERDICT_WAIT_S: Final = 10.0
-MOST_LISTED: Final = 20
 LAST_LINES: Final = 15
 
 
@@ -86,6 +84,7 @@ def submit(
     laxity.dev/after wait for one another, and have one deadline together.
     """
     from laxity.api.client import Client
+    from laxity.cli.github import report_group
     from laxity.cli.group_files import is_group, submit_group
     from laxity.cli.job_source import job_manifests, option_annotations
     from laxity.cli.render.group_panel import print_group
@@ -103,22 +102,32 @@ def submit(
         source, annotations,
         name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
     )  # fmt: skip
+    answers: list[JobView] | None = None
     if is_group(manifests):
-        group, manifests = submit_group(client, manifests, source, key)
+        group, answers = submit_group(client, manifests, source, key)
+        report_group(group)
         if group["state"] == "refused" or not follow:
             raise typer.Exit(print_group(group, as_json=as_json))
-    _, code = submit_jobs(client, manifests, timeout_s=timeout_s, follow=follow, as_json=as_json)
+    _, code = submit_jobs(
+        client, manifests, answers, timeout_s=timeout_s, follow=follow, as_json=as_json
+    )
     raise typer.Exit(code)
 
 
 def submit_jobs(
-    client: "Client", manifests: Sequence[Json], *, timeout_s: float, follow: bool, as_json: bool
+    client: "Client",
+    manifests: Sequence[Json],
+    answers: Sequence["JobView"] | None = None,
+    *,
+    timeout_s: float,
+    follow: bool,
+    as_json: bool,
 ) -> tuple[list["JobView"], int]:
-    """Submit these Jobs, show each verdict or follow each to its end; them, and the exit code."""
+    """Submit these Jobs unless that has its `answers` already, and show each verdict or follow each; them, and the exit code."""
     from laxity.cli.github import report_job
     from laxity.cli.render.job_panel import print_job
 
-    answers = [client.submit(manifest) for manifest in manifests]  # all, before one is followed
+    answers = answers or [client.submit(manifest) for manifest in manifests]  # all, then follow
     for manifest, answer in zip(manifests, answers, strict=True):
         _tell_attachment(manifest, answer)
     verdicts = [await_verdict(client, answer.id) for answer in answers]
@@ -272,24 +281,27 @@ def release(
     on without laxity: its label and annotations are dropped, and it never touches these Jobs again.
     Running jobs run on. Waiting and refused ones stay suspended, and are listed.
     """
+    from laxity.cli.render.released import describe_refusals
+
     if everything == (job is not None):
         raise CommandError("say one JOB, or --all to let every job go", code=USAGE)
     if everything and undo:
         raise CommandError("--all cannot be undone: submit those jobs again", code=USAGE)
     answer, message = release_one_or_all(job, undo=undo)
     typer.echo(json.dumps(answer) if as_json else message)
-    if refusals := _describe_refusals(answer):
+    if refusals := describe_refusals(answer):
         raise CommandError(refusals, code=FAILED)
 
 
 def release_one_or_all(job: str | None, *, undo: bool) -> tuple[dict[str, Any], str]:
     """What the service answered, and in words."""
     from laxity.api.client import Client
+    from laxity.cli.render.released import all_released
 
     client = Client(patience_s=5.0)
     if job is None:
         answer = client.release()
-        return answer, _all_released(answer)
+        return answer, all_released(answer)
     if undo:
         return with_job(
             client, job, client.take_back
@@ -298,44 +310,6 @@ def release_one_or_all(job: str | None, *, undo: bool) -> tuple[dict[str, Any], 
     return with_job(
         client, job, client.release
     ), f"{job}: pinned, it is never resized or stopped; {back}"
-
-
-def _all_released(answer: Mapping[str, Any]) -> str:
-    waiting = [str(job) for job in answer.get("suspended") or ()]
-    message = f"released: {count_noun(int(answer.get('released') or 0), 'job')}"
-    if not waiting:
-        return message
-    start = """kubectl patch job NAME --type merge -p '{"spec": {"suspend": false}}'"""
-    verb = "stays" if len(waiting) == 1 else "stay"
-    stay = f"{len(waiting)} of them {verb} suspended; on a cluster, start one with: {start}"
-    return "\n".join([f"{message}; {stay}", *(f"  {name}" for name in _first_names(waiting))])
-
-
-def _describe_refusals(answer: Mapping[str, Any]) -> str:
-    """What was not let go; "" if all was."""
-    lines = []
-    if jobs := answer.get("refused"):
-        lines += [f"not released, and managed as before: {count_noun(len(jobs), 'job')}"]
-        lines += _list_by_cause(jobs)
-    if nodes := answer.get("nodes_refused"):
-        lines += [f"not given back, and still labelled as lent: {count_noun(len(nodes), 'node')}"]
-        lines += _list_by_cause(nodes)
-    return "\n".join(lines)
-
-
-def _list_by_cause(refused: Mapping[str, str]) -> list[str]:
-    """Each cause once, after all that have it: in a namespace without rights all have the same."""
-    names_by_cause: dict[str, list[str]] = {}
-    for name, cause in sorted(refused.items()):
-        names_by_cause.setdefault(cause, []).append(name)
-    return [
-        f"  {', '.join(_first_names(those))}: {cause}" for cause, those in names_by_cause.items()
-    ]
-
-
-def _first_names(names: Sequence[str]) -> list[str]:
-    more = len(names) - MOST_LISTED
-    return [*names[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
 
 
 def await_verdict(client: "Client", job_id: str) -> "JobView":

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from laxity.api.job_view import JobView
+from laxity.api.job_view import JobView, Json
 from laxity.api.status_text import (
     BROKEN,
     DeadlineRefused,
+    GroupRefused,
     TrainingFailed,
     deadline_status,
     instant_text,
@@ -33,15 +34,37 @@ def report_job(job: JobView) -> None:
     """Tell GitHub where a job stands, if this is a step of its Actions."""
     if not is_active():
         return
-    _append_text(SUMMARY_FILE, f"{verdict_markdown(job)}\n\n")
-    _append_text(
-        OUTPUT_FILE,
-        "".join(f"{key}={_join_lines(value)}\n" for key, value in _step_outputs(job).items()),
-    )
+    _write_files(verdict_markdown(job), _step_outputs(job))
     if problem := _job_problem(job):
         print_annotation("error", problem, title=f"laxity: {job.id}")
     elif deadline_status(job) == "late":
         print_annotation("warning", standing_text(job), title=f"laxity: {job.id}")
+
+
+def report_group(group: Json) -> None:
+    """Tell GitHub the verdict on several Jobs with one deadline."""
+    if not is_active():
+        return
+    name, verdict = str(group["id"]), str(group["verdict"])
+    outputs = {
+        "job": name,
+        "state": str(group["state"]),
+        "verdict": verdict,
+        "standing": verdict,
+        "reason-code": str(group["reason_code"]),
+        "deadline": instant_text(group["deadline_at"]),
+        "p90-finish": instant_text(group["p90_at"]),
+    }
+    offers = "".join(f"- {offer['text']}\n" for offer in group["offers"])
+    _write_files(f"# {name}: {verdict}\n\n{group['reason']}\n\n{offers}", outputs)
+    if verdict == "refused":
+        print_annotation("error", str(GroupRefused(group)), title=f"laxity: {name}")
+
+
+def _write_files(summary: str, outputs: Mapping[str, str]) -> None:
+    _append_text(SUMMARY_FILE, f"{summary}\n\n")
+    lines = (f"{key}={_join_lines(value)}\n" for key, value in outputs.items())
+    _append_text(OUTPUT_FILE, "".join(lines))
 
 
 def print_annotation(level: str, message: str, *, title: str = "laxity") -> None:

@@ -12,7 +12,7 @@ from laxity.job.manifest_reader import parse_steps
 from laxity.job.spec import job_name
 
 if TYPE_CHECKING:
-    from laxity.api.client import Client
+    from laxity.api.client import Client, JobView
 
 TERMS = (names.DEADLINE, names.CLASS)
 
@@ -22,10 +22,22 @@ def is_group(manifests: Sequence[Json]) -> bool:
     return any({names.GROUP, names.AFTER} & _annotations_of(job).keys() for job in manifests)
 
 
+def with_steps(jobs: Sequence[Json]) -> list[Json]:
+    """These Jobs; of a group, one without a name is a step called like its generateName."""
+    if not is_group(jobs):
+        return list(jobs)
+    return [
+        job
+        if job["metadata"].get("name") or _annotations_of(job).get(names.STEP)
+        else _with_annotations(job, {names.STEP: job["metadata"]["generateName"].rstrip("-.")})
+        for job in jobs
+    ]
+
+
 def submit_group(
     client: "Client", manifests: Sequence[Json], source: str, key: str | None
-) -> tuple[Json, list[Json]]:
-    """The group as the service sees it, with these Jobs unless it is refused; and the Jobs as its parts."""
+) -> tuple[Json, list["JobView"]]:
+    """The group as the service sees it, and its Jobs; none of them where it is refused."""
     from laxity.api.client import ServiceError
 
     document = group_document(manifests, source, key)
@@ -35,14 +47,13 @@ def submit_group(
     terms = {names.GROUP: document["name"], names.DEADLINE: deadline, names.CLASS: kind}
     jobs = [_with_annotations(job, {**terms, names.STEP: _step_of(job)}) for job in manifests]
     if answer["state"] == "refused":
-        return answer, jobs
+        return answer, []
     try:
-        for job in jobs:
-            client.submit(job)
+        views = [client.submit(job) for job in jobs]
     except ServiceError:
         client.end_group(answer["id"], "cancelled")  # with those that were taken
         raise
-    return client.group(answer["id"]), jobs
+    return client.group(answer["id"]), views
 
 
 def group_document(manifests: Sequence[Json], source: str, key: str | None) -> Json:

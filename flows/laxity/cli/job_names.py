@@ -32,9 +32,13 @@ def with_job(client: "Client", job: str, act: Callable[[str], T]) -> T:
 def with_job_or_group(
     client: "Client", name: str, act: Callable[[str], T], act_on_group: Callable[[str], T]
 ) -> T:
-    """What `act` returns for the job of this name; for the group, where there is no such job."""
-    from laxity.api.client import ServiceError
+    """What `act` returns for the job of this name; for the group, where there is no such job.
 
+    For either, a beginning that only one has is enough.
+    """
+    from laxity.api.client import ServiceError, full_id
+
+    start = full_id(name)
     try:
         return with_job(client, name, act)
     except ServiceError as error:
@@ -43,7 +47,12 @@ def with_job_or_group(
         try:
             return act_on_group(name)
         except ServiceError as no_group:
-            raise error if no_group.status == NO_SUCH_JOB else no_group from None
+            if no_group.status != NO_SUCH_JOB:
+                raise no_group from None
+        alike = [group for group in _groups_of(client) if group.startswith(start)]
+        if len(alike) != 1:
+            raise
+    return act_on_group(alike[0])
 
 
 def beginning_with(client: "Client", start: str) -> list[str]:
@@ -56,6 +65,16 @@ def beginning_with(client: "Client", start: str) -> list[str]:
     except ServiceError:
         return []
     return [job.id for job in jobs if job.id.startswith(wanted)]
+
+
+def _groups_of(client: "Client") -> list[str]:
+    """Ids of the groups; none of a service that does not list them."""
+    from laxity.api.client import ServiceError
+
+    try:
+        return [str(group["id"]) for group in client.groups()]
+    except ServiceError:
+        return []
 
 
 def completing(values: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:

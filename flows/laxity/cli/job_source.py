@@ -73,11 +73,12 @@ def job_manifests(
         message = f"{source!r} names no function; write {place}:FUNCTION, or a file of Jobs"
         raise CommandError(message, code=USAGE)
     if not is_entry(source):
+        from laxity.cli.group_files import with_steps
         from laxity.cli.job_files import read_jobs, with_annotations
 
         if params:
             raise CommandError(f"--param is for functions; {source} is a file of Jobs", code=USAGE)
-        jobs = read_jobs(source)
+        jobs = with_steps(read_jobs(source))
         if name and len(jobs) > 1:
             raise CommandError(f"--name for {len(jobs)} Jobs: they need one each", code=USAGE)
         keyed = [(job, _with_own_key(given, job, among=len(jobs))) for job in jobs]

@@ -9,6 +9,7 @@ of an error that Prefect will answer with a retry the log gets the sentence.
 """
 
 import logging
+from contextvars import ContextVar
 from typing import Any, cast
 
 from prefect.client.orchestration import SyncPrefectClient
@@ -21,6 +22,16 @@ from prefect.utilities.asyncutils import run_coro_as_sync
 from laxity.api.status_text import DeadlineRefused
 from laxity.job.qos import QoSError
 from laxity.worded_error import WordedError
+
+ERRORS: ContextVar[list[WordedError]] = ContextVar("errors")  # of the tries of a call
+
+
+def note_error(error: WordedError) -> None:
+    """Keep it for the caller: Prefect raises that of the first try.
+
+    A function of its own: a body that Prefect pickles by value may name no ContextVar.
+    """
+    ERRORS.get([]).append(error)
 
 
 def is_retried(run: FlowRun) -> bool:

@@ -30,10 +30,12 @@ from laxity.api.status_text import TrainingCancelled, result_of
 from laxity.flow.active_group import ACTIVE
 from laxity.flow.declaration import OPTIONS, Declaration
 from laxity.flow.failed_states import (
+    ERRORS,
     end_retries,
     is_retried,
     log_as_sentence,
     make_failed_state,
+    note_error,
 )
 from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
@@ -72,12 +74,16 @@ class DeadlineFlow(Flow[P, R]):
                 with temporary_settings(set_defaults={PREFECT_SERVER_ANALYTICS_ENABLED: False}):
                     return super(DeadlineFlow, self).__call__(*args, **options)
 
+            errors = ERRORS.set([])
             try:
                 _check_names(self, args, options)
                 launch = launch_of_process()
                 return run() if launch is None else launch.call(self.name, run)
             except WordedError as error:
-                raise error.with_traceback(None) from None
+                latest = [error, *ERRORS.get()][-1]
+                raise latest.with_traceback(None) from None
+            finally:
+                ERRORS.reset(errors)
 
         def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
             """As for any flow; what does not fit is a QoSError in one sentence."""
@@ -199,6 +205,7 @@ def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[
                 raise
             with get_client(sync_client=True) as api:
                 run = end_retries(api, run, error)
+            note_error(error)
             if is_retried(run):
                 log_as_sentence()
                 raise  # Prefect's engine retries what is raised, and hangs on a state

@@ -115,8 +115,8 @@ def joining(workflow: Workflow) -> Iterator[None]:
         raise
     else:
         ended = client.end_group(answer["id"], "finished")
-        if log is not None and (news := ended["reason"].removeprefix(answer["reason"])):
-            log.warning("%s: %s", answer["id"], news.removeprefix("; "))
+        if log is not None:
+            log.info("%s: %s", answer["id"], ended["reason"])
     finally:
         ACTIVE.reset(token)
 

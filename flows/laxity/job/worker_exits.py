@@ -9,7 +9,8 @@ MEANINGS: Final = {
     "SIGKILL": "killed from outside, often by the memory limit",
 }
 
-FINAL_CODES: Final = (1, 2)  # it would fail, too; 2: the worker cannot even be started
+USAGE: Final = 2  # the worker cannot even be started
+FINAL_CODES: Final = (1, USAGE)  # it would fail, too
 EXIT_RAISED: Final = 70  # the training function raised: it may get further
 
 

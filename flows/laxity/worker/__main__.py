@@ -19,7 +19,7 @@ from laxity import names
 from laxity.api.report_lines import ReportKind
 from laxity.durable_files import replace_file
 from laxity.human_time import count_noun
-from laxity.job.worker_exits import EXIT_RAISED
+from laxity.job.worker_exits import EXIT_RAISED, USAGE
 from laxity.safe_text import without_secrets
 from laxity.stderr import flush_output, say, write_out
 from laxity.worker import failure_file, launcher, prefect_context
@@ -45,7 +45,6 @@ from laxity.worker.worker_run import WorkerRun
 
 RESULT: Final = "result.json"
 FAILED: Final = 1
-USAGE: Final = 2
 INTERRUPTED: Final = 130
 ERROR_LENGTH: Final = 2000
 NEVER_ENTERED: Final = (

@@ -30,7 +30,7 @@ from laxity.stderr import say
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Experiment, Run
 
 EPOCHS_PER_FLUSH: Final = 20
 FLUSH_S: Final = 10.0
@@ -340,6 +340,17 @@ def write_ahead(uri: str) -> None:
         database.execute("PRAGMA journal_mode=WAL")
 
 
+def active_id(experiment: "Experiment") -> str:
+    """Its id; ValueError where somebody has deleted it: MLflow keeps the name, and takes no run."""
+    if experiment.lifecycle_stage == "deleted":
+        restore = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
+        raise ValueError(
+            f"the experiment {experiment.name} was deleted in MLflow; run: {restore}, or name another "
+            "one in MLFLOW_EXPERIMENT_NAME"
+        )
+    return str(experiment.experiment_id)
+
+
 def _find_experiment(client: "MlflowClient") -> str:
     """The experiment that MLflow's own variables name, else laxity's."""
     if experiment_id := os.environ.get("MLFLOW_EXPERIMENT_ID"):
@@ -347,7 +358,7 @@ def _find_experiment(client: "MlflowClient") -> str:
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
     experiment = client.get_experiment_by_name(name)
     if experiment is not None:
-        return str(experiment.experiment_id)
+        return active_id(experiment)
     try:
         return str(client.create_experiment(name))
     except Exception:  # another worker may have made it in between

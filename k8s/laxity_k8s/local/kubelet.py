@@ -146,21 +146,20 @@ class Kubelet:
             ):
                 self.rows.remove("pods", pod_id)
             else:
-                last = self._last_word(pod) if seen.code and not disrupted else ""
+                last = self._last_lines(pod) if seen.code and not disrupted else ""
                 status = build_terminated_status(latest, seen, disrupted, last)
                 self.rows.put("pods", {**latest, "status": status})
 
-    def _last_word(self, pod: Json) -> str:
-        """The last line that a worker wrote, as a pod with FallbackToLogsOnError shows it."""
+    def _last_lines(self, pod: Json) -> str:
+        """What a worker wrote last, as a pod with FallbackToLogsOnError shows it."""
         job_id, _ = pods.owner_of(pod)
         path = self.config.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
         try:
             with path.open("rb") as log:
                 log.seek(max(0, path.stat().st_size - MESSAGE_BYTES))
-                lines = log.read().decode(errors="replace").split("\n")
+                return log.read().decode(errors="replace")
         except OSError:
             return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _replace_lost(self, pod: Json, why: str) -> None:
         """The machine went down, the guard was killed or the node is gone: clear up, replace."""

@@ -7,9 +7,10 @@ from typing import Final
 from laxity import json_tree
 from laxity.instants import instant_at
 from laxity.job.accelerators import GPU, count_accelerators
-from laxity.job.worker_exits import SIGNALLED, signal_text
+from laxity.job.worker_exits import SIGNALLED, USAGE, signal_text
 from laxity.parsing import whole_number
 from laxity.safe_text import without_secrets
+from laxity.stderr import MARK
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import find_condition, read_condition
@@ -160,12 +161,17 @@ def has_failed(pod: Json) -> bool:
 
 
 def worker_failure(pod: Json) -> str:
-    """Why a worker failed: its exit code or signal, and the last line that it wrote."""
+    """Why a worker failed: its exit code or signal, and the last line that it wrote.
+
+    What laxity notes in the middle of its output is no reason, but where laxity itself ended it.
+    """
     statuses = json_tree.list_at(pod, "status", "containerStatuses")
     ends: list[Json] = [json_tree.mapping_at(status, "state", "terminated") for status in statuses]
     end = next((status for status in ends if status.get("exitCode")), {})
     output = without_secrets(str(end.get("message") or ""))
     lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if end.get("exitCode") != USAGE:
+        lines = [line for line in lines if not line.startswith(MARK)]
     killed = kill_reason(end)  # from outside: what it wrote last is not why
     before = "; last output: " if killed else ": "
     last = f"{before}{lines[-1][:LONGEST_WORD]}" if lines else ""

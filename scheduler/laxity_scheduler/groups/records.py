@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from laxity.human_time import count_noun
-from laxity_scheduler.groups.group import Group, Json
+from laxity.human_time import count_noun, format_seconds
+from laxity_scheduler.groups.group import ENDED, Group, Json
 from laxity_scheduler.groups.structure import GroupStep, order_steps
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import format_utc
 
 View = Mapping[str, Any]  # of a job: its id, group, step, state, and when it ended
 FAILED: Final = ("failed", "cancelled", "refused")
@@ -69,6 +70,21 @@ def record_steps(group: Group, views: Iterable[View], rows: Sequence[Job]) -> di
             max((view["finished_at"] for view in over), default=0.0),
         )
     return records
+
+
+def describe_end(group: Group, views: Iterable[View]) -> str:
+    """How the whole has ended, beside its deadline or by which steps; "" while it goes on."""
+    if group.state == "finished" and group.finished_at is not None:
+        late_s = group.finished_at - group.deadline_at
+        was_promised = group.verdict["verdict"] == "promised"
+        outcome = "kept" if late_s <= 0.0 else "broken" if was_promised else "late"
+        side = "before" if late_s <= 0.0 else "after"
+        due = format_utc(group.deadline_at)
+        return f"{outcome}: finished {format_seconds(abs(late_s))} {side} the deadline {due}"
+    failed = dict.fromkeys(step_of(view) for view in views if view["state"] == "failed")
+    if group.state == "failed" and failed:
+        return f"failed: {', '.join(f'step {name}' for name in failed)}"
+    return group.state if group.state in ENDED else ""
 
 
 def find_deviations(group: Group, views: Iterable[View]) -> list[str]:

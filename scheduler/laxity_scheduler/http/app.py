@@ -21,6 +21,7 @@ from laxity_scheduler.http import cluster_routes, group_routes, job_routes, loan
 from laxity_scheduler.http.gate import Gate
 from laxity_scheduler.http.group_service import GroupService
 from laxity_scheduler.http.job_service import JobService
+from laxity_scheduler.http.job_views import MAX_SIMILAR
 from laxity_scheduler.http.responses import Problem, problem_response
 from laxity_scheduler.http.sessions import Sessions
 from laxity_scheduler.http.tokens import Caller, Tokens
@@ -117,6 +118,9 @@ async def _answer_unknown_job(request: Request, error: Exception) -> Response:
     similar: list[str] = []
     if caller is not None and not caller.is_worker:  # a worker is told of its own job only
         similar = await run_in_threadpool(request.app.state.job_service.views.similar_ids, job_id)
+        groups = await run_in_threadpool(request.app.state.group_service.list_groups, caller.may)
+        alike = [row for row in reversed(groups) if row["id"].startswith(job_id)]
+        similar += [f"the {row['kind']} {row['id']}" for row in alike[:MAX_SIMILAR]]
     others = f"; did you mean {' or '.join(similar)}?" if similar else ""
     return problem_response(404, "not_found", f"there is no job {job_id}{others}")
 

@@ -7,10 +7,11 @@ from typing import Any
 from laxity.clock_time import ClockTime
 from laxity.durations import deadline_instant, parse_zoned_deadline
 from laxity_scheduler.groups.group import ENDED, Group, State
-from laxity_scheduler.groups.records import find_deviations
+from laxity_scheduler.groups.records import describe_end, find_deviations
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
+from laxity_scheduler.model.reasons import format_utc
 from laxity_scheduler.service.group_cycle.group_book import read_group
 from laxity_scheduler.service.group_cycle.group_rows import view_of
 from laxity_scheduler.service.loop import Service
@@ -44,8 +45,9 @@ class GroupService:
         group = self._book.group(group_id)
         view = view_of(group) | self._keeper.group_fields(group)
         jobs = self._jobs_of(group)
-        if not group.is_sweep and (notes := find_deviations(group, jobs)):
-            view["reason"] = "; ".join([view["reason"], *notes])
+        if not group.is_sweep:
+            reason = describe_end(group, jobs) or view["reason"]
+            view["reason"] = "; ".join([reason, *find_deviations(group, jobs)])
         return view | {"jobs": jobs}
 
     def list_groups(self, may_see: Callable[[str], bool]) -> list[Json]:
@@ -58,6 +60,11 @@ class GroupService:
         due = parse_zoned_deadline(deadline)
         base_at = CLOCK.now() if isinstance(due, ClockTime) else group.submitted_at
         amended = replace(group, deadline_at=deadline_instant(due, base_at))
+        if group.is_sweep and amended.deadline_at <= CLOCK.now():  # its verdict is its client's
+            at = format_utc(amended.deadline_at)
+            raise ValueError(
+                f"{deadline} is {at}, which has passed: a duration counts from the start"
+            )
         judged = self._judge(amended)
         if group.promised and judged.state == "refused":
             said = f"{judged.verdict['reason']}; the promise of before stands"
@@ -85,6 +92,11 @@ class GroupService:
 
     def _running(self, group_id: str) -> Group:
         group = self._book.group(group_id)
+        if group.state == "refused" and not self._jobs_of(group):
+            raise ConflictError(
+                f"{group_id} was refused before any of its jobs was submitted: submit it again, "
+                "with this deadline"
+            )
         if group.state in ENDED:
             raise ConflictError(f"{group_id} has ended ({group.state}): submit it again")
         return group

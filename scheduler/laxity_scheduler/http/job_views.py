@@ -173,12 +173,11 @@ class JobViews:
     def _complete_view(self, view: Json, now: float) -> Json:
         """The view with the page of its run, or the reason why it is not tracked now."""
         telling = self._service.notifications
-
-        problem = (
-            telling.delivery_problem("mlflow")
-            if telling and view["state"] not in TERMINAL_STATES
-            else ""
-        )
+        has_ended = view["state"] in TERMINAL_STATES
+        is_waited_for = not view["run_id"] and view["state"] != "refused"  # by a run
+        problem = ""
+        if telling and (is_waited_for or not has_ended):
+            problem = telling.delivery_problem("mlflow")
         url = self._service.settings.run_url(view.get("experiment", ""), view["run_id"])
         shared = self._service.groups.job_fields(view) if view.get("group") else {}
         return readable_view(view, now) | {"run_url": url, "untracked": problem} | shared

@@ -24,6 +24,7 @@ from laxity.safe_text import markdown
 from laxity.worker.mlflow_tracking import (
     PATIENCE,
     TRAINING_VIEW,
+    active_id,
     import_mlflow,
     require_answer,
     write_ahead,
@@ -135,7 +136,7 @@ class MlflowSink:
         if name not in self._experiments:
             experiment = client.get_experiment_by_name(name)
             new_id = (
-                experiment.experiment_id
+                active_id(experiment)
                 if experiment
                 else client.create_experiment(name, artifact_location=artifact_folder(self._uri))
             )
@@ -151,7 +152,11 @@ class MlflowSink:
             run_id = self._run_of_job(client, view) or self._find_run(client, experiment, uid)
             if not run_id and view["verdict"] == "refused":
                 return None  # also if it was cancelled since
-            run_id = run_id or self._create_run(client, experiment, view)
+            try:
+                run_id = run_id or self._create_run(client, experiment, view)
+            except Exception:  # it may be gone: it is looked up by its name at the next try
+                self._experiments.pop(origin.experiment, None)
+                raise
             self._runs[uid] = TrackedRun(run_id, experiment, origin)
             if (experiment, run_id) != (view.get("experiment"), view["run_id"]):
                 self._on_run(view["id"], uid, experiment, run_id)

@@ -127,6 +127,8 @@ class Publisher:
         first, self._is_first = self._is_first, False
         if leading:
             self._tell_changes(changes, state)
+            if any(map(_ends_step, changes)):
+                self._world.wake()  # who waits for it begins in the next cycle: this one saw no end
         with self._metrics.isolate_part("explaining"):
             self._save_audit_rows()  # first: a reader who is notified may ask why
         with self._metrics.isolate_part("ringing"):
@@ -319,6 +321,14 @@ class Publisher:
             LOG.warning("not written to the store yet, it will be: %s", error)
             return False
         return True
+
+
+def _ends_step(change: ViewChange) -> bool:
+    """Whether a job of a group has ended."""
+    ended_before = change.before is not None and change.before["finished_at"] is not None
+    return (
+        bool(change.after["group"]) and change.after["finished_at"] is not None and not ended_before
+    )
 
 
 def _log_verdicts(changes: Iterable[ViewChange]) -> None:

@@ -13,9 +13,15 @@ from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_wrapper import link_body
 from laxity_scheduler.slurm.script_shape import DIRECTIVE, split_directive
 
-ENV_ARRAY: Final = "SBATCH_ARRAY_INX"  # makes an array of every job that this shell submits
-_ARRAY: Final = re.compile(r"-[HIkOQsvW]*a|--ar(?:r|ra|ray)?(?:=|$)")  # as sbatch abbreviates
-_HETEROGENEOUS: Final = ("hetjob", "packjob")
+NO_ARRAY: Final = "a link of a chain is one job, no array"
+NO_WAIT: Final = "sbatch would wait until the job has ended; laxity chain waits itself"
+REFUSED_OPTIONS: Final = (  # as sbatch abbreviates
+    (re.compile(r"hetjob$|packjob$"), "a link of a chain is one job, not a heterogeneous one"),
+    (re.compile(r"-[HIkOQsvW]*a|--ar(?:r|ra|ray)?(?:=|$)"), NO_ARRAY),
+    (re.compile(r"-[HIkOQsv]*W|--wait$"), NO_WAIT),
+    (re.compile(r"--te(?:s|st|st-|st-o|st-on|st-onl|st-only)?$"), "sbatch would submit nothing"),
+)
+REFUSED_VARIABLES: Final = {"SBATCH_ARRAY_INX": NO_ARRAY, "SBATCH_WAIT": NO_WAIT}
 
 _SETUP: Final = """
 folder={folder}
@@ -25,7 +31,7 @@ index=0
 export LAXITY_CHAIN_ID={chain_id}
 """
 _ENDS_AT: Final = f"""
-ends_at=$(SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null)
+ends_at=$(unset ${{!SQUEUE_@}}; SLURM_TIME_FORMAT=%s squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null)
 case $ends_at in '' | *[!0-9]*) ;; *) export {names.ENV_ENDS_AT}="$ends_at" ;; esac
 """
 
@@ -33,7 +39,7 @@ case $ends_at in '' | *[!0-9]*) ;; *) export {names.ENV_ENDS_AT}="$ends_at" ;; e
 def read_directives(script: str) -> list[str]:
     """The `#SBATCH` lines that sbatch would read: those before the first command.
 
-    ValueError for a script that sbatch would refuse, and for arrays and heterogeneous jobs.
+    ValueError for a script that sbatch would refuse, and for options that make no single job.
     """
     lines = script.split("\n")
     if script.startswith("\ufeff"):
@@ -49,25 +55,23 @@ def read_directives(script: str) -> list[str]:
         if line.startswith(DIRECTIVE):
             directives.append(line)
     for line in directives:
-        _refuse_several_jobs(line)
+        _check_options(line)
     return directives
 
 
-def _refuse_several_jobs(directive: str) -> None:
+def _check_options(directive: str) -> None:
+    """ValueError for an option by which sbatch would not submit one job and leave."""
     for word in split_directive(directive):
-        if word in _HETEROGENEOUS:
-            raise ValueError(
-                f"{directive!r}: a link of a chain is one job, not a heterogeneous one"
-            )
-        if _ARRAY.match(word):
-            raise ValueError(f"{directive!r}: a link of a chain is one job, no array")
+        for option, reason in REFUSED_OPTIONS:
+            if option.match(word):
+                raise ValueError(f"{directive!r}: {reason}: take it out")
 
 
-def refuse_array_variables(environ: Mapping[str, str]) -> None:
-    """ValueError where a variable would make an array of each link."""
-    if environ.get(ENV_ARRAY):
-        message = "it makes an array of each job; a link of a chain is one job: unset it"
-        raise ValueError(f"{ENV_ARRAY}={environ[ENV_ARRAY]}: {message}")
+def refuse_variables(environ: Mapping[str, str]) -> None:
+    """ValueError for a variable that does to every job what a script's options may not."""
+    for name, reason in REFUSED_VARIABLES.items():
+        if environ.get(name):
+            raise ValueError(f"{name}={environ[name]}: {reason}: unset it")
 
 
 def write_link_script(state: ChainState, link: LinkRecord, folder: Path) -> Path:

@@ -20,6 +20,7 @@ UNCONFIGURED: Final = (
     "slurm.conf in SLURM_CONF"
 )
 PATIENCE_S: Final = 120.0  # Slurm's own messages time out after at most 100 s
+OF_THE_USER: Final = ("SQUEUE_", "SACCT_", "SCANCEL_")  # SQUEUE_PARTITION, SCANCEL_INTERACTIVE, ...
 T = TypeVar("T")
 
 
@@ -37,9 +38,11 @@ def require_slurm() -> None:
 def ask_slurm(parse: Callable[[str], T], *command: str, **options: Any) -> T:
     """What `parse` reads in a command's output.
 
-    Instants in it are in seconds, whichever time zone the command takes for its own.
+    Instants in it are in seconds, whichever time zone the command takes for its own. What the user
+    has set for squeue, sacct and scancel would hide jobs from it, or ask before it cancels.
     """
-    environ = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
+    own = {key: value for key, value in os.environ.items() if not key.startswith(OF_THE_USER)}
+    environ = {**own, "SLURM_TIME_FORMAT": "%s"}
     try:
         return parse(run_slurm(*command, env=environ, **options))
     except ValueError as error:

@@ -26,7 +26,7 @@ from laxity_scheduler.slurm.link_script import (
     read_directives,
     read_exit_code,
     read_started_job,
-    refuse_array_variables,
+    refuse_variables,
     write_link_script,
 )
 from laxity_scheduler.slurm.slurm_call import ask_slurm, require_slurm, run_slurm
@@ -138,7 +138,7 @@ class SlurmQueue:
 
     def cancel(self, job_ids: Iterable[str]) -> None:
         if ids := list(job_ids):
-            run_slurm("scancel", *ids)
+            ask_slurm(str, "scancel", *ids)
 
     def _accounted_jobs(self, link: LinkRecord) -> list[QueueRow]:
         """The link's job, before it has one all that ever had its name; none without a database.
@@ -179,7 +179,7 @@ def open_slurm_queue(
 ) -> Iterator[tuple[ChainState, SlurmQueue]]:
     """The chain of a batch script, and its queue. ValueError if the script cannot be a link."""
     text, _ = read_script(script, read_directives)
-    refuse_array_variables(os.environ)
+    refuse_variables(os.environ)
     require_slurm()
     with hold_chain(folder) as lock:
         state = open_chain(text, folder)

@@ -35,7 +35,8 @@ def _print_words(group: Json, now: float) -> None:
     facts = [(name, as_of(now, text)) for name, text in group_facts(group) if text]
     out.print(fact_table(facts))
     if group["state"] == "refused" and group["offers"]:
-        out.print(Text("Instead this would do:"))
+        asks = f"laxity amend {name}" if group.get("jobs") else "submit it again"
+        out.print(Text(f"Instead this would do ({asks}):"))
         for number, offer in enumerate(group["offers"], start=1):
             out.print(Text(f"  {number}. {as_of(now, offer['text'])}"))
     if group.get("jobs"):

@@ -42,8 +42,7 @@ def find_forming(state: ClusterState, groups: Iterable[Group], find_job: FindJob
                 why = reason("group_refused", group=group.id, why=group.verdict["reason"])
                 waits |= dict.fromkeys(_not_begun(jobs), why)
             elif group.state in ENDED:  # its later steps are being cancelled, or came too late
-                late = _not_begun(job for job in jobs if job.after)
-                waits |= dict.fromkeys(late, reason("group_ended"))
+                waits |= dict.fromkeys(find_late(jobs), reason("group_ended"))
             continue
         settled_at = max(job.submitted_at for job in jobs) + SETTLED_S
         if settled_at <= state.now and not any(job.after for job in jobs):
@@ -66,6 +65,11 @@ def _jobs_by_group(state: ClusterState) -> dict[str, list[Job]]:
         if job.group:
             found.setdefault(f"{job.namespace}/{job.group}", []).append(job)
     return found
+
+
+def find_late(jobs: Iterable[Job]) -> list[str]:
+    """Jobs of later steps that have not begun, of a group that has ended."""
+    return _not_begun(job for job in jobs if job.after)
 
 
 def _not_begun(jobs: Iterable[Job]) -> list[str]:

@@ -18,7 +18,7 @@ from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import REGISTRY
 from laxity_scheduler.service.group_cycle.group_book import GroupBook
-from laxity_scheduler.service.group_cycle.group_forming import find_forming
+from laxity_scheduler.service.group_cycle.group_forming import find_forming, find_late
 from laxity_scheduler.service.group_cycle.group_steps import learn_steps
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.views.view_cache import ViewCache
@@ -67,10 +67,10 @@ class GroupKeeper:
             with self._faults.isolate("group", group.id):
                 standing = self._cycle.update(group, views)
                 if acts and (end := find_end(group, standing, state.now)):
-                    self._end(group, standing, end)
+                    self._end(group, standing, end, state)
             changed = overlay(changed, group, self._cycle.standings[group.id])
         for group in forming.ready if acts else ():  # whose Jobs have come, and nobody declared it
-            own = [job for job in state.jobs if f"{job.namespace}/{job.group}" == group.id]
+            own = own_jobs(group, state)
             beside = _without_jobs(changed, {job.id for job in own})
             with self._faults.isolate("group", group.id):
                 there = replace(beside, jobs=(*beside.jobs, *own))
@@ -170,10 +170,15 @@ class GroupKeeper:
             self._rows[key] = row
         return self._rows[key]
 
-    def _end(self, group: Group, standing: Standing, end: State) -> None:
+    def _end(self, group: Group, standing: Standing, end: State, state: ClusterState) -> None:
+        """End the group; a later step that has not begun never will, also where its turn had come."""
         self.finish(group, end)
-        for job_id in standing.waits:
+        for job_id in {*standing.waits, *find_late(own_jobs(group, state))}:
             self._world.cancel(job_id)
+
+
+def own_jobs(group: Group, state: ClusterState) -> list[Job]:
+    return [job for job in state.jobs if f"{job.namespace}/{job.group}" == group.id]
 
 
 def _step_view(step: GroupStep, standing: Standing) -> Json:

@@ -36,7 +36,9 @@ def with_first_prediction(
     """
     judged = view["verdict"] in ("promised", "forecast")
     if judged and view.get("first_run_s") is None and view["p50_at"] is not None:
-        view["first_run_s"] = view["p50_at"] - max(now, view["expected_start_at"] or now)
+        run_s = view["p50_at"] - max(now, view["expected_start_at"] or now)
+        # The plan of a group and the wait for GPUs may disagree on when it starts.
+        view["first_run_s"] = run_s if run_s > 0.0 else None
     if view["first_p90_at"] is None and (told is not None or (judged and not awaited)):
         p50_at, p90_at = (view["p50_at"], view["p90_at"]) if told is None else told.finite
         view |= {"first_p50_at": p50_at, "first_p90_at": p90_at}

@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import Final, TypeGuard
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.loans.own_nodes import keep_running, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Forecasted, Promised, Refuse
 from laxity_scheduler.model.job import Forecast, Job, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
-from laxity_scheduler.shares.rule import Admission, ShareRule, verdicts_of
+from laxity_scheduler.shares.rule import Admission, ShareRule, judge
 
 Verdict = Promised | Forecasted | Refuse
 LateEnds = Callable[[ClusterState, Predictor], Mapping[str, float]]  # of promised jobs, by id
@@ -35,10 +36,10 @@ def with_admission(policy: Policy, kind: Admission, find_late: LateEnds | None =
     """
     if kind == "none":
         return _soften_unpromised(policy)
-    judge = verdicts_of(RULE)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        verdicts = {verdict.job: verdict for verdict in judge(state, predictor)}
+        told = judge(RULE, without_loans(state), predictor)
+        verdicts = {verdict.job: verdict for verdict in keep_running(state, told)}
         if not verdicts:
             return policy(state, predictor)
         if find_late is not None:

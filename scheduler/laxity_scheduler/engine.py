@@ -8,7 +8,8 @@ from typing import Protocol
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.plan import Plan, PlanError, Policy
+from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import PlanError, check_plan
 
 
 class World(Protocol):
@@ -31,6 +32,6 @@ def run_cycle(world: World, decide: Policy, predictor: Predictor) -> Plan:
     """Observe, decide, check, carry out. PlanError before anything is touched."""
     state = world.observe()
     plan = decide(state, predictor)
-    plan.check(state)  # a plan that does not fit is refused before anything is touched
+    check_plan(plan, state)  # a plan that does not fit is refused before anything is touched
     world.carry_out(plan)
     return plan

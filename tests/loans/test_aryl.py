@@ -9,6 +9,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Resize
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies import aryl
 from laxity_scheduler.policies.aryl import decide
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job
@@ -17,7 +18,7 @@ from tests.support.random_states import cases, restricted_cases
 
 def widths(state: ClusterState, predictor: Curve = MINUTE_EPOCHS) -> dict[str, int]:
     plan = decide(state, predictor)
-    plan.check(state)
+    check_plan(plan, state)
     return {
         decision.job: decision.workers
         for decision in plan.decisions

@@ -23,6 +23,7 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.registry import find
 from tests.support.builders import MINUTE_EPOCHS, Curve, job, node, promise, promised
 
@@ -55,7 +56,7 @@ def decide(
     state: ClusterState, name: str = "qos", predictor: Curve = MINUTE_EPOCHS
 ) -> tuple[Decision, ...]:
     plan: Plan = policy_of(name)(state, predictor)
-    plan.check(state)
+    check_plan(plan, state)
     assert "?" not in " ".join(decision.reason.text for decision in plan.decisions)
     return plan.decisions
 

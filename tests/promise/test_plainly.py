@@ -9,7 +9,8 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Refuse
 from laxity_scheduler.model.job import Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan, PlanError, fits_at_a_glance
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError, check_plan, fits_at_a_glance
 from laxity_scheduler.policies.qos import decide
 from tests.support.random_states import cases
 
@@ -37,7 +38,7 @@ def spoilt(state: ClusterState, plan: Plan, draw: Random) -> Plan:
 
 def refusal_of(plan: Plan, state: ClusterState) -> str:
     try:
-        plan.check(state)
+        check_plan(plan, state)
     except PlanError as error:
         return str(error)
     return ""
@@ -53,7 +54,7 @@ def test_a_glance_says_what_a_close_look_says(monkeypatch: pytest.MonkeyPatch) -
             glance = fits_at_a_glance(state, changed.decisions)
             fast = refusal_of(changed, state)
             with monkeypatch.context() as patch:
-                patch.setattr("laxity_scheduler.plan.fits_at_a_glance", lambda *_: False)
+                patch.setattr("laxity_scheduler.plan_check.fits_at_a_glance", lambda *_: False)
                 close = refusal_of(changed, state)
             assert fast == close
             assert not (glance and close)

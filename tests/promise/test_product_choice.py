@@ -12,6 +12,7 @@ from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet
 from laxity_scheduler.model.decision import Admit, Promised, Refuse
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.qos.product_choice import choose_products
 from laxity_scheduler.service.views.verdict_view import parse_verdict
@@ -175,7 +176,7 @@ def test_plans_on_two_products_fit() -> None:
     ]
     state = mixed(*jobs, fast=2, slow=4)
     plan = POLICY(state, KNOWS)
-    plan.check(state)
+    check_plan(plan, state)
     nodes = {name: FAST if name == "n0" else SLOW for name in ("n0", "n1")}
     given = promises(plan)
     assert given

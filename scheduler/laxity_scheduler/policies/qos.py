@@ -19,8 +19,8 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.plan_application import needless_stops, withdraw_stops
 from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.withdrawn_stops import needless_stops, withdraw_stops
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.qos.context import DecisionContext, QosParameters
 from laxity_scheduler.qos.idle_growth import grow_into_idle

@@ -3,6 +3,7 @@
 The live loop takes the same steps, with a journal between the check and the act (`service.loop`).
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from laxity_profiler.estimate import Predictor
@@ -20,6 +21,17 @@ class World(Protocol):
 
     def carry_out(self, plan: Plan) -> None:
         """Request what the plan says and return at once; its effect is observed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedCycle:
+    """What the loop decided: the snapshot, the plan, and by whom."""
+
+    state: ClusterState
+    plan: Plan
+    predictor: Predictor
+    decide: Policy
+    policy: str = ""  # its name, where that is known
 
 
 def record_dropped(plan: Plan, faults: JobFaults) -> None:

@@ -6,12 +6,10 @@ Instants that there are not are no numbers; seconds stand for themselves, yes is
 from collections.abc import Mapping
 from typing import Final
 
-FIELDS: Final = 34
+FIELDS: Final = 31
 (
     WORKERS,
     SIZE,  # GPUs per worker
-    FORMED_AT,  # the width that it formed at; 0 before
-    RESIZING,  # asked for another width
     TERMINATING,  # workers
     PINNED,
     STAYS,  # it may not be preempted
@@ -19,7 +17,6 @@ FIELDS: Final = 34
     PARKED,
     STOPPING,  # told to, or parked
     CHANGING,  # stopping, resizing, or to make way for somebody
-    STARTING,
     PLAIN,  # it starts or trains at the width that it has, and its end there is known
     WAITING,  # neither workers nor pods that end, and it may be started
     LEFT,  # epochs

@@ -263,6 +263,14 @@ def test_who_awaits_one_gpu_of_a_node_gets_the_free_one_beside_it_as_well() -> N
     keeps_to_sets(241)
 
 
+@pytest.mark.parametrize("seed", [2_020, 2_027])
+def test_a_promised_job_takes_both_seats_that_it_was_counted_with_beside_soft_claims(
+    seed: int,
+) -> None:
+    """Two GPUs of n0 are free for it, and a soft job claims n0 after it."""
+    keeps_to_sets(seed)
+
+
 def shared_world(seed: int) -> ToyWorld:
     """The same in two namespaces whose quotas are less than the cluster has, and one without."""
     world, rng = tied_world(seed) if seed % 3 == 0 else random_world(seed), random.Random(seed)

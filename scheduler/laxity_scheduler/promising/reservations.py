@@ -242,8 +242,16 @@ class Reservations:
             profile = self._profile = self.room.empty_profile(far_s)
             order = ClaimOrder(lambda *_: (starts_s, self.claims.deadline_s))  # as planned now
             starts_s = self.shares.rows_of(self.claims.names).starts_s
-            self.room.plan(self.room.sort_claims(self.claims, order), profile)
+            self._seat(self.room.plan(self.room.sort_claims(self.claims, order), profile))
         return profile
+
+    def _seat(self, plans: Plans) -> None:
+        """The shares of all claims sit where the profile counts them from now on."""
+        planned = [(at, name) for at, name in enumerate(plans.claims.names) if name in self.shares]
+        names, shares = [name for _, name in planned], ShareTable()
+        seats = plans.shares.seats[[at for at, _ in planned]]
+        shares.add_rows(names, self.shares.rows_of(names)._replace(seats=seats))
+        self.shares = shares
 
     def _keep_all(self, amended: str) -> None:
         together = ConcurrentFit(self.room)

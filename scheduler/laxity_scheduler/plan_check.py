@@ -1,16 +1,10 @@
 """Whether a plan fits the snapshot that it was made on, without what does not, and the snapshot after it.
 
-Most plans are starts, verdicts and waits. Starts only take GPUs: in whichever order they are
-counted, they fit if each node has as many free GPUs as the plan names on it. `fits_at_a_glance`
-checks ten thousand of them at once. Anything else (widths that change, stops, holds, whatever looks
-wrong) is counted decision by decision on a ledger.
+Decision by decision, on a ledger.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain
-from operator import attrgetter, le
 from typing import Final, TypeGuard, assert_never
 
 from laxity.human_time import count_noun
@@ -35,11 +29,7 @@ from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.plan import Misfit, Plan, list_names
 
 LOOK_AGAIN_S: Final = 10.0  # after something was dropped
-
-
-PLAIN_KINDS: Final = frozenset({Promised, Forecasted, Wait, Refuse, Admit})
 JobDecision = Promised | Forecasted | Refuse | Wait | Admit | Resize | Preempt | Continue
-NAME, WORKERS, SIZE = map(attrgetter, ("job", "workers", "gpus_per_worker"))
 
 
 class PlanError(ValueError):
@@ -52,98 +42,28 @@ class _MisfitError(ValueError):
 
 def check_plan(plan: Plan, state: ClusterState) -> None:
     """Raise PlanError unless every decision fits the snapshot; no row is built."""
-    for misfit in _find_misfits(state, plan.decisions).values():
+    for misfit in _Check(state).find_misfits(plan.decisions).values():
         raise PlanError(str(misfit))
 
 
 def fit_plan(plan: Plan, state: ClusterState) -> Plan:
-    """The plan without the decisions that do not fit the snapshot: all others stand."""
-    decisions, misfits = drop_misfits(state, plan.decisions)
-    if not misfits:
+    """The plan without the decisions that do not fit the snapshot together: all others stand."""
+    dropped: list[Misfit] = []
+    decisions = plan.decisions
+    while misfits := _Check(state).find_misfits(
+        decisions
+    ):  # others may have counted on their holds
+        dropped += misfits.values()
+        decisions = tuple([one for at, one in enumerate(decisions) if at not in misfits])
+    if not dropped:
         return plan
-    return Plan(tuple(decisions), min(plan.wake_at, state.now + LOOK_AGAIN_S), misfits)
+    return Plan(decisions, min(plan.wake_at, state.now + LOOK_AGAIN_S), tuple(dropped))
 
 
 def apply_plan(plan: Plan, state: ClusterState) -> ClusterState:
     """The snapshot after the plan, for what-ifs: shrunk and stopped GPUs count as terminating."""
     check_plan(plan, state)
     return apply_decisions(state, plan.decisions)
-
-
-def drop_misfits(
-    state: ClusterState, decisions: Sequence[Decision]
-) -> tuple[Sequence[Decision], tuple[Misfit, ...]]:
-    """The decisions that fit the snapshot together, and those that do not."""
-    dropped: list[Misfit] = []
-    while misfits := _find_misfits(state, decisions):  # others may have counted on their holds
-        dropped += misfits.values()
-        decisions = [decision for at, decision in enumerate(decisions) if at not in misfits]
-    return decisions, tuple(dropped)
-
-
-def _find_misfits(state: ClusterState, decisions: Sequence[Decision]) -> dict[int, Misfit]:
-    """By place."""
-    if fits_at_a_glance(state, decisions):
-        return {}
-    return _Check(state).find_misfits(decisions)
-
-
-def fits_at_a_glance(state: ClusterState, decisions: Sequence[Decision]) -> bool:
-    """Whether there are only verdicts, waits and starts, and all fit. False: check one by one."""
-    kinds = list(map(type, decisions))
-    if state.holds or not PLAIN_KINDS.issuperset(kinds):
-        return False
-    try:
-        jobs = list(map(state.by_id.__getitem__, map(NAME, decisions)))
-    except KeyError:
-        return False
-    refused = [job for job, kind in zip(jobs, kinds, strict=True) if kind is Refuse]
-    starts = [decision for decision in decisions if isinstance(decision, Admit)]
-    starting = [job for job, kind in zip(jobs, kinds, strict=True) if kind is Admit]
-    if any(map(WORKERS, refused)):
-        return False
-    started = set(map(NAME, starts))
-    if len(started) < len(starts) or any(job.id in started for job in refused):
-        return False
-    return _may_start(state, starts, starting) and _nodes_hold(state, starts, starting)
-
-
-def _may_start(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
-    """Whether these jobs, one per start, are queued and may have these widths and nodes."""
-    for start, job in zip(starts, jobs, strict=True):  # each row once: that spares the caches
-        if (
-            job.workers
-            or start.workers not in job.widths
-            or not 0 < start.workers == len(start.nodes)
-            or job.terminating_workers
-            or job.pinned
-            or isinstance(job.verdict, Refusal)
-            or job.needs  # counted one by one
-        ):
-            return False
-        if job.eligible:
-            may = state.eligible_nodes(job)
-            if may is not None and not may.issuperset(start.nodes):
-                return False
-    return True
-
-
-def _nodes_hold(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
-    """Whether the nodes hold all workers that are named on them."""
-    sizes = list(map(SIZE, jobs))
-    taken: Counter[str] = Counter()
-    for size in set(sizes):
-        named = [start.nodes for start, mine in zip(starts, sizes, strict=True) if mine == size]
-        workers = Counter(chain.from_iterable(named))
-        if size == 1 and not taken:
-            taken = workers
-            continue
-        for node, workers_on_node in workers.items():
-            taken[node] += workers_on_node * size
-    free = {node.id: node.free_gpus for node in state.nodes if node.pool in STARTABLE}
-    if not free.keys() >= taken.keys():
-        return False
-    return all(map(le, taken.values(), map(free.__getitem__, taken)))
 
 
 class _Check:

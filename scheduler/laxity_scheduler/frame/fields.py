@@ -6,10 +6,12 @@ Instants that there are not are no numbers; seconds stand for themselves, yes is
 from collections.abc import Mapping
 from typing import Final
 
-FIELDS: Final = 31
+FIELDS: Final = 34
 (
     WORKERS,
     SIZE,  # GPUs per worker
+    FORMED_AT,  # the width that it formed at; 0 before
+    RESIZING,  # asked for another width
     TERMINATING,  # workers
     PINNED,
     STAYS,  # it may not be preempted
@@ -17,6 +19,7 @@ FIELDS: Final = 31
     PARKED,
     STOPPING,  # told to, or parked
     CHANGING,  # stopping, resizing, or to make way for somebody
+    STARTING,
     PLAIN,  # it starts or trains at the width that it has, and its end there is known
     WAITING,  # neither workers nor pods that end, and it may be started
     LEFT,  # epochs

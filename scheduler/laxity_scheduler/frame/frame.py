@@ -25,6 +25,7 @@ from laxity_scheduler.model.job import FOREVER, Job, Promise
 PLAINLY_READ: Final = {
     fields.WORKERS: attrgetter("workers"),
     fields.SIZE: attrgetter("gpus_per_worker"),
+    fields.FORMED_AT: attrgetter("formed"),
     fields.TERMINATING: attrgetter("terminating_workers"),
     fields.PINNED: attrgetter("pinned"),
     fields.BEGUN_AT: attrgetter("epoch_started_at"),
@@ -167,8 +168,9 @@ def _read_running(row: Floats, job: Job, curve: Curve) -> None:
     changing = stopping or bool(job.resize_to or job.stop_for)
     starting = not job.formed and job.epoch_started_at is None
     trains = job.formed == job.workers and job.epoch_started_at is not None
-    row[fields.HAS_FORMED] = job.formed > 0
+    row[fields.HAS_FORMED], row[fields.RESIZING] = job.formed > 0, job.resize_to > 0
     row[fields.PARKED], row[fields.STOPPING], row[fields.CHANGING] = parked, stopping, changing
+    row[fields.STARTING] = starting
     row[fields.LATE_S] = late_s_of(job, curve)
     row[fields.ANYWHERE] = job.stops_anywhere
     row[fields.ANEW] = epochs_anew(job)
@@ -266,6 +268,14 @@ class Frame:
         width = self.levels("p90")[:, fields.WIDTH, :-EXTRA]
         widest: Floats = np.where(np.isfinite(width), width, 0.0).max(axis=1, initial=0.0)
         return widest
+
+    @cached_property
+    def remaining_s(self) -> Floats:
+        """Seconds to the end at the present width (P90), of plain jobs; others: not a number."""
+        rows, remaining_s = np.flatnonzero(self.plain), np.full(len(self.jobs), np.nan)
+        own, at_once = np.full(len(rows), fields.OWN), np.zeros(len(rows))
+        remaining_s[rows] = self.rest_s(rows, own, at_once, "p90")
+        return remaining_s
 
     def least_in_time(self, rows: Ints, left_s: Floats) -> tuple[Floats, Floats]:
         """Of plain jobs: the least width up to the present one that ends in `left_s`, and when.

@@ -7,17 +7,22 @@ epochs between changes, a re-forming must cost less than a tenth of what it save
 ends sooner than a restart takes is left alone. A promise in danger knows none of these.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.allocation.victims import Need, Victim, gpus_freed_by, victim_by_shrinking
 from laxity_scheduler.frame import fields
+from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.curve import late_s_of
 from laxity_scheduler.frame.fields import (
     BEST_EFFORT,
+    PROMISED_DUE_AT,
+    RESUMED_AT,
     SERVICE,
+    STARTING,
     WORKERS,
 )
 from laxity_scheduler.frame.frame import late_instant
@@ -25,6 +30,7 @@ from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.context import MOST_DISPLACING, THETA, DecisionContext
 from laxity_scheduler.qos.idle_growth import pays
 from laxity_scheduler.qos.preemption import carry_out, choose, least_width_in_time
@@ -34,6 +40,10 @@ WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much s
 
 def grow_promised(context: DecisionContext) -> None:
     """Running promised jobs that would miss their deadline get more workers."""
+    if context.reservations.roomy:
+        for job in _in_turn(context):
+            _grow_promised(context, job)
+        return
     for job, as_planned, wake_at in _compare_promised(context):
         if not as_planned:
             _grow_promised(context, job)
@@ -47,16 +57,16 @@ def _compare_promised(context: DecisionContext) -> Iterator[tuple[Job, bool, flo
     Who is needs only to be woken for, and when.
     """
     reservations, frame = context.reservations, context.forecasts.frame
-    formed = [job.workers > 0 and context.is_formed(job) for job in reservations.claims.jobs]
-    claims = reservations.claims.at(np.flatnonzero(formed))
+    runs = frame.column(fields.WORKERS)[reservations.claims.rows] > 0.0
+    claims = reservations.claims.at(np.flatnonzero(runs))
+    claims = claims.at(np.flatnonzero(_find_formed(context, claims.jobs, frame.table[claims.rows])))
     rows, names = claims.rows, claims.names
     due_at = frame.in_force_at[rows]
     slack_s, _ = frame.slack_s(rows, due_at - context.now)
     late, plans = reservations.late, reservations.shares.rows_of(names)
     workers = frame.table[rows, fields.WORKERS]
     order = np.lexsort((frame.ranks[rows], slack_s, plans.workers_now <= workers))
-    reach_s = FOREVER if reservations.roomy else reservations.reach_s
-    quiet = (plans.workers_now >= 0) & (plans.widest_by(reach_s) <= workers)
+    quiet = (plans.workers_now >= 0) & (plans.widest_by(reservations.reach_s) <= workers)
     if late or context.newly:
         newly = context.newly
         unaffected = [name not in late and name not in newly for name in names]
@@ -65,6 +75,33 @@ def _compare_promised(context: DecisionContext) -> Iterator[tuple[Job, bool, flo
     begun = ~np.isnan(frame.table[rows, fields.BEGUN_AT])
     wake_at = np.where(begun, wake_at, FOREVER)
     return zip(claims.at(order).jobs, quiet[order].tolist(), wake_at[order].tolist(), strict=True)
+
+
+def _find_formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -> Bools:
+    """As `DecisionContext.is_formed`, of jobs that have workers."""
+    now = context.now
+    changed = table[:, fields.CHANGED_AT] >= now
+    resumed = ~changed & (table[:, fields.RESUMED_AT] >= now)
+    if changed.any() or resumed.any():
+        context.wake(now + 1.0)
+    formed: Bools = ~changed & ~resumed & (table[:, fields.PINNED] == 0.0)
+    formed &= (table[:, fields.STOPPING] == 0.0) & (table[:, fields.RESIZING] == 0.0)
+    formed &= table[:, fields.FORMED_AT] == table[:, fields.WORKERS]
+    if context.acted:
+        formed &= np.array([job.id not in context.acted for job in jobs], dtype=np.bool_)
+    return formed
+
+
+def _in_turn(context: DecisionContext) -> list[Job]:
+    """Running promised jobs of which something may have to be decided, most urgent first."""
+    in_time = _plainly_in_time(context)
+    jobs = [
+        job
+        for job in context.reservations.claims.jobs
+        if job.workers and job.id not in in_time and context.is_formed(job)
+    ]
+    jobs.sort(key=lambda job: (slack(job, context.forecasts)[0], job.id))
+    return sorted(jobs, key=lambda job: not _due_now(context, job))
 
 
 def _grow_promised(context: DecisionContext, job: Job) -> None:
@@ -81,6 +118,24 @@ def _grow_promised(context: DecisionContext, job: Job) -> None:
         _wake_when_late(context, job)
 
 
+def _plainly_in_time(context: DecisionContext) -> frozenset[str]:
+    """Promised jobs that have their width and end in time with it: nothing is to be done.
+
+    `_wake_when_late` for all of them at once.
+    """
+    frame, now = context.forecasts.frame, context.now
+    due_at = frame.column(PROMISED_DUE_AT)
+    with np.errstate(invalid="ignore"):
+        quiet = frame.plain & frame.promised & ~(frame.column(RESUMED_AT) >= now)
+        quiet &= frame.remaining_s - (due_at - now) <= TINY_S
+    skipped = context.newly.keys() | context.acted
+    if skipped:
+        quiet &= np.array([job.id not in skipped for job in frame.jobs], dtype=np.bool_)
+    rows = np.flatnonzero(quiet & (frame.column(STARTING) == 0.0))
+    context.wake_first(frame.late_at(rows, due_at[rows]) + 1e-3)
+    return frozenset([job.id for job in frame.where(quiet)])
+
+
 def _due_width(context: DecisionContext, job: Job) -> int:
     """The width it should have now, as all claims are planned together; 0 if there is no plan.
 
@@ -92,6 +147,12 @@ def _due_width(context: DecisionContext, job: Job) -> int:
     if share is None or reservations.roomy or job.id in reservations.late:
         return 0
     return reservations.due_width(share) or job.workers
+
+
+def _due_now(context: DecisionContext, job: Job) -> bool:
+    """Whether it is planned to be wider now: before those whose growth is only soon due."""
+    share = context.reservations.shares.get(job.id)
+    return share is not None and share.workers_now > job.workers
 
 
 def grow_late_soft(context: DecisionContext) -> None:

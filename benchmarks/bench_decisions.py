@@ -25,6 +25,7 @@ from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Policy
+from laxity_scheduler.plan_check import apply_plan, check_plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import costs
 
@@ -115,10 +116,10 @@ def _time_decision(
     gc.disable()
     began = time.process_time()
     plan = decide(state, predictor)
-    plan.check(state)
+    check_plan(plan, state)
     took_s = time.process_time() - began
     gc.enable()
-    return took_s, plan.apply(state)
+    return took_s, apply_plan(plan, state)
 
 
 def later(state: ClusterState) -> ClusterState:

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from laxity_scheduler.allocation.purse import Purse
 from laxity_scheduler.allocation.surplus import (
     WidthRule,
     widen_by_gain,
@@ -28,7 +29,6 @@ from laxity_scheduler.loans.server_choice import (
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.aryl import widths_by_knapsack
-from laxity_scheduler.promising.regions import Purse
 
 ALL_WAYS: Final = 100_000  # to choose among 18 servers
 

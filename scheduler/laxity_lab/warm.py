@@ -11,6 +11,7 @@ import numpy as np
 from laxity_lab.world.crowd import TIED, crowd, underway
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.plan import Policy
+from laxity_scheduler.plan_check import apply_plan, check_plan
 from laxity_scheduler.policies.registry import REGISTRY
 from laxity_scheduler.simulated.change_costs import Costs, costs
 
@@ -35,8 +36,8 @@ def warm_up(decide: Policy, model: Costs, *, each: int, tied: float) -> None:
         predictor = NoisyPredictor(truths, model)
         for _ in range(2):
             plan = decide(state, predictor)
-            plan.check(state)
-            state = underway(plan.apply(state), np.random.default_rng(2))
+            check_plan(plan, state)
+            state = underway(apply_plan(plan, state), np.random.default_rng(2))
 
 
 if __name__ == "__main__":

@@ -23,14 +23,15 @@ from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.plan_application import was_served
 from laxity_scheduler.model.reasons import Reason, format_duration, reason
 from laxity_scheduler.model.start_backoff import (
     FAILED_START_CODES,
     backoff_s,
     count_failed_starts,
 )
+from laxity_scheduler.model.withdrawn_stops import was_served
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import fit_plan
 from laxity_scheduler.stateless import sparing_stateless
 
 LEAST_WAIT_S: Final = 600.0  # a requested stop is overdue after this time ...
@@ -99,7 +100,7 @@ def with_follow_ups(policy: Policy, lend: Callable[[Policy], Policy] = with_loan
         stopping = [job for job in state.running if job.stop_requested_at is not None]
         overdue = (overdue_at(job) for job in stopping if not job.pinned)
         wake_at = min((instant for instant in overdue if instant > state.now), default=FOREVER)
-        return Plan(in_time, min(plan.wake_at, wake_at, next_at, link_at)).fit(state)
+        return fit_plan(Plan(in_time, min(plan.wake_at, wake_at, next_at, link_at)), state)
 
     return decide_with_follow_ups
 

@@ -1,54 +1,12 @@
-"""What to do, as values: decisions with reasons, and whether they fit the snapshot they were made on.
+"""What to do, as values: decisions with reasons, in order. `plan_check` says whether they fit a snapshot."""
 
-Most plans are starts, verdicts and waits. Starts only take GPUs: in whichever order they are
-counted, they fit if each node has as many free GPUs as the plan names on it. `fits_at_a_glance`
-checks ten thousand of them at once. Anything else (widths that change, stops, holds, whatever looks
-wrong) is counted decision by decision on a ledger.
-"""
-
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
-from operator import attrgetter, le
-from typing import Final, TypeGuard, assert_never
 
-from laxity.human_time import count_noun
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.capacity.ledger import STARTABLE, Ledger, LedgerError
-from laxity_scheduler.model.cluster import ClusterState, Pool
-from laxity_scheduler.model.decision import (
-    Admit,
-    Continue,
-    Decision,
-    Forecasted,
-    Loan,
-    Preempt,
-    Promised,
-    Reclaim,
-    Refuse,
-    Resize,
-    Wait,
-    verdict_after,
-)
-from laxity_scheduler.model.job import FOREVER, Job, Refusal
-from laxity_scheduler.model.plan_application import apply_decisions
-
-LOOK_AGAIN_S: Final = 10.0  # after something was dropped
-
-
-PLAIN_KINDS: Final = frozenset({Promised, Forecasted, Wait, Refuse, Admit})
-JobDecision = Promised | Forecasted | Refuse | Wait | Admit | Resize | Preempt | Continue
-NAME, WORKERS, SIZE = map(attrgetter, ("job", "workers", "gpus_per_worker"))
-
-
-class PlanError(ValueError):
-    """A plan does not fit the snapshot it was made on; nothing of it may be carried out."""
-
-
-class _MisfitError(ValueError):
-    """One decision does not fit: what is wrong with it."""
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Decision, Loan, Reclaim
+from laxity_scheduler.model.job import FOREVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,272 +25,6 @@ class Misfit:
         return f"{_decision_title(self.decision)}: {self.problem}"
 
 
-def check_decisions(state: ClusterState, decisions: Sequence[Decision]) -> None:
-    """Raise PlanError unless every decision fits the snapshot; no row is built."""
-    misfits = _find_misfits(state, decisions)
-    for misfit in misfits.values():
-        raise PlanError(str(misfit))
-
-
-def drop_misfits(
-    state: ClusterState, decisions: Sequence[Decision]
-) -> tuple[Sequence[Decision], tuple[Misfit, ...]]:
-    """The decisions that fit the snapshot together, and those that do not."""
-    dropped: list[Misfit] = []
-    while misfits := _find_misfits(state, decisions):  # others may have counted on their holds
-        dropped += misfits.values()
-        decisions = [decision for at, decision in enumerate(decisions) if at not in misfits]
-    return decisions, tuple(dropped)
-
-
-def _find_misfits(state: ClusterState, decisions: Sequence[Decision]) -> dict[int, Misfit]:
-    """By place."""
-    if fits_at_a_glance(state, decisions):
-        return {}
-    return _Check(state).find_misfits(decisions)
-
-
-def fits_at_a_glance(state: ClusterState, decisions: Sequence[Decision]) -> bool:
-    """Whether there are only verdicts, waits and starts, and all fit. False: check one by one."""
-    kinds = list(map(type, decisions))
-    if state.holds or not PLAIN_KINDS.issuperset(kinds):
-        return False
-    try:
-        jobs = list(map(state.by_id.__getitem__, map(NAME, decisions)))
-    except KeyError:
-        return False
-    refused = [job for job, kind in zip(jobs, kinds, strict=True) if kind is Refuse]
-    starts = [decision for decision in decisions if isinstance(decision, Admit)]
-    starting = [job for job, kind in zip(jobs, kinds, strict=True) if kind is Admit]
-    if any(map(WORKERS, refused)):
-        return False
-    started = set(map(NAME, starts))
-    if len(started) < len(starts) or any(job.id in started for job in refused):
-        return False
-    return _may_start(state, starts, starting) and _nodes_hold(state, starts, starting)
-
-
-def _may_start(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
-    """Whether these jobs, one per start, are queued and may have these widths and nodes."""
-    for start, job in zip(starts, jobs, strict=True):  # each row once: that spares the caches
-        if (
-            job.workers
-            or start.workers not in job.widths
-            or not 0 < start.workers == len(start.nodes)
-            or job.terminating_workers
-            or job.pinned
-            or isinstance(job.verdict, Refusal)
-            or job.needs  # counted one by one
-        ):
-            return False
-        if job.eligible:
-            may = state.eligible_nodes(job)
-            if may is not None and not may.issuperset(start.nodes):
-                return False
-    return True
-
-
-def _nodes_hold(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
-    """Whether the nodes hold all workers that are named on them."""
-    sizes = list(map(SIZE, jobs))
-    taken: Counter[str] = Counter()
-    for size in set(sizes):
-        named = [start.nodes for start, mine in zip(starts, sizes, strict=True) if mine == size]
-        workers = Counter(chain.from_iterable(named))
-        if size == 1 and not taken:
-            taken = workers
-            continue
-        for node, workers_on_node in workers.items():
-            taken[node] += workers_on_node * size
-    free = {node.id: node.free_gpus for node in state.nodes if node.pool in STARTABLE}
-    if not free.keys() >= taken.keys():
-        return False
-    return all(map(le, taken.values(), map(free.__getitem__, taken)))
-
-
-class _Check:
-    """Spends a plan from a ledger, decision by decision, and says what does not fit."""
-
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
-        self._refused: dict[str, bool] = {}
-        self._acted: dict[str, str] = {}
-        self._stopped: set[str] = set()
-
-    @cached_property
-    def _ledger(self) -> Ledger:
-        """Built only when a job starts or grows: its cost grows with the number of nodes."""
-        return Ledger.of(self._state, pools=STARTABLE)
-
-    def find_misfits(self, decisions: Sequence[Decision]) -> dict[int, Misfit]:
-        misfits: dict[int, Misfit] = {}
-        for decision in decisions:  # starts and growth use the GPUs held for them
-            if isinstance(decision, Admit) or _is_growth(decision, self._state):
-                self._ledger.open_holds(decision.job)
-        for place, decision in enumerate(decisions):
-            try:
-                self._check_one(decision)
-            except (LedgerError, _MisfitError) as error:
-                misfits[place] = Misfit(decision, str(error))
-        return misfits
-
-    def _check_one(self, decision: Decision) -> None:
-        match decision:
-            case Promised() | Forecasted():
-                self._check_verdict(decision)
-            case Refuse():
-                self._check_refusal(decision)
-            case Wait():
-                self._job_of(decision)
-            case Admit():
-                self._check_start(decision)
-            case Resize():
-                self._check_resize(decision)
-            case Preempt():
-                self._check_stop(decision)
-            case Continue():
-                self._check_withdrawal(decision)
-            case Loan():
-                self._check_pools(decision.nodes, "inference")
-            case Reclaim():
-                self._check_reclaim(decision)
-            case _:
-                assert_never(decision)
-
-    def _job_of(self, decision: JobDecision) -> Job:
-        job = self._state.by_id.get(decision.job)
-        if job is None:
-            raise _MisfitError("no unfinished job has this id")
-        return job
-
-    def _job_acted_on(self, decision: Admit | Resize | Preempt | Continue) -> Job:
-        job = self._job_of(decision)
-        if job.pinned:
-            raise _MisfitError("the job is pinned; only its user may touch it")
-        if decision.job in self._acted:
-            raise _MisfitError(f"the plan already has {self._acted[job.id]} of it")
-        self._acted[job.id] = type(decision).__name__
-        return job
-
-    def _check_verdict(self, decision: Promised | Forecasted) -> None:
-        self._refused[self._job_of(decision).id] = False
-
-    def _check_refusal(self, decision: Refuse) -> None:
-        job = self._job_of(decision)
-        after = verdict_after(job, decision, self._state.now)
-        self._refused[job.id] = isinstance(after, Refusal)
-        if self._refused[job.id] and job.workers:
-            raise _MisfitError(f"it has {count_noun(job.workers, 'worker')}; stop it first")
-
-    def _check_start(self, decision: Admit) -> None:
-        job = self._job_acted_on(decision)
-        if job.workers or job.terminating_workers:
-            workers = count_noun(job.workers, "worker")
-            raise _MisfitError(
-                f"it is not queued, it has {workers} and {job.terminating_workers} terminating"
-            )
-        if self._refused.get(job.id, job.refused):
-            raise _MisfitError("it was refused")
-        self._check_width(decision, job)
-        self._check_nodes(job, decision.nodes)
-        self._ledger.take(decision.nodes, job.gpus_per_worker, needs=job.needs)
-
-    def _check_resize(self, decision: Resize) -> None:
-        job = self._job_acted_on(decision)
-        if not job.workers:
-            raise _MisfitError("it does not run; admit it")
-        self._check_width(decision, job)
-        if decision.workers == job.workers:
-            raise _MisfitError(f"it has {count_noun(job.workers, 'worker')} already")
-        unchanged = min(job.workers, decision.workers)
-        if job.nodes and decision.nodes[:unchanged] != job.nodes[:unchanged]:
-            raise _MisfitError(
-                f"workers 0..{unchanged - 1} stay where they are, on "
-                f"{_list_names(job.nodes[:unchanged])}, not on {_list_names(decision.nodes[:unchanged])}"
-            )
-        if decision.workers > job.workers:
-            if decision.at == "epoch":
-                raise _MisfitError("growth starts pods now, not at an epoch")
-            self._check_nodes(job, decision.nodes[unchanged:])
-            self._ledger.take(decision.nodes[unchanged:], job.gpus_per_worker, needs=job.needs)
-
-    def _check_nodes(self, job: Job, nodes: Sequence[str]) -> None:
-        """New workers start only where the job may run."""
-        may = self._state.eligible_nodes(job)
-        wrong = () if may is None else sorted(set(nodes) - may)
-        if wrong:
-            raise _MisfitError(
-                f"it may not use {_list_names(wrong)}: {job.eligible} allows "
-                f"{_list_names(sorted(may or ())) or 'no node'}"
-            )
-
-    def _check_width(self, decision: Admit | Resize, job: Job) -> None:
-        if decision.workers not in job.widths:
-            raise _MisfitError(f"{decision.workers} is not among its widths {job.widths}")
-        if decision.workers < 1:
-            raise _MisfitError("a Job of 0 workers completes; suspend it")
-        if len(decision.nodes) != decision.workers:
-            raise _MisfitError(
-                f"{count_noun(len(decision.nodes), 'node')} named for "
-                f"{count_noun(decision.workers, 'worker')}"
-            )
-
-    def _check_stop(self, decision: Preempt) -> None:
-        job = self._job_acted_on(decision)
-        if not job.workers:
-            raise _MisfitError("it does not run")
-        if decision.beneficiary and decision.beneficiary not in self._state.by_id:
-            raise _MisfitError(f"beneficiary {decision.beneficiary!r} is no unfinished job")
-        if not job.preemptible and decision.beneficiary not in ("", job.id):
-            raise _MisfitError("it is not preemptible")
-        if decision.at == "now":
-            if not job.start_seen:
-                raise _MisfitError("its start was not seen yet")
-            self._stopped.add(job.id)
-
-    def _check_withdrawal(self, decision: Continue) -> None:
-        if self._job_acted_on(decision).stop_requested_at is None:
-            raise _MisfitError("it was not asked to stop")
-
-    def _check_pools(self, names: Sequence[str], want: Pool) -> None:
-        pools = {node.id: node.pool for node in self._state.nodes}
-        for name in names:
-            if name not in pools:
-                raise _MisfitError(f"node {name!r} is not in the cluster")
-            if pools[name] != want:
-                raise _MisfitError(f"node {name} is in pool {pools[name]}, not {want}")
-
-    def _check_reclaim(self, decision: Reclaim) -> None:
-        self._check_pools(decision.nodes, "loaned")
-        wanted = frozenset(decision.nodes)
-        for job in self._state.running:
-            taken = wanted.intersection(job.nodes)
-            if taken and job.id not in self._stopped:
-                raise _MisfitError(f"job {job.id} still runs on {_list_names(sorted(taken))}")
-
-
-def _is_growth(decision: Decision, state: ClusterState) -> TypeGuard[Resize]:
-    if not isinstance(decision, Resize):
-        return False
-    job = state.by_id.get(decision.job)
-    return job is not None and decision.workers > job.workers
-
-
-def _decision_title(decision: Decision) -> str:
-    job = "" if isinstance(decision, Loan | Reclaim) else "job "
-    return f"{type(decision).__name__} of {job}{_subject(decision)}"
-
-
-def _subject(decision: Decision) -> str:
-    """The job, or the nodes."""
-    return _list_names(decision.nodes) if isinstance(decision, Loan | Reclaim) else decision.job
-
-
-def _list_names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown}, and {len(names) - 5} more" if len(names) > 5 else shown
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Decisions in order. At `wake_at` the same state, merely older, would be decided otherwise.
@@ -344,21 +36,20 @@ class Plan:
     wake_at: float = FOREVER
     dropped: tuple[Misfit, ...] = field(default=(), compare=False)
 
-    def check(self, state: ClusterState) -> None:
-        """Raise PlanError unless every decision fits the snapshot; no row is built."""
-        check_decisions(state, self.decisions)
-
-    def fit(self, state: ClusterState) -> "Plan":
-        """The plan without the decisions that do not fit the snapshot: all others stand."""
-        decisions, misfits = drop_misfits(state, self.decisions)
-        if not misfits:
-            return self
-        return Plan(tuple(decisions), min(self.wake_at, state.now + LOOK_AGAIN_S), misfits)
-
-    def apply(self, state: ClusterState) -> ClusterState:
-        """The snapshot after the plan, for what-ifs: shrunk and stopped GPUs count as terminating."""
-        self.check(state)
-        return apply_decisions(state, self.decisions)
-
 
 Policy = Callable[[ClusterState, Predictor], Plan]
+
+
+def _decision_title(decision: Decision) -> str:
+    job = "" if isinstance(decision, Loan | Reclaim) else "job "
+    return f"{type(decision).__name__} of {job}{_subject(decision)}"
+
+
+def _subject(decision: Decision) -> str:
+    """The job, or the nodes."""
+    return list_names(decision.nodes) if isinstance(decision, Loan | Reclaim) else decision.job
+
+
+def list_names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5])
+    return f"{shown}, and {len(names) - 5} more" if len(names) > 5 else shown

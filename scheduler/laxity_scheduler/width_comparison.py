@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.engine import DecidedCycle
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
@@ -15,17 +16,6 @@ from laxity_scheduler.model.job import HOUR_S, Job
 from laxity_scheduler.plan import Plan, Policy
 
 ROUNDS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class DecidedCycle:
-    """What the loop decided: the snapshot, the plan, and by whom."""
-
-    state: ClusterState
-    plan: Plan
-    predictor: Predictor
-    decide: Policy
-    policy: str = ""  # its name, where that is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Forecast, Promise
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan, PlanError
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError, check_plan
 from tests.contract.world_exam import WHY, Question, Stage, admit, do, free, row
 from tests.support.manifests import indexed_job
 
@@ -52,7 +53,7 @@ def a_plan_made_before_somebody_changed_the_job_is_not_carried_out(stage: LiveSt
     state = stage.until(lambda state: job_id in state.by_id, "it is seen")
     by_hand(stage, job_id, {"metadata": {"annotations": {names.WIDTHS: "2"}}})
     plan = Plan((Admit(job_id, 1, ("a",), WHY),))
-    plan.check(state)
+    check_plan(plan, state)
     stage.world.carry_out(plan)
     assert stage.api.get("jobs", job_id)["spec"]["suspend"] is True
     after = stage.until(lambda state: row(state, job_id).widths == (2,), "the change is seen")
@@ -93,7 +94,7 @@ def a_released_job_runs_on_untouched_until_it_is_taken_back(stage: LiveStage) ->
     assert free(state) == {"a": 2, "b": 4}
     assert not stage.world.signal(job_id).stop
     with pytest.raises(PlanError, match="the job is pinned"):
-        Plan((Preempt(job_id, "now", other, WHY),)).check(state)
+        check_plan(Plan((Preempt(job_id, "now", other, WHY),)), state)
     stage.world.annotate(job_id, UNPIN_ANNOTATIONS)
     state = stage.until(lambda state: not row(state, job_id).pinned, "it is taken back")
     assert row(state, job_id).workers == 2

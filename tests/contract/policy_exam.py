@@ -23,6 +23,7 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import apply_plan, check_plan
 from laxity_scheduler.store import codec
 from tests.support.builders import Curve
 from tests.support.random_states import Case
@@ -109,7 +110,7 @@ def examine(
     """Claims (default: all) on one state."""
     before = codec.encode_record(state)
     plan = policy(state, predictor)
-    plan.check(state)
+    check_plan(plan, state)
     assert codec.encode_record(state) == before, "a snapshot is never changed"
     answer = Answer(policy, state, predictor, plan)
     for claim in claims or CLAIMS:
@@ -189,7 +190,7 @@ def only_what_may_be_touched_is(answer: Answer) -> None:
     assert len(names) == len(set(names)), "nothing is decided twice"
     told = [decision.job for decision in plan.decisions if isinstance(decision, VERDICTS)]
     assert len(told) == len(set(told)), "nobody gets two verdicts at once"
-    after = plan.apply(state).by_id
+    after = apply_plan(plan, state).by_id
     for decision in acted:
         job = state.by_id[decision.job]
         assert not job.pinned, "a pinned job is its user's"
@@ -217,7 +218,7 @@ def every_decision_says_why(answer: Answer) -> None:
 
 def promises_stand(answer: Answer) -> None:
     """One whose deadline is ahead is never taken back; its user may have asked for another."""
-    state, after = answer.state, answer.plan.apply(answer.state).by_id
+    state, after = answer.state, apply_plan(answer.plan, answer.state).by_id
     for job in state.jobs:
         new, old = after[job.id].verdict, job.verdict
         if isinstance(old, Promise) and state.now <= old.deadline_at:
@@ -230,7 +231,7 @@ def promises_stand(answer: Answer) -> None:
 
 
 def new_promises_are_in_time_as_they_are_told(answer: Answer) -> None:
-    state, after = answer.state, answer.plan.apply(answer.state).by_id
+    state, after = answer.state, apply_plan(answer.plan, answer.state).by_id
     for job in state.jobs:
         new = after[job.id].verdict
         if not isinstance(new, Promise) or isinstance(job.verdict, Promise):
@@ -252,9 +253,9 @@ def deciding_again_at_once_takes_nothing_back(answer: Answer) -> None:
     acted: dict[str, Decision] = {}
     for _ in range(DECISIONS - 1):
         acted |= {d.job: d for d in plan.decisions if isinstance(d, ACTING) and not _formed(d)}
-        state = plan.apply(state)
+        state = apply_plan(plan, state)
         plan = answer.policy(state, answer.predictor)
-        plan.check(state)
+        check_plan(plan, state)
         for decision in plan.decisions:
             if isinstance(decision, ACTING) and decision.job in acted:
                 first = acted[decision.job]

@@ -18,6 +18,7 @@ from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import costs
 from laxity_scheduler.store import codec
@@ -51,7 +52,7 @@ def plans(policy: str, *, seed: int, jobs: int, nodes: int, sets: int = 0) -> It
     for turn in range(3):
         plan = decide(state, predictor)
         yield codec.plan_bytes(plan)
-        state = plan.apply(state)
+        state = apply_plan(plan, state)
         state = underway(state, np.random.default_rng(seed)) if not turn else later(state)
 
 

@@ -11,6 +11,7 @@ from laxity_scheduler.model.decision import Admit, Continue, Decision, Preempt, 
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.registry import find
 from tests.contract.test_policies import (
     MILP,
@@ -141,7 +142,7 @@ def starts(*names: str, node_name: str = "n0") -> list[Decision]:
 def fitted(decisions: list[Decision], *jobs: Job, holds: tuple[Hold, ...] = ()) -> Plan:
     state = cluster(gpus=2, jobs=jobs, holds=holds)
     plan = with_follow_ups(lambda *_: Plan(tuple(decisions)))(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     assert plan.wake_at <= 10.0, "what was dropped is looked at again"
     return plan
 

@@ -23,7 +23,8 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import Forecast, Job, Offer, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan, PlanError
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError, check_plan
 
 WHY = reason("order", policy="exam")
 
@@ -56,7 +57,7 @@ def do(stage: Stage, *decisions: Decision) -> Plan:
     """Observe, check and carry out, as a cycle does."""
     state = stage.world.observe()
     plan = Plan(decisions)
-    plan.check(state)
+    check_plan(plan, state)
     stage.world.carry_out(plan)
     return plan
 

@@ -13,10 +13,10 @@ from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.reward_guard import SLOTS, RewardComparison, RewardGuard
 from laxity_scheduler.shares import promised_widths
+from laxity_scheduler.shares.floors_on_own_nodes import plan_floors
 from laxity_scheduler.shares.promised_widths import (
     PromiseFloors,
     plan_promised_widths,
-    plan_promises,
 )
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.toy_world import ToyWorld
@@ -134,7 +134,7 @@ def test_the_promises_of_a_snapshot_are_planned_once_for_a_policy_and_its_guard(
 def test_what_one_takes_beside_the_plans_is_still_there_for_another() -> None:
     state = beside_a_promise()
     narrow, wide = state.by_id["team/narrow"], state.by_id["team/wide"]
-    policy, guard = (plan_promises(state, MINUTE_EPOCHS) for _ in range(2))
+    policy, guard = (plan_floors(state, MINUTE_EPOCHS) for _ in range(2))
     assert policy.fits(narrow, 1)
     policy.take(wide, 3)
     assert not policy.fits(narrow, 1)

@@ -2,22 +2,23 @@
 
 import pytest
 
+from laxity_scheduler.allocation.purse import Purse
 from laxity_scheduler.allocation.surplus import resizable_jobs
 from laxity_scheduler.capacity.ledger import count_free_gpus
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Resize
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies import aryl
 from laxity_scheduler.policies.aryl import decide
-from laxity_scheduler.promising.regions import Purse
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job
 from tests.support.random_states import cases, restricted_cases
 
 
 def widths(state: ClusterState, predictor: Curve = MINUTE_EPOCHS) -> dict[str, int]:
     plan = decide(state, predictor)
-    plan.check(state)
+    check_plan(plan, state)
     return {
         decision.job: decision.workers
         for decision in plan.decisions

@@ -8,7 +8,7 @@ import pytest
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.loans.own_nodes import plan_on_own_nodes
+from laxity_scheduler.loans.own_nodes import on_own_nodes
 from laxity_scheduler.model.cluster import ClusterState, InferenceDemand
 from laxity_scheduler.model.decision import (
     Admit,
@@ -23,6 +23,7 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.registry import find
 from tests.support.builders import MINUTE_EPOCHS, Curve, job, node, promise, promised
 
@@ -55,7 +56,7 @@ def decide(
     state: ClusterState, name: str = "qos", predictor: Curve = MINUTE_EPOCHS
 ) -> tuple[Decision, ...]:
     plan: Plan = policy_of(name)(state, predictor)
-    plan.check(state)
+    check_plan(plan, state)
     assert "?" not in " ".join(decision.reason.text for decision in plan.decisions)
     return plan.decisions
 
@@ -206,7 +207,7 @@ def test_a_job_whose_first_worker_came_to_a_lent_node_gives_its_gpus_to_promises
     def shrink(state: ClusterState, _: Predictor) -> Plan:
         return Plan((Resize("team/mixed", 2, ("l0", "t0"), "epoch", WHY),))
 
-    plan = plan_on_own_nodes(shrink, cluster(full, waits), MINUTE_EPOCHS)
+    plan = on_own_nodes(shrink)(cluster(full, waits), MINUTE_EPOCHS)
     assert acts(plan.decisions) == [("Resize", "team/mixed", 2, "start_on_lent")]
 
 

@@ -15,6 +15,7 @@ from laxity_scheduler.model.cluster import ClusterState, InferenceDemand, NodeSe
 from laxity_scheduler.model.decision import Admit, Forecasted, Refuse, Resize
 from laxity_scheduler.model.job import Job, Offer
 from laxity_scheduler.model.plan_application import apply_decisions
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.service.offers import annotations_for
 from laxity_scheduler.service.views.verdict_view import offer_view
@@ -47,7 +48,7 @@ def asking(*, minutes: int = 40, due_in_s: float = 1_200.0, **fields: Any) -> Jo
 
 def offer_to(state: ClusterState, policy: str = "qos") -> Offer | None:
     plan = with_follow_ups(find(policy).policy())(state, TRUTH)
-    plan.check(state)
+    check_plan(plan, state)
     refusals = [row.refusal for row in plan.decisions if isinstance(row, Refuse)]
     assert len(refusals) == 1, plan.decisions
     return next((offer for offer in refusals[0].offers if offer.kind == "lent"), None)

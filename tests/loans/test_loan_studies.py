@@ -6,13 +6,13 @@ from math import isfinite
 import pytest
 
 from laxity_lab.simulate.run import Setting
+from laxity_scheduler.allocation.purse import Purse
 from laxity_scheduler.capacity.pools import PoolLedger, keep_apart
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.loans.server_choice import LentServer, StopCost, count_stops
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies.aryl import decide, decide_by, widths_by_knapsack
-from laxity_scheduler.promising.regions import Purse
 from studies.datasets import open_datasets
 from studies.loan_ladder import HalfDue
 from studies.loan_ladder import trials as ladder_trials

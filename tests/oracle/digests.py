@@ -24,6 +24,7 @@ from laxity_lab.world.crowd import crowd, underway
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_lab.world.outcome import Run
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.simulated.change_costs import costs
 from laxity_scheduler.store import codec
@@ -76,10 +77,10 @@ def decisions_about(name: str, kind: str) -> str:
     predictor = NoisyPredictor(truths, costs("live", cluster_gpus=state.total_gpus))
     decide = find(name).policy()
     plans = [decide(state, predictor)]
-    state = underway(plans[0].apply(state), np.random.default_rng(2))
+    state = underway(apply_plan(plans[0], state), np.random.default_rng(2))
     for _ in range(WARM):
         plans.append(decide(state, predictor))
-        state = later(plans[-1].apply(state))
+        state = later(apply_plan(plans[-1], state))
     return digest(map(_plan_bytes, plans))
 
 

@@ -20,6 +20,7 @@ from laxity_scheduler.model.start_backoff import (
     count_failed_starts,
 )
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.expected_times import last_reasons
 from laxity_scheduler.service.views.live_view import LastReason, view_of
@@ -29,7 +30,7 @@ from tests.support.plans import started_jobs
 
 def decided(state: ClusterState) -> Plan:
     plan = with_follow_ups(decide)(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     return plan
 
 

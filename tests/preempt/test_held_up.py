@@ -10,6 +10,7 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Admit, Promised, Wait
 from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.views.promise_outcome import is_promise_in_danger
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
@@ -25,7 +26,7 @@ def held(**fields: Any) -> Job:
 def told(row: Job, now: float) -> tuple[list[str], Plan]:
     """What is said of the promise, and the plan."""
     plan = with_follow_ups(decide)(cluster(gpus=2, jobs=[row], now=now), MINUTE_EPOCHS)
-    plan.check(cluster(gpus=2, jobs=[row], now=now))
+    check_plan(plan, cluster(gpus=2, jobs=[row], now=now))
     said = [one.reason for one in plan.decisions if isinstance(one, Promised)]
     return [one.text for one in said], plan
 

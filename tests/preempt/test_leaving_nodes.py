@@ -9,6 +9,7 @@ from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.decision import Admit, Preempt, Refuse, Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.qos import decide
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
 
@@ -20,7 +21,7 @@ OPEN = node("n1", gpus=4)
 def planned(*jobs: Job, nodes: tuple[Node, ...] = (DRAINED, OPEN), now: float = 30.0) -> Plan:
     state = ClusterState(now=now, nodes=nodes, jobs=jobs)
     plan = with_follow_ups(decide)(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     return plan
 
 

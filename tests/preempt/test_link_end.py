@@ -11,6 +11,7 @@ from laxity_scheduler.link_end import LEAVING_S, cut_at, end_links
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from tests.support.builders import Curve, cluster, job
 
 EPOCH_S = 60.0
@@ -32,7 +33,7 @@ def state(now: float, *, began_at: float | None = None, **more: Any) -> ClusterS
 def stops(at: ClusterState) -> list[tuple[str, str, str]]:
     """(job, when, why) of what is decided."""
     plan = with_follow_ups(lambda *_: Plan())(at, PREDICTOR)
-    plan.check(at)
+    check_plan(plan, at)
     return [(d.job, d.at, d.reason.code) for d in plan.decisions if isinstance(d, Preempt)]
 
 

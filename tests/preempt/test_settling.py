@@ -14,6 +14,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.promising.claims import claims_of
@@ -30,7 +31,7 @@ TEN_MINUTE_EPOCHS = Curve(epoch_s=600.0, start_s=60.0)
 
 def carried_out(plan: Plan, state: ClusterState) -> ClusterState:
     """The snapshot of the same instant at which all that was asked for has happened."""
-    after = plan.apply(state)
+    after = apply_plan(plan, state)
     free = {node.id: node.free_gpus for node in after.nodes}
     jobs = tuple(_happened(job, free, after.now) for job in after.jobs)
     nodes = tuple(replace(node, free_gpus=free[node.id]) for node in after.nodes)
@@ -182,7 +183,7 @@ def test_nobody_is_refused_where_all_are_served() -> None:
         d.job: type(d) for d in first.decisions if isinstance(d, Promised | Forecasted | Refuse)
     }
     assert told == {"team/kept": Promised, "team/lost": Forecasted}
-    again = qos.open_to_all(replace(first.apply(state), now=first.wake_at), MINUTE_EPOCHS)
+    again = qos.open_to_all(replace(apply_plan(first, state), now=first.wake_at), MINUTE_EPOCHS)
     assert [d.job for d in again.decisions if isinstance(d, Admit)] == ["team/lost"]
     refused = [d for d in qos.decide(state, MINUTE_EPOCHS).decisions if isinstance(d, Refuse)]
     assert [d.job for d in refused] == ["team/lost"]

@@ -14,6 +14,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.plan_application import apply_decisions
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.registry import find
 from tests.support.builders import Curve, cluster, job, node, promised
 
@@ -30,7 +31,7 @@ def running(name: str, *, epochs: int = 20, done: int = 8, width: int = 1, **mor
 
 def decided(state: ClusterState, policy: str = "qos") -> Plan:
     plan = with_follow_ups(find(policy).policy())(state, STEPS)
-    plan.check(state)
+    check_plan(plan, state)
     return plan
 
 

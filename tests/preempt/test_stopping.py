@@ -11,7 +11,8 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Preempt, Resize, Wait
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan, PlanError
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError, apply_plan, check_plan
 from laxity_scheduler.policies import fifo
 from laxity_scheduler.policies.qos import QosPolicy, decide
 from laxity_scheduler.promising.claims import MOST_STOPS
@@ -120,7 +121,7 @@ def test_a_job_past_its_deadline_that_asked_to_stop_is_stopped_then_refused() ->
     assert [one.reason.code for one in preempted(plan)] == ["missed_and_stopped"]
     stopped = promised("late", 100.0, on_miss="stop")
     state = cluster(gpus=1, jobs=[stopped], now=200.0)
-    after = decide(state, MINUTE_EPOCHS).apply(state).by_id["team/late"]
+    after = apply_plan(decide(state, MINUTE_EPOCHS), state).by_id["team/late"]
     assert after.refused
     assert after.workers == 0
 
@@ -234,7 +235,7 @@ def test_nobody_is_suspended_before_the_start_was_seen_and_then_at_once(
     started = job("be", running=1, start_seen=False, **fields)
     state = cluster(gpus=1, jobs=[started], now=30.0)
     plan = with_follow_ups(decide)(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     assert preempted(plan) == []
     seen = replace(state, jobs=(replace(started, start_seen=True),))
     assert [one.at for one in preempted(with_follow_ups(decide)(seen, MINUTE_EPOCHS))] == ["now"]
@@ -246,7 +247,7 @@ def test_a_policy_that_suspends_at_once_waits_for_the_start_to_be_seen() -> None
     stop, ask = (Preempt(started.id, at, "", why) for at in ("now", "epoch"))
     state = cluster(gpus=1, jobs=[started], now=30.0)
     with pytest.raises(PlanError, match="its start was not seen yet"):
-        Plan((stop,)).check(state)
+        check_plan(Plan((stop,)), state)
     for one, kept in ((stop, ()), (ask, (ask,))):
         plan = with_follow_ups(lambda *_, said=one: Plan((said,)))(state, MINUTE_EPOCHS)
         assert plan.decisions == kept

@@ -11,7 +11,8 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promised, Refuse
 from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan, PlanError
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError, apply_plan, check_plan
 from laxity_scheduler.policies.qos import decide
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.support.toy_world import ToyWorld
@@ -93,7 +94,7 @@ def test_a_stop_is_taken_back_when_nobody_needs_it(
     assert kinds(plan.decisions, Continue) == (["team/a"] if goes_on else [])
     if goes_on:
         assert kinds(plan.decisions, Preempt) == []
-        row = plan.apply(state).by_id["team/a"]
+        row = apply_plan(plan, state).by_id["team/a"]
         assert (row.stop_requested_at, row.stop_for, row.parked_epoch) == (None, "", None)
 
 
@@ -108,7 +109,7 @@ def test_only_a_stop_that_was_asked_for_is_taken_back() -> None:
     state = cluster(gpus=1, jobs=[job("a", running=1)])
     plan = Plan((Continue("team/a", reason("stop_taken_back", beneficiary="team/b")),))
     with pytest.raises(PlanError, match="not asked to stop"):
-        plan.check(state)
+        check_plan(plan, state)
 
 
 def test_no_epoch_is_lost_by_a_stop_that_is_taken_back() -> None:

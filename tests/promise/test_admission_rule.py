@@ -6,6 +6,7 @@ import pytest
 
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Wait
 from laxity_scheduler.model.job import Promise
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.shares.admission import with_admission
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
@@ -26,7 +27,7 @@ def test_who_cannot_be_in_time_behind_the_promised_does_not_enter(name: str) -> 
     told = {d.job: type(d) for d in plan.decisions if isinstance(d, Promised | Refuse)}
     assert told == {"team/a": Promised, "team/b": Refuse}
     assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/a"]
-    after = plan.apply(state)
+    after = apply_plan(plan, state)
     again = find(name).policy(admission="greedy")(after, MINUTE_EPOCHS)
     assert not [d for d in again.decisions if isinstance(d, Admit | Refuse)]
 
@@ -56,7 +57,7 @@ def test_without_promises_the_qos_policy_tells_forecasts_alone() -> None:
     plan = with_admission(find("qos").policy(), "none")(state, MINUTE_EPOCHS)
     told = {d.job: type(d) for d in plan.decisions if isinstance(d, Promised | Forecasted | Refuse)}
     assert told["team/a"] is Forecasted
-    assert isinstance(plan.apply(state).by_id["team/kept"].verdict, Promise)
+    assert isinstance(apply_plan(plan, state).by_id["team/kept"].verdict, Promise)
 
 
 @pytest.mark.parametrize("name", DEADLINE_POLICIES)

@@ -12,6 +12,7 @@ from laxity_scheduler.model.cluster import ClusterState, Coming, Node, NodeSet
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Resize
 from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import apply_plan, check_plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.store.codec import encode_record, load_state
@@ -35,7 +36,7 @@ def state_of(*jobs: Job, there: int = 0, spots: int = 1, gpus: int = 1) -> Clust
 
 def planned(state: ClusterState) -> Plan:
     plan = decide(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     return plan
 
 
@@ -121,7 +122,7 @@ def test_snapshot_with_coming_nodes_is_read_back_from_the_journal() -> None:
 
 def test_job_that_awaits_its_node_is_expected_as_it_was_promised() -> None:
     state = state_of(job("a", due_at=1200.0, eligible="pool=spot"))
-    after = replace(planned(state).apply(state), now=100.0)
+    after = replace(apply_plan(planned(state), state), now=100.0)
     assert after.jobs[0].start_began_at == pytest.approx(240.0)
     assert not [one for one in planned(after).decisions if isinstance(one, Promised)]
 
@@ -131,7 +132,7 @@ def test_other_policies_leave_nodes_that_may_come_alone(policy: str) -> None:
     jobs = [job("a", due_at=1200.0), job("b", eligible="pool=spot"), job("c", running=1)]
     state = state_of(*jobs, there=1, spots=2)
     plan = find(policy).policy()(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     named = {name for one in plan.decisions if isinstance(one, Admit) for name in one.nodes}
     assert policy.startswith("qos") or not any("+" in name for name in named)
 

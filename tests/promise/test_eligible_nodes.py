@@ -15,7 +15,8 @@ from laxity_scheduler.model.cluster import ClusterState, NodeSet, Pool
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Refuse, Resize, Wait
 from laxity_scheduler.model.job import Job, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan, PlanError
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError, check_plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.promise import judge
@@ -35,7 +36,7 @@ def state_of(
 
 def done(state: ClusterState) -> Plan:
     plan = decide(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     return plan
 
 
@@ -81,18 +82,18 @@ def test_who_may_go_anywhere_leaves_the_nodes_that_others_depend_on() -> None:
 def test_a_plan_that_names_a_node_the_job_may_not_use_is_refused() -> None:
     state = state_of([4, 4], job("a", eligible="big", workers=(1, 2)))
     with pytest.raises(PlanError, match=r"it may not use n0: big allows n1"):
-        Plan((Admit("team/a", 1, ("n0",), WHY),)).check(state)
-    Plan((Admit("team/a", 1, ("n1",), WHY),)).check(state)
+        check_plan(Plan((Admit("team/a", 1, ("n0",), WHY),)), state)
+    check_plan(Plan((Admit("team/a", 1, ("n1",), WHY),)), state)
     runs = job("a", eligible="big", workers=(1, 2), running=1, nodes=("n1",))
     with pytest.raises(PlanError, match="it may not use n0"):
-        Plan((Resize("team/a", 2, ("n1", "n0"), "now", WHY),)).check(state_of([4, 4], runs))
+        check_plan(Plan((Resize("team/a", 2, ("n1", "n0"), "now", WHY),)), state_of([4, 4], runs))
 
 
 def test_a_set_that_the_snapshot_does_not_know_has_no_nodes() -> None:
     state = state_of([4, 4], job("a", eligible="gone"))
     assert not starts(state)
     with pytest.raises(PlanError, match="gone allows no node"):
-        Plan((Admit("team/a", 1, ("n0",), WHY),)).check(state)
+        check_plan(Plan((Admit("team/a", 1, ("n0",), WHY),)), state)
 
 
 def test_idle_gpus_go_to_a_running_job_on_its_own_nodes_only() -> None:
@@ -240,7 +241,7 @@ def test_a_job_that_can_use_nothing_waits_without_hope_and_is_in_nobodys_way(pol
     ]
     state = state_of([2], *jobs, sets=none, now=90_000.0)
     plan = policy(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     waits = next(one for one in plan.decisions if isinstance(one, Wait))
     assert (waits.job, waits.reason.code) == ("team/never", "no_eligible_node")
     assert waits.expected_start_at == float("inf")

@@ -18,7 +18,8 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import Forecast, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.plan import Plan, PlanError
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError, apply_plan, check_plan
 from tests.support.builders import cluster, job, node, promise, promised
 
 WHY = reason("order", policy="test")
@@ -145,13 +146,13 @@ def the_cluster() -> ClusterState:
 )
 def test_what_does_not_fit_is_refused_in_words(decisions: list[Decision], words: str) -> None:
     with pytest.raises(PlanError, match=words):
-        Plan(tuple(decisions)).check(the_cluster())
+        check_plan(Plan(tuple(decisions)), the_cluster())
 
 
 def test_a_width_of_zero_is_never_a_plan() -> None:
     state = cluster(jobs=[job("a", workers=(0, 1))])
     with pytest.raises(PlanError, match="a Job of 0 workers completes; suspend it"):
-        Plan((Admit("team/a", 0, (), WHY),)).check(state)
+        check_plan(Plan((Admit("team/a", 0, (), WHY),)), state)
 
 
 @pytest.mark.parametrize(
@@ -166,19 +167,19 @@ def test_a_width_of_zero_is_never_a_plan() -> None:
     ],
 )
 def test_what_fits_passes(decision: Decision) -> None:
-    Plan((decision,)).check(the_cluster())
+    check_plan(Plan((decision,)), the_cluster())
 
 
 def test_the_rest_of_a_hold_is_free_once_its_job_starts() -> None:
     state = cluster(gpus=4, jobs=[job("a"), job("b")], holds=[Hold("team/a", "n0", 4, 60.0)])
     plan = Plan((Admit("team/b", 1, ("n0",), WHY), Admit("team/a", 1, ("n0",), WHY)))
-    after = plan.apply(state)
+    after = apply_plan(plan, state)
     assert (after.free_gpus, after.holds) == (2, ())
 
 
 def test_an_admitted_job_runs_on_its_nodes() -> None:
     state = cluster(gpus=4, jobs=[job("a", workers=(2,))], now=30.0)
-    after = Plan((Admit("team/a", 2, ("n0", "n0"), WHY),)).apply(state)
+    after = apply_plan(Plan((Admit("team/a", 2, ("n0", "n0"), WHY),)), state)
     row = after.by_id["team/a"]
     assert (row.workers, row.nodes, row.resumed_at, row.formed) == (2, ("n0", "n0"), 30.0, 0)
     assert after.free_gpus == 2
@@ -187,7 +188,7 @@ def test_an_admitted_job_runs_on_its_nodes() -> None:
 
 def test_shrinking_now_frees_nothing_at_once() -> None:
     state = cluster(gpus=4, jobs=[job("a", workers=(1, 3), running=3)], now=10.0)
-    after = Plan((Resize("team/a", 1, ("n0",), "now", WHY),)).apply(state)
+    after = apply_plan(Plan((Resize("team/a", 1, ("n0",), "now", WHY),)), state)
     row = after.by_id["team/a"]
     assert (row.workers, row.terminating_workers, row.attained_gpu_s) == (1, 2, 30.0)
     assert after.free_gpus == 1
@@ -195,13 +196,13 @@ def test_shrinking_now_frees_nothing_at_once() -> None:
 
 def test_a_stop_at_the_epoch_is_only_asked_for() -> None:
     state = cluster(gpus=4, jobs=[job("a", running=1), job("b")], now=10.0)
-    row = Plan((Preempt("team/a", "epoch", "team/b", WHY),)).apply(state).by_id["team/a"]
+    row = apply_plan(Plan((Preempt("team/a", "epoch", "team/b", WHY),)), state).by_id["team/a"]
     assert (row.workers, row.stop_requested_at, row.stop_for) == (1, 10.0, "team/b")
 
 
 def test_a_stop_now_holds_what_it_frees_for_its_beneficiary() -> None:
     state = cluster(gpus=4, jobs=[job("a", running=2, workers=(2,)), job("b")], now=10.0)
-    after = Plan((Preempt("team/a", "now", "team/b", WHY),)).apply(state)
+    after = apply_plan(Plan((Preempt("team/a", "now", "team/b", WHY),)), state)
     row = after.by_id["team/a"]
     assert (row.workers, row.terminating_workers, row.preemptions) == (0, 2, 1)
     assert [(hold.job, hold.node, hold.gpus) for hold in after.holds] == [("team/b", "n0", 2)]
@@ -209,7 +210,7 @@ def test_a_stop_now_holds_what_it_frees_for_its_beneficiary() -> None:
 
 def test_rows_that_nothing_happened_to_are_the_same_objects() -> None:
     state = cluster(gpus=[4, 4], jobs=[job("a"), job("b")])
-    after = Plan((Admit("team/a", 1, ("n0",), WHY),)).apply(state)
+    after = apply_plan(Plan((Admit("team/a", 1, ("n0",), WHY),)), state)
     assert after.by_id["team/b"] is state.by_id["team/b"]
     assert after.nodes[1] is state.nodes[1]
 
@@ -225,7 +226,7 @@ def test_verdicts_are_written() -> None:
             Refuse("team/c", REFUSAL, WHY),
         )
     )
-    after = plan.apply(state)
+    after = apply_plan(plan, state)
     assert [row.verdict for row in after.jobs] == [given, forecast, REFUSAL]
     assert not any(row.asked for row in after.jobs)
 
@@ -246,9 +247,9 @@ def test_a_refusal_does_not_take_away_a_promise(now: float, stands: bool) -> Non
 def test_a_loaned_node_may_be_used_and_is_given_back_empty() -> None:
     nodes = (node("n0", 2), node("inf", 4, pool="inference"))
     state = ClusterState(0.0, nodes, (job("a"),))
-    lent = Plan((Loan(("inf",), WHY),)).apply(state)
-    runs = Plan((Admit("team/a", 1, ("inf",), WHY),)).apply(lent)
+    lent = apply_plan(Plan((Loan(("inf",), WHY),)), state)
+    runs = apply_plan(Plan((Admit("team/a", 1, ("inf",), WHY),)), lent)
     with pytest.raises(PlanError, match="job team/a still runs on inf"):
-        Plan((Reclaim(("inf",), WHY),)).check(runs)
-    stopped = Plan((Preempt("team/a", "now", "", WHY), Reclaim(("inf",), WHY))).apply(runs)
+        check_plan(Plan((Reclaim(("inf",), WHY),)), runs)
+    stopped = apply_plan(Plan((Preempt("team/a", "now", "", WHY), Reclaim(("inf",), WHY))), runs)
     assert stopped.nodes[1].pool == "inference"

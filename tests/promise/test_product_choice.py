@@ -12,7 +12,8 @@ from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet
 from laxity_scheduler.model.decision import Admit, Promised, Refuse
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies import qos
+from laxity_scheduler.plan_check import check_plan
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.qos.product_choice import choose_products
 from laxity_scheduler.service.views.verdict_view import parse_verdict
 from tests.support.builders import MINUTE_S, Curve, cluster, job, promise
@@ -30,6 +31,7 @@ class ByProduct(Curve):
 
 
 KNOWS = ByProduct()
+POLICY = find("qos").policy()
 
 
 def mixed(*jobs: Job, fast: int = 2, slow: int = 2, **fields: Any) -> ClusterState:
@@ -61,13 +63,13 @@ def minutes(number: float) -> float:
 
 
 def test_a_deadline_that_only_the_fast_product_keeps_is_promised_on_it() -> None:
-    plan = qos.decide(mixed(job("tight", epochs=10, due_at=minutes(15))), KNOWS)
+    plan = POLICY(mixed(job("tight", epochs=10, due_at=minutes(15))), KNOWS)
     assert promises(plan) == {"tight": FAST}
     assert started(plan) == {"tight": ("n0",)}
 
 
 def test_a_deadline_that_the_slow_product_keeps_leaves_the_fast_one_free() -> None:
-    plan = qos.decide(mixed(job("loose", epochs=10, due_at=minutes(60))), KNOWS)
+    plan = POLICY(mixed(job("loose", epochs=10, due_at=minutes(60))), KNOWS)
     assert promises(plan) == {"loose": SLOW}
     assert started(plan) == {"loose": ("n1",)}
 
@@ -77,12 +79,12 @@ def test_a_loose_deadline_takes_the_fast_product_where_the_slow_one_is_promised_
         job(f"loose{n}", epochs=10, due_at=minutes(60), submitted_at=-float(3 - n))
         for n in range(3)
     ]
-    plan = qos.decide(mixed(*jobs, slow=2), KNOWS)
+    plan = POLICY(mixed(*jobs, slow=2), KNOWS)
     assert promises(plan) == {"loose0": SLOW, "loose1": SLOW, "loose2": FAST}
 
 
 def test_a_deadline_that_no_product_keeps_is_refused_by_the_one_that_ends_first() -> None:
-    plan = qos.decide(mixed(job("late", epochs=10, due_at=minutes(5))), KNOWS)
+    plan = POLICY(mixed(job("late", epochs=10, due_at=minutes(5))), KNOWS)
     (refusal,) = [one.refusal for one in plan.decisions if isinstance(one, Refuse)]
     assert refusal.reason.code == "deadline_before_fastest_finish"
     assert refusal.p90_at == pytest.approx(minutes(10))
@@ -90,7 +92,7 @@ def test_a_deadline_that_no_product_keeps_is_refused_by_the_one_that_ends_first(
 
 
 def test_the_words_of_a_promise_name_the_product() -> None:
-    plan = qos.decide(mixed(job("tight", epochs=10, due_at=minutes(15))), KNOWS)
+    plan = POLICY(mixed(job("tight", epochs=10, due_at=minutes(15))), KNOWS)
     (given,) = [one for one in plan.decisions if isinstance(one, Promised)]
     assert given.reason.text.endswith("on 1 worker of A100")
 
@@ -173,8 +175,8 @@ def test_plans_on_two_products_fit() -> None:
         for n in range(8)
     ]
     state = mixed(*jobs, fast=2, slow=4)
-    plan = qos.decide(state, KNOWS)
-    plan.check(state)
+    plan = POLICY(state, KNOWS)
+    check_plan(plan, state)
     nodes = {name: FAST if name == "n0" else SLOW for name in ("n0", "n1")}
     given = promises(plan)
     assert given

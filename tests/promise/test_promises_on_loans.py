@@ -22,6 +22,7 @@ from laxity_scheduler.model.cluster import ClusterState, InferenceDemand
 from laxity_scheduler.model.decision import Admit, Promised, Reclaim, Refuse
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import costs
 from tests.support.builders import MINUTE_EPOCHS, job, node, promised
@@ -52,7 +53,7 @@ def test_no_promise_is_given_on_lent_gpus_beyond_the_horizon(name: str) -> None:
     wide = job("wide", epochs=10, due_at=HORIZON_AT + 600.0, workers=(4,))
     state = lent_cluster(wide)
     plan = policy_of(name)(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     assert not [told for told in plan.decisions if isinstance(told, Promised | Admit)]
     owned = replace(state, nodes=(state.nodes[0], replace(state.nodes[1], pool="training")))
     promises = policy_of(name, "greedy")(owned, MINUTE_EPOCHS).decisions
@@ -63,7 +64,7 @@ def test_no_promise_is_given_on_lent_gpus_beyond_the_horizon(name: str) -> None:
 def test_a_job_with_a_deadline_beyond_the_horizon_starts_on_training_nodes(name: str) -> None:
     state = lent_cluster(job("due", epochs=10, due_at=HORIZON_AT + 600.0, workers=(2,)))
     plan = policy_of(name)(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     assert [told.nodes for told in plan.decisions if isinstance(told, Admit)] == [("t0", "t0")]
 
 

@@ -9,6 +9,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import Hold, NodeSet
 from laxity_scheduler.model.decision import Forecasted, Wait
 from laxity_scheduler.model.job import Job, Refusal
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.queueing import build_queue, build_waiting_table
 from laxity_scheduler.promising.reservations import Reservations
@@ -136,7 +137,7 @@ def test_a_forecast_counts_the_time_until_it_starts() -> None:
 def test_a_soft_job_is_told_at_once_when_it_turns_late() -> None:
     soft = job("soft", due_at=400.0, service_class="soft", epochs=5)
     state = cluster(gpus=1, jobs=[soft])
-    after = decide(state, MINUTE_EPOCHS).apply(state)
+    after = apply_plan(decide(state, MINUTE_EPOCHS), state)
     begun = replace(after.jobs[0], formed=1, epoch_started_at=150.0)
     again = cluster(gpus=1, jobs=[begun], now=150.0)
     told = [one for one in decide(again, MINUTE_EPOCHS).decisions if isinstance(one, Forecasted)]
@@ -146,7 +147,7 @@ def test_a_soft_job_is_told_at_once_when_it_turns_late() -> None:
 def test_a_waiting_job_is_told_anew_when_its_start_moves_behind_its_told_finish() -> None:
     runs, waits = job("runs", running=1, epochs=10), job("waits", epochs=5)
     state = cluster(gpus=1, jobs=[runs, waits])
-    told = decide(state, MINUTE_EPOCHS).apply(state)
+    told = apply_plan(decide(state, MINUTE_EPOCHS), state)
     short, long = (
         job(name, due_at=9000.0, service_class="soft", epochs=epochs)
         for name, epochs in (("short", 3), ("long", 20))

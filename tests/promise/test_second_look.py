@@ -10,6 +10,7 @@ import pytest
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Promised, Refuse
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.qos.second_look import CROWD
 from tests.support.builders import Curve, cluster, job, promised
@@ -68,7 +69,7 @@ def test_a_job_refused_for_want_of_room_is_kept_where_nobody_is_endangered() -> 
     state = passed_over()
     assert refused(NO_LOOK(state, EPOCHS)) == {"team/alone": NO_ROOM, "team/last": NO_ROOM}
     plan = qos.decide(state, EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     assert refused(plan) == {"team/alone": NO_ROOM}
     assert all(d.promise.p90_at <= d.promise.deadline_at for d in promises(plan).values())
 

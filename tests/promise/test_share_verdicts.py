@@ -15,6 +15,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import Job, Promise
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies import edf_elastic, elasticflow
 from laxity_scheduler.shares.rows import ShareRows
 from laxity_scheduler.shares.rule import policy_of
@@ -35,7 +36,7 @@ def asks(due_at: float, *, instead_of: float, **fields: Any) -> Job:
 
 
 def deadline_after(plan: Plan, state: ClusterState) -> float:
-    after = plan.apply(state).by_id["team/a"]
+    after = apply_plan(plan, state).by_id["team/a"]
     assert isinstance(after.verdict, Promise)
     assert not after.asked
     return after.verdict.deadline_at
@@ -61,8 +62,8 @@ def test_an_earlier_deadline_that_cannot_be_kept_is_refused_and_the_old_one_stan
     assert refused.reason.code == "deadline_before_fastest_finish"
     assert refused.reason.fact("late_s") == pytest.approx(2.0)
     assert deadline_after(plan, state) == 650.0
-    assert plan.apply(state).by_id["team/a"].workers == 1
-    assert not isinstance(plan.apply(state).by_id["team/b"].verdict, Promise)
+    assert apply_plan(plan, state).by_id["team/a"].workers == 1
+    assert not isinstance(apply_plan(plan, state).by_id["team/b"].verdict, Promise)
 
 
 @PROMISING
@@ -74,7 +75,7 @@ def test_an_earlier_deadline_that_would_take_what_is_promised_to_another_is_refu
     plan = decide(state, MINUTE_EPOCHS)
     assert told(plan).reason.code == "capacity_promised_to_others"
     assert deadline_after(plan, state) == 5_000.0
-    again = decide(plan.apply(state), MINUTE_EPOCHS)
+    again = decide(apply_plan(plan, state), MINUTE_EPOCHS)
     assert not [d for d in again.decisions if isinstance(d, Promised | Refuse)]
 
 

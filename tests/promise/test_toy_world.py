@@ -14,6 +14,7 @@ from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Promise, Refusal
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.qos import QosPolicy
 from tests.support.builders import Curve, job
 from tests.support.toy_world import ToyWorld
@@ -292,7 +293,7 @@ def keeps_to_quotas(seed: int) -> None:
 
     def watched(state: ClusterState, predictor: Predictor) -> Plan:
         plan = POLICY(state, predictor)
-        assert min(plan.apply(state).quota_left.values()) >= 0, f"at {state.now}: {plan}"
+        assert min(apply_plan(plan, state).quota_left.values()) >= 0, f"at {state.now}: {plan}"
         return plan
 
     world.run(watched)

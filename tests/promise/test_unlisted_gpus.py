@@ -13,6 +13,7 @@ from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import REGISTRY, find
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
@@ -27,7 +28,7 @@ def with_node(state: ClusterState, changed: Node) -> ClusterState:
 
 def done(state: ClusterState) -> Plan:
     plan = decide(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     return plan
 
 
@@ -144,7 +145,7 @@ def test_every_policy_decides_beside_a_node_that_lists_less_than_is_held(
     state = with_node(cluster(gpus=[4, 4], jobs=[*runs, *waiting]), changed)
 
     plan = find(policy).policy()(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
 
     starts = [one for one in plan.decisions if isinstance(one, Admit)]
     assert starts

@@ -7,6 +7,7 @@ import pytest
 from laxity_profiler.estimate import Estimate, Workload
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Forecast, Job, Offer, Promise, Refusal
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.promise import judge
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promised
@@ -243,7 +244,7 @@ def test_who_asks_for_an_earlier_deadline_and_is_refused_keeps_the_promise() -> 
     one = promised("a", 900.0, running=1, asked=True)
     amended = replace(one, deadline_at=300.0)
     state = cluster(gpus=1, jobs=[amended])
-    after = decide(state, MINUTE_EPOCHS).apply(state).by_id["team/a"]
+    after = apply_plan(decide(state, MINUTE_EPOCHS), state).by_id["team/a"]
     assert after.verdict == one.verdict
     assert not after.asked
 
@@ -251,7 +252,7 @@ def test_who_asks_for_an_earlier_deadline_and_is_refused_keeps_the_promise() -> 
 def test_who_asks_for_a_deadline_that_can_be_kept_gets_a_new_promise() -> None:
     one = promised("a", 900.0, running=1, asked=True)
     state = cluster(gpus=1, jobs=[replace(one, deadline_at=650.0)])
-    after = decide(state, MINUTE_EPOCHS).apply(state).by_id["team/a"]
+    after = apply_plan(decide(state, MINUTE_EPOCHS), state).by_id["team/a"]
     assert isinstance(after.verdict, Promise)
     assert after.verdict.deadline_at == 650.0
 
@@ -261,7 +262,7 @@ def test_who_asks_for_a_deadline_that_takes_the_gpu_of_another_promise_is_refuse
     one = promised("a", 900.0, running=1, asked=True, workers=(1, 2))
     other = promised("b", 610.0, running=1)
     state = cluster(gpus=2, jobs=[replace(one, deadline_at=400.0), other])
-    after = decide(state, MINUTE_EPOCHS).apply(state).by_id["team/a"]
+    after = apply_plan(decide(state, MINUTE_EPOCHS), state).by_id["team/a"]
     assert isinstance(after.verdict, Promise)
     assert after.verdict.deadline_at == 900.0
 
@@ -277,7 +278,7 @@ def test_a_refused_job_that_asks_again_can_be_promised_and_started_at_once() -> 
     refused = Refusal(judge(cluster(), job(due_at=-1.0), MINUTE_EPOCHS).reason)
     one = job("a", due_at=700.0, verdict=refused)
     state = cluster(gpus=1, jobs=[one])
-    after = decide(state, MINUTE_EPOCHS).apply(state).by_id["team/a"]
+    after = apply_plan(decide(state, MINUTE_EPOCHS), state).by_id["team/a"]
     assert isinstance(after.verdict, Promise)
     assert after.workers == 1
 

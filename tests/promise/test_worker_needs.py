@@ -19,6 +19,7 @@ from laxity_scheduler.model.job import (
     workers_that_fit,
 )
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan, fit_plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import REGISTRY, find
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
@@ -38,7 +39,7 @@ def state_of(*jobs: Job, nodes: int = 4) -> ClusterState:
 
 def decided(state: ClusterState) -> Plan:
     plan = decide(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
     return plan
 
 
@@ -95,7 +96,7 @@ def test_every_policy_starts_only_what_fits(name: str) -> None:
     state = state_of(*jobs)
 
     plan = find(name).policy()(state, MINUTE_EPOCHS)
-    plan.check(state)
+    check_plan(plan, state)
 
     starts = [one for one in plan.decisions if isinstance(one, Admit)]
     nodes = [name for start in starts for name in start.nodes]
@@ -109,7 +110,7 @@ def test_a_start_that_a_node_has_too_few_cpus_for_is_no_plan() -> None:
     wrong = Plan((replace(admit, nodes=("n0", "n0")),))
 
     assert set(admit.nodes) == {"n0", "n1"}
-    assert [misfit.problem for misfit in wrong.fit(state).dropped] == [
+    assert [misfit.problem for misfit in fit_plan(wrong, state).dropped] == [
         "node n0 has too little cpu for 2 of its workers"
     ]
 

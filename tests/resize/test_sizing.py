@@ -10,6 +10,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.qos import decide
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
@@ -101,7 +102,7 @@ def test_a_promise_in_danger_is_said_once_and_with_the_reason() -> None:
     said = [one for one in plan.decisions if isinstance(one, Promised)]
     assert [one.reason.code for one in said] == ["promise_in_danger"]
     assert said[0].promise.p90_at > said[0].promise.deadline_at
-    again = decide(plan.apply(state), MINUTE_EPOCHS)
+    again = decide(apply_plan(plan, state), MINUTE_EPOCHS)
     assert not [one for one in again.decisions if isinstance(one, Promised)]
 
 
@@ -110,7 +111,7 @@ def test_a_broken_promise_is_said_once_and_the_job_runs_on() -> None:
     state = cluster(gpus=1, jobs=[late], now=301.0)
     plan = decide(state, MINUTE_EPOCHS)
     assert [one.reason.code for one in plan.decisions] == ["promise_broken"]
-    assert decide(plan.apply(state), MINUTE_EPOCHS).decisions == ()
+    assert decide(apply_plan(plan, state), MINUTE_EPOCHS).decisions == ()
 
 
 def test_idle_gpus_go_where_they_save_most_per_gpu() -> None:

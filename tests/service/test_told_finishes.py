@@ -9,10 +9,11 @@ import pytest
 from laxity.api.job_view import JobView
 from laxity.api.status_text import pending_text
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.engine import DecidedCycle
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies import fifo, qos
-from laxity_scheduler.service.queue_finishes import Cycle, QueueFinishes
+from laxity_scheduler.service.queue_finishes import QueueFinishes
 from tests.support.builders import Curve, cluster, job
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import staged, submit_together
@@ -25,11 +26,11 @@ def finishes_of() -> QueueFinishes:
     return QueueFinishes(threading.Lock(), list, wake=lambda: None)
 
 
-def cycle_of(*names: str, policy: Policy = fifo.decide) -> Cycle:
+def cycle_of(*names: str, policy: Policy = fifo.decide) -> DecidedCycle:
     """Jobs that take a thousand seconds each on one GPU, at the first cycle."""
     state = cluster(gpus=1, jobs=[job(name, epochs=EPOCHS) for name in names])
     predictor = Curve(epoch_s=EPOCH_S)
-    return Cycle(state, policy(state, predictor), policy, predictor)
+    return DecidedCycle(state, policy(state, predictor), predictor, policy)
 
 
 def test_each_waiting_job_is_told_the_end_of_those_before_it_and_its_own(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Promise, Refusal
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies import qos
 from tests.support.builders import Curve, cluster, job
 from tests.support.memory_world import MemoryWorld
@@ -36,7 +37,7 @@ def busy_cluster(jobs: int, nodes: int) -> ClusterState:
     ]
     state = cluster(gpus=[4] * nodes, jobs=newcomers, now=10.0)
     for _ in range(2):
-        state = with_follow_ups(qos.decide)(state, TRUTH).apply(state)
+        state = apply_plan(with_follow_ups(qos.decide)(state, TRUTH), state)
     return state
 
 

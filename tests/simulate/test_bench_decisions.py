@@ -11,6 +11,7 @@ from benchmarks.bench_decisions import decision_figures, decisions, later
 from benchmarks.results import figure
 from laxity_lab.world.crowd import EPOCHS_S, crowd, underway
 from laxity_lab.world.noisy_predictor import NoisyPredictor
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import costs
 
@@ -57,7 +58,7 @@ def test_one_job_in_ten_of_a_tied_crowd_may_use_a_fifth_of_the_nodes() -> None:
 def test_a_warm_decision_finds_about_two_per_cent_of_the_jobs_in_another_epoch() -> None:
     truths, state = crowd(jobs=400, nodes=200, seed=0)
     beliefs = NoisyPredictor(truths, costs("live", cluster_gpus=state.total_gpus))
-    state = find("qos").policy()(state, beliefs).apply(state)
+    state = apply_plan(find("qos").policy()(state, beliefs), state)
     state = underway(state, np.random.default_rng(0))
     assert all(job.formed == job.workers for job in state.jobs)
     shares = []

@@ -7,6 +7,7 @@ from laxity_lab.traces.traces import TraceJob
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.change_costs import costs
 from tests.support.simulated import job, trace, world
@@ -62,7 +63,7 @@ def waited(*jobs: TraceJob) -> tuple[dict[str, int], set[str]]:
         for name in state.by_id.keys() - came.keys():
             came[name] = cycle
         plan = decide(state, belief)
-        plan.check(state)
+        check_plan(plan, state)
         sim.carry_out(plan)
         sim.wake_at(plan.wake_at)
         for one in plan.decisions:

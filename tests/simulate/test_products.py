@@ -9,7 +9,7 @@ from laxity_lab.simulate.run import Setting, open_world
 from laxity_lab.world.noisy_predictor import NoisyPredictor
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_profiler.model.products import ProductFactor
-from laxity_scheduler.policies import qos
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulated.ground_truth import GroundTruth
 from studies.product_study import (
     BELIEFS,
@@ -22,6 +22,7 @@ from studies.product_study import (
 
 PRODUCTS = {"node-0": SLOW, "node-1": FAST}
 SETTING = Setting("qos", 2, 1, cost_model="free", literal_cycle=True)
+POLICY = find("qos").policy()
 
 
 def truth(name: str, *, epochs: int = 10, due_at: float) -> GroundTruth:
@@ -35,7 +36,7 @@ def truth(name: str, *, epochs: int = 10, due_at: float) -> GroundTruth:
 
 def finishes(*jobs: GroundTruth) -> dict[str, float]:
     world = open_world(SETTING, jobs, products=PRODUCTS)
-    replay(world, qos.decide, NoisyPredictor(jobs, world.costs))
+    replay(world, POLICY, NoisyPredictor(jobs, world.costs))
     return {name: ended_at for name, (_, ended_at) in world.finished.items()}
 
 
@@ -54,9 +55,7 @@ def test_a_job_on_both_products_is_as_fast_as_the_slower() -> None:
     )  # fmt: skip
     world = open_world(SETTING, [job], products=PRODUCTS)
     believed = BELIEFS["as fast"]([DrawnJob(job, ProductFactor())])
-    replay(
-        world, partial(decide_on_one_kind, qos.decide), BelievingPredictor(believed, world.costs)
-    )
+    replay(world, partial(decide_on_one_kind, POLICY), BelievingPredictor(believed, world.costs))
     assert world.finished["team/wide"][1] == pytest.approx(500.0)
 
 

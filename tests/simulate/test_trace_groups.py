@@ -59,7 +59,7 @@ def test_simulated_workflow_is_promised_only_where_the_policy_keeps_coming_steps
     trace = trace_of(tmp_path, RELEASE.format(due=300))
     run = simulate(trace, Setting(policy, 1, 2, cost_model="free"))
     promised = np.isfinite(run.column("promised_at"))
-    assert promised.all() if REGISTRY[policy].keeps_coming_steps else not promised.any()
+    assert promised.all() if REGISTRY[policy].plans_by_claims else not promised.any()
 
 
 @pytest.mark.parametrize("policy", sorted(REGISTRY))

@@ -22,6 +22,7 @@ from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.model.pool_arrivals import PoolArrivals
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.store.codec import verdict_json
 from tests.support.rows import new_row
 
@@ -102,7 +103,7 @@ class MemoryWorld:
         with self._lock:
             self.carried_out.append(plan)
             assert self._state is not None
-            after = plan.apply(self._state)
+            after = apply_plan(plan, self._state)
             for job in after.jobs:
                 seen = self._state.by_id[job.id]
                 if job is not seen and self._rows.get(job.id) is seen:  # else decided anew

@@ -16,6 +16,7 @@ from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.status_annotation import FIELDS
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies import qos
 from tests.support.builders import Curve
 from tests.support.manifests import indexed_job
@@ -201,7 +202,7 @@ class Course:
             if json_tree.get_in(job, "spec", "suspend") is False:  # it may have ended meanwhile
                 self.started.setdefault(json_tree.object_id(job), self.cycles)
         plan = with_follow_ups(qos.decide)(state, Curve(epoch_s=1.0))
-        plan.check(state)
+        check_plan(plan, state)
         self.world.carry_out(plan)
         self.world.wait(0.2)
         return state

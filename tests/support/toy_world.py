@@ -13,6 +13,7 @@ from laxity_scheduler.model.cluster import ClusterState, Hold, Node, NodeSet
 from laxity_scheduler.model.decision import Admit, Continue, Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job, Promise, Verdict
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import apply_plan
 from tests.support.builders import Curve
 
 SAME_S = 1e-9
@@ -85,7 +86,7 @@ class ToyWorld:
 
     def _carry_out(self, plan: Plan, state: ClusterState) -> None:
         assert plan.dropped == ()
-        after = plan.apply(state)
+        after = apply_plan(plan, state)
         before = state.by_id
         self._jobs = {job.id: job for job in after.jobs}
         self._holds = after.holds

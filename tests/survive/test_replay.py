@@ -16,6 +16,7 @@ from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit, Wait
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import check_plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.store.codec import plan_bytes
 from laxity_scheduler.store.journal import Journal, ReplayError, iter_entries, replay_cycles
@@ -61,7 +62,7 @@ def test_cycles_in_which_jobs_may_use_some_nodes_only_are_decided_again(store: S
             world.sets = {"old": NodeSet(frozenset({"n0", "n1"})), "new": sets["old"]}
         numbered = replace(state, cycle=cycles, sets=world.sets)
         plan = with_follow_ups(qos.decide)(numbered, predictor)
-        plan.check(numbered)
+        check_plan(plan, numbered)
         journal.write_cycle(numbered, plan, predictor, policy="qos", decided_s=0.0)
         return plan
 

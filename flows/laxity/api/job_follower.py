@@ -64,7 +64,6 @@ class JobFollower:
     submit_patience_s: float = ROLLOUT_S
     poll_s: float = POLL_S
     timeout_s: float = math.inf
-    clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def run(self, manifest: Mapping[str, Any]) -> JobView:
@@ -73,12 +72,12 @@ class JobFollower:
 
     def submit(self, manifest: Mapping[str, Any]) -> JobView:
         """The idempotency key makes asking again harmless, so an absent service is asked again."""
-        give_up_at = self.clock() + self.submit_patience_s
+        give_up_at = time.monotonic() + self.submit_patience_s
         while True:
             try:
                 return self.client.submit(manifest)
             except ServiceError as error:
-                if not is_transient(error) or self.clock() >= give_up_at:
+                if not is_transient(error) or time.monotonic() >= give_up_at:
                     raise
                 self._wait_after(error)
             if self.watcher.should_cancel():
@@ -92,7 +91,7 @@ class JobFollower:
 
         FollowTimeoutError after `timeout_s`; the job goes on.
         """
-        until = self.clock() + self.timeout_s
+        until = time.monotonic() + self.timeout_s
         while True:
             self.watcher.on_change(job)
             if job.state in TERMINAL_STATES:
@@ -103,13 +102,13 @@ class JobFollower:
         """The next answer, however long the service is away; the job is cancelled when asked for."""
         missing = 0
         while True:
-            if self.clock() >= until:
+            if time.monotonic() >= until:
                 raise FollowTimeoutError(job)
             if self.watcher.should_cancel():
                 self.cancel(job.id)
                 raise TrainingCancelled(job)
             try:
-                wait_s = min(self.poll_s, max(0.0, until - self.clock()))
+                wait_s = min(self.poll_s, max(0.0, until - time.monotonic()))
                 return self.client.job(job.id, wait_s=wait_s, seen=job.revision)
             except ServiceError as error:
                 missing = missing + 1 if error.status == HTTPStatus.NOT_FOUND else 0
@@ -121,14 +120,14 @@ class JobFollower:
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job, also if the service is away for a while; a job that is gone is fine."""
-        give_up_at = self.clock() + self.submit_patience_s
+        give_up_at = time.monotonic() + self.submit_patience_s
         while True:
             try:
                 self.client.cancel(job_id)
             except ServiceError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     return
-                if not is_transient(error) or self.clock() >= give_up_at:
+                if not is_transient(error) or time.monotonic() >= give_up_at:
                     raise
                 self._wait_after(error)
             else:

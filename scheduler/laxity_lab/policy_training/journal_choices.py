@@ -21,6 +21,7 @@ from laxity_lab.traces.throughput_tables import ThroughputTable
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs
+from laxity_scheduler.engine import DecidedCycle
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.learned.scoring_net import ScoringNet
@@ -34,7 +35,6 @@ from laxity_scheduler.store.journal import LoadPredictor, iter_decided
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import CycleRow
 from laxity_scheduler.width_comparison import (
-    DecidedCycle,
     WidthTotals,
     compare_widths,
     settle_widths,

@@ -101,7 +101,7 @@ class TraceGroups:
             mine = [job.id for job in self.members[name]]
             before = self._overlay_all(_without_jobs(state, mine))
             group = self._cycle.judge(self.groups[name], (), before, predictor)
-            if not find(self._policy).keeps_coming_steps:
+            if not find(self._policy).plans_by_claims:
                 group = without_promise(group, self._policy)
             self.groups[name] = group
             if group.state == "refused":

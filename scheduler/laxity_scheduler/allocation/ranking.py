@@ -8,6 +8,7 @@ epoch, if a queued job that was reached finds no GPUs now.
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from laxity_scheduler.allocation.purse import Purse
 from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.capacity.ledger import USABLE, Ledger
 from laxity_scheduler.frame.remaining import stopping
@@ -16,7 +17,6 @@ from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.promising.regions import Purse
 
 MAX_TRIED: Final = 32  # waiting jobs for which others are stopped, per decision
 Rank = Callable[[Job], tuple[float, ...]]

@@ -5,13 +5,13 @@ from heapq import heapify, heappop, heappush
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from laxity_scheduler.allocation.purse import Purse
 from laxity_scheduler.allocation.ranking import is_movable
 from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.promising.regions import Purse
 
 Gain = Callable[[Job, int, int], float]  # (job, from workers, to workers), larger is better
 NO_FLOORS: Final[Mapping[str, int]] = MappingProxyType({})

@@ -1,6 +1,6 @@
 """Free GPUs per node: the only place where capacity is counted.
 
-A worker's GPUs sit on one node, so free GPUs are not one number. Policies, `Plan.check` and the
+A worker's GPUs sit on one node, so free GPUs are not one number. Policies, `check_plan` and the
 simulated World all spend from a Ledger. It answers by the state it is in, never by its history:
 `place` gives best fit, the lowest node number first among equals.
 

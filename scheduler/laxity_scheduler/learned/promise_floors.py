@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from laxity_scheduler.allocation.purse import Purse
 from laxity_scheduler.allocation.surplus import TEACHERS, budget_of_jobs, resizable_jobs
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.promising.regions import Purse
 
 
 class PromisePlans(Protocol):

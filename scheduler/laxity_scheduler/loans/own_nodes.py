@@ -35,25 +35,24 @@ OWN_NODES: Final = "not lent"  # what the sets of jobs are called that may not u
 SUFFIX: Final = f"|{OWN_NODES}"
 
 
-def plan_on_own_nodes(
-    policy: Policy,
-    state: ClusterState,
-    predictor: Predictor,
-    change_s: ChangeCost = Curve.reform_s,
-) -> Plan:
-    """The plan of a policy that promises; then what is lent goes to those that gain by it.
+def on_own_nodes(policy: Policy, change_s: ChangeCost = Curve.reform_s) -> Policy:
+    """A policy that promises, without what is lent; that goes to those that gain by it.
 
     `change_s` is what the policy counts for a change of width.
     """
-    if not rests_on_own_nodes(state):
-        return policy(state, predictor)
-    every = _open_to_all(state)
-    plan = policy(_hide_loans(every), predictor)
-    decisions = tuple(_translate_decisions(every, plan.decisions))
-    more = use_lent_nodes(every, decisions, Forecasts(every, predictor), change_s)
-    started = {start.job for start in more if isinstance(start, Admit)}
-    rest = tuple(d for d in decisions if not (isinstance(d, Wait) and d.job in started))
-    return Plan(rest + more, plan.wake_at)
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        if not rests_on_own_nodes(state):
+            return policy(state, predictor)
+        every = _open_to_all(state)
+        plan = policy(_hide_loans(every), predictor)
+        decisions = tuple(_translate_decisions(every, plan.decisions))
+        more = use_lent_nodes(every, decisions, Forecasts(every, predictor), change_s)
+        started = {start.job for start in more if isinstance(start, Admit)}
+        rest = tuple(d for d in decisions if not (isinstance(d, Wait) and d.job in started))
+        return Plan(rest + more, plan.wake_at)
+
+    return decide
 
 
 def without_loans(state: ClusterState) -> ClusterState:

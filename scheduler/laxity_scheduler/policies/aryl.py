@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.allocation.purse import Purse
 from laxity_scheduler.allocation.surplus import WidthRule, resizable_jobs
 from laxity_scheduler.allocation.transition import WorkerLedger, plan_transition
 from laxity_scheduler.capacity.ledger import count_free_gpus
@@ -23,7 +24,6 @@ from laxity_scheduler.loans.knapsack import NOTHING, Item, solve_knapsack
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.promising.regions import Purse
 
 WORTH_CHANGING: Final = 1.05  # so much more must other widths be worth
 

@@ -27,7 +27,7 @@ from laxity_scheduler.learned.weights_file import SHIPPED, load_policy
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan, Policy
-from laxity_scheduler.shares.promised_widths import plan_promises
+from laxity_scheduler.shares.floors_on_own_nodes import plan_floors
 
 LOG: Final = logging.getLogger(__name__)
 Deal = Callable[
@@ -42,7 +42,7 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
 
 def find_late_promises(state: ClusterState, predictor: Predictor) -> Mapping[str, float]:
     """When promised jobs end that cannot be in time, whatever a net does; by id."""
-    return plan_promises(state, predictor).late
+    return plan_floors(state, predictor).late
 
 
 @cache
@@ -65,7 +65,7 @@ def _decide_above_floors(name: str, deal: Deal) -> Policy:
     """The floors of promised jobs first, and what `deal` makes of the rest."""
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        promised = plan_promises(state, predictor)
+        promised = plan_floors(state, predictor)
         jobs, width = deal(state, Forecasts(state, predictor), promised)
         plan = plan_transition(state, jobs, width, policy=name)
         return replace(plan, wake_at=promised.wake_at)

@@ -1,8 +1,7 @@
 """Deadlines first: promise or refuse, start by least slack, size to be in time, stop where it pays.
 
 The QoS framework (algorithms.md 3) with promises that are kept: the minimum share of ElasticFlow
-behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of one decision, with each
-job on one product of GPU (`product_choice`):
+behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of one decision:
 
 1. verdicts for those who ask: promised are counted before the next is judged
 2. running promised jobs that would miss their deadline get more workers
@@ -17,16 +16,14 @@ from dataclasses import dataclass
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.loans.own_nodes import plan_on_own_nodes
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.plan_application import needless_stops, withdraw_stops
 from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.withdrawn_stops import needless_stops, withdraw_stops
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.qos.context import DecisionContext, QosParameters
 from laxity_scheduler.qos.idle_growth import grow_into_idle
-from laxity_scheduler.qos.product_choice import choose_products
 from laxity_scheduler.qos.promise_messages import say_forecasts, say_promises
 from laxity_scheduler.qos.second_look import is_in_time, look_again
 from laxity_scheduler.qos.sizing import grow_late_soft, grow_promised, shrink_for_waiting
@@ -45,10 +42,6 @@ class QosPolicy(QosParameters):
     """The policy with its free parameters; calling it decides."""
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
-        state = choose_products(state, predictor)
-        return plan_on_own_nodes(self._plan, state, predictor)
-
-    def _plan(self, state: ClusterState, predictor: Predictor) -> Plan:
         def decide(state: ClusterState, assumed: frozenset[str]) -> Plan:
             return self._plan_with(assumed, state, predictor)
 

@@ -14,8 +14,11 @@ from typing import Any, Final, Literal
 
 from laxity_scheduler.allocation.order import Order, Packing
 from laxity_scheduler.allocation.order import policy_of as ordered
+from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.learned.weights_file import load_policy
+from laxity_scheduler.loans.own_nodes import on_own_nodes
 from laxity_scheduler.plan import Policy
+from laxity_scheduler.qos.product_choice import on_one_product
 from laxity_scheduler.shares.admission import with_admission
 from laxity_scheduler.shares.rule import Admission, ShareRule
 from laxity_scheduler.shares.rule import policy_of as shared
@@ -44,8 +47,8 @@ class Registered:
         return import_module(f"laxity_scheduler.policies.{self.page or self.name}")
 
     @property
-    def keeps_coming_steps(self) -> bool:
-        """Whether it plans around GPUs that are kept for the coming steps of groups."""
+    def plans_by_claims(self) -> bool:
+        """Whether it plans around GPUs that are kept for coming steps, and on one product of several."""
         return "qos" in {self.page, self.name}
 
     def check_file(self) -> None:
@@ -67,14 +70,16 @@ class Registered:
 
     def policy(self, *, packing: Packing = "skip", admission: str | None = None) -> Policy:
         """What decides; `admission` as in `rule`, for policies of all kinds."""
-        if self.kind == "rule":
-            return shared(self.rule(admission))
+        if self.kind == "rule":  # it counts a start for each change of width
+            return on_own_nodes(shared(self.rule(admission)), Curve.start_s)
         module = self._module
         decide: Policy = (
             module.from_file(Path(self.file)) if self.file else getattr(module, self.part)
         )
         if self.kind == "order" and packing != "skip":
             decide = ordered(self.order(packing))
+        if self.plans_by_claims:
+            decide = on_one_product(on_own_nodes(decide))
         if admission is None:
             return decide
         find_late = getattr(module, "find_late_promises", None)

@@ -29,21 +29,21 @@ FIRST: Final = "1"  # of a new store, where 0 is Default
 _SQLITE: Final = "sqlite:///"
 
 
-def tracking_lines(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
+def tracking_lines(uri: str) -> Iterator[str]:
     """The lines that `laxity up` prints about the tracking store at this address."""
     if not uri:
         return
     shown = without_secrets(uri)
     if not uri.startswith(("http://", "https://")):
         yield f"runs: {ui_command(uri if uri == shown else STORE_VARIABLE)}"
-        yield f"      {_experiment_url(UI, _id_in_file(uri, experiment))}"
+        yield f"      {_experiment_url(UI, _id_in_file(uri, EXPERIMENT))}"
         return
     try:
         require_answer(uri)
     except ConnectionError as error:
         yield f"warning: {error}; jobs run, untracked until it does"
         return
-    yield f"runs: {_experiment_url(shown.rstrip('/'), _id_on_server(uri.rstrip('/'), experiment))}"
+    yield f"runs: {_experiment_url(shown.rstrip('/'), _id_on_server(uri.rstrip('/'), EXPERIMENT))}"
 
 
 def _experiment_url(ui: str, experiment_id: str) -> str:

@@ -15,7 +15,7 @@ from laxity_scheduler.frame.fields import CHANGING, SIZE, TERMINATING
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState, Hold
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.plan_application import was_served
+from laxity_scheduler.model.withdrawn_stops import was_served
 
 
 class PendingReleases:

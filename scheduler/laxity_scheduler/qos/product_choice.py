@@ -23,10 +23,16 @@ from laxity_profiler.estimate import Predictor, Workload
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, NodeSet
 from laxity_scheduler.model.job import FOREVER, Job, Promise, Verdict
+from laxity_scheduler.plan import Policy
 from laxity_scheduler.promising.promise import Judge
 
 Kept = tuple[Job, str, Job]  # a row as observed, the name of its set there, and as it is planned
 SHUT_OUT: Final = "its GPUs are of another product"
+
+
+def on_one_product(policy: Policy) -> Policy:
+    """The policy, for which each job is on one product."""
+    return lambda state, predictor: policy(choose_products(state, predictor), predictor)
 
 
 def choose_products(state: ClusterState, predictor: Predictor) -> ClusterState:

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from laxity.backoff import Backoff
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import record_dropped
+from laxity_scheduler.engine import DecidedCycle, record_dropped
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
@@ -41,7 +41,7 @@ from laxity_scheduler.service.loan_orders import LoanOrders
 from laxity_scheduler.service.notifier import Notifier
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.publisher import Notifications, Publisher
-from laxity_scheduler.service.queue_finishes import Cycle, QueueFinishes
+from laxity_scheduler.service.queue_finishes import QueueFinishes
 from laxity_scheduler.service.rare_collections import rare_garbage_collection
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.service.views.view_cache import ViewCache
@@ -228,7 +228,7 @@ class Service:
                     last_snapshot=state_without(snapshot, self._rejected), leading=self.leading, notifications=self.notifications,
                 )  # fmt: skip
                 if leads:
-                    self.finishes.offer(Cycle(state, plan, self.policies.decide, predictor))
+                    self.finishes.offer(DecidedCycle(state, plan, predictor, self.policies.decide))
                 self.completed += 1
                 self.notifier.notify("cycle")
         if self.completed == 1:

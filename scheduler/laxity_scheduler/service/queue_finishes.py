@@ -10,11 +10,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.engine import DecidedCycle
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.job_faults import error_text
 from laxity_scheduler.model.cluster import ClusterState
@@ -32,16 +32,6 @@ PAUSE_TIMES: Final = (
 REST_S: Final = 5.0  # between rollouts, at least
 
 
-@dataclass(frozen=True, slots=True)
-class Cycle:
-    """What a cycle decided on, and what it decided."""
-
-    state: ClusterState
-    plan: Plan
-    policy: Policy
-    predictor: Predictor
-
-
 class QueueFinishes:
     """`told` is replaced as a whole by the thread; the loop reads it.
 
@@ -56,7 +46,7 @@ class QueueFinishes:
         self._deciding, self._views, self._wake = deciding, views, wake
         self._calm, self._offered, self._closed = Event(), Event(), Event()
         self._calm.set()
-        self._latest: Cycle | None = None
+        self._latest: DecidedCycle | None = None
         self._thread: Thread | None = None
         self._problem = ""  # of the last rollout that failed: it is logged once
 
@@ -82,12 +72,12 @@ class QueueFinishes:
         finally:
             self._calm.set()
 
-    def offer(self, cycle: Cycle) -> None:
+    def offer(self, cycle: DecidedCycle) -> None:
         """A cycle has ended."""
         self._latest = cycle
         self._offered.set()
 
-    def work_out(self, cycle: Cycle) -> bool:
+    def work_out(self, cycle: DecidedCycle) -> bool:
         """Run its queue down; whether there is anything to tell."""
         state, before = cycle.state, self.told or {}
         ends = self._run_down(cycle)
@@ -99,14 +89,14 @@ class QueueFinishes:
         self.told = told
         return any(before.get(name) is not finish for name, finish in told.items())
 
-    def _is_asked(self, cycle: Cycle) -> bool:
+    def _is_asked(self, cycle: DecidedCycle) -> bool:
         """Whether a job of it waits, or has not been told a finish."""
         told = self.told or {}
         return any(not job.workers or job.id not in told for job in cycle.state.jobs)
 
-    def _run_down(self, cycle: Cycle) -> dict[str, float]:
+    def _run_down(self, cycle: DecidedCycle) -> dict[str, float]:
         """Ends by a rollout; none of a policy that fails in it: verdicts' own finishes are told then."""
-        policy = self._guarded(with_follow_ups(cycle.policy))
+        policy = self._guarded(with_follow_ups(cycle.decide))
         try:
             return roll_out(
                 cycle.state, cycle.plan, policy, cycle.predictor, pause=self._wait_for_calm
@@ -140,7 +130,7 @@ class QueueFinishes:
                 )
             self._rest(cycle, PAUSE_TIMES * (time.monotonic() - began))
 
-    def _rest(self, cycle: Cycle, seconds: float) -> None:
+    def _rest(self, cycle: DecidedCycle, seconds: float) -> None:
         """Until then, or until a job comes that has not been told a finish."""
         known, until = set(cycle.state.by_id), time.monotonic() + max(REST_S, seconds)
         while not self._closed.is_set() and (left_s := until - time.monotonic()) > 0.0:

@@ -25,7 +25,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.learned.promise_floors import deal_as_teacher
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.shares.promised_widths import plan_promises
+from laxity_scheduler.shares.floors_on_own_nodes import plan_floors
 from laxity_scheduler.width_comparison import training_rate
 
 SLOTS: Final = 20
@@ -96,7 +96,7 @@ class RewardGuard:
     def observe(self, state: ClusterState, predictor: Predictor) -> None:
         """Count what happened since the last snapshot, and ask the teacher about this one."""
         forecasts = Forecasts(state, predictor)
-        plans = plan_promises(state, predictor)
+        plans = plan_floors(state, predictor)
         jobs, widths = deal_as_teacher(self.teacher, state, forecasts, plans)
         teacher_widths = {job.id: widths.get(job.id, 0) for job in jobs}
         paces = read_paces(state, forecasts, teacher_widths, self._paces)

@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import Final, TypeGuard
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.loans.own_nodes import keep_running, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Forecasted, Promised, Refuse
 from laxity_scheduler.model.job import Forecast, Job, Promise, Refusal
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.promising.claims import deadline_in_force, holds_promise
-from laxity_scheduler.shares.rule import Admission, ShareRule, verdicts_of
+from laxity_scheduler.shares.rule import Admission, ShareRule, judge
 
 Verdict = Promised | Forecasted | Refuse
 LateEnds = Callable[[ClusterState, Predictor], Mapping[str, float]]  # of promised jobs, by id
@@ -35,16 +37,16 @@ def with_admission(policy: Policy, kind: Admission, find_late: LateEnds | None =
     """
     if kind == "none":
         return _soften_unpromised(policy)
-    judge = verdicts_of(RULE)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        verdicts = {verdict.job: verdict for verdict in judge(state, predictor)}
+        told = judge(RULE, without_loans(state), predictor)
+        verdicts = {verdict.job: verdict for verdict in keep_running(state, told)}
         if not verdicts:
             return policy(state, predictor)
         if find_late is not None:
             verdicts |= _refuse_late(state, predictor, verdicts, find_late)
         while True:
-            plan = policy(Plan(tuple(verdicts.values())).apply(state), predictor)
+            plan = policy(apply_plan(Plan(tuple(verdicts.values())), state), predictor)
             new_verdicts = {d.job: d for d in plan.decisions if isinstance(d, Verdict)}
             given = {job for job, verdict in verdicts.items() if isinstance(verdict, Promised)}
             late = [d for d in new_verdicts.values() if _in_danger(d) and d.job in given]
@@ -63,7 +65,7 @@ def _refuse_late(
     """The verdicts, with refusals in place of promises that would be late or make others late."""
     before, given = find_late(state, predictor), dict(verdicts)
     while promises := [each for each in given.values() if isinstance(each, Promised)]:
-        judged = Plan(tuple(given.values())).apply(state)
+        judged = apply_plan(Plan(tuple(given.values())), state)
         late = find_late(judged, predictor)
         late_s = [
             late[job] - deadline_in_force(judged.by_id[job]) for job in late if job not in before

@@ -4,8 +4,7 @@ Such a policy gives each promised job its floor, and everybody else only what `f
 """
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from laxity_profiler.estimate import Floats, Predictor
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.loans.own_nodes import without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.shares.rows import (
@@ -61,18 +59,8 @@ NO_PROMISES = PromiseFloors()
 def plan_promises(state: ClusterState, predictor: Predictor) -> PromiseFloors:
     """What promised jobs need now, and what else may run beside their plans.
 
-    By no rule's plans: whoever gave the promises, they are planned the same way. Once per snapshot,
-    as the policy and who compares it with another ask the same.
+    By no rule's plans: whoever gave the promises, they are planned the same way.
     """
-    last: tuple[ClusterState, Predictor, PromiseFloors] | None = state.memory.get("promises")
-    if last is None or last[0] is not state or last[1] is not predictor:
-        floors = _plan_promises(without_loans(state), predictor)
-        last = state.memory["promises"] = state, predictor, floors
-    promises = last[2]
-    return replace(promises, plans=deepcopy(promises.plans))  # who asks takes GPUs of them
-
-
-def _plan_promises(state: ClusterState, predictor: Predictor) -> PromiseFloors:
     jobs = find_movable(state)
     if not any(isinstance(job.verdict, Promise) for job in jobs):
         return NO_PROMISES

@@ -13,9 +13,7 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.eligibility import may_ever_start, never_starts
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.remaining import stopping, too_slow_reason
-from laxity_scheduler.loans.own_nodes import keep_running, plan_on_own_nodes, without_loans
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Forecast, Job, Promise, Refusal
@@ -66,28 +64,17 @@ class ShareRule:
 def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
     """The rule as a policy."""
 
-    def share(state: ClusterState, predictor: Predictor) -> Plan:
-        return _Decision(state, predictor, rule).plan()
-
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        # the rule knows one pool, and counts a start for each change of width
-        return plan_on_own_nodes(share, state, predictor, Curve.start_s)
+        return _Decision(state, predictor, rule).plan()
 
     return decide
 
 
-def verdicts_of(
-    rule: ShareRule,
-) -> Callable[[ClusterState, Predictor], tuple[Promised | Forecasted | Refuse, ...]]:
-    """What the rule tells those who ask, and nothing else: see `share_admission`."""
-
-    def judge(
-        state: ClusterState, predictor: Predictor
-    ) -> tuple[Promised | Forecasted | Refuse, ...]:
-        verdicts = _Decision(without_loans(state), predictor, rule).verdicts()
-        return keep_running(state, verdicts)
-
-    return judge
+def judge(
+    rule: ShareRule, state: ClusterState, predictor: Predictor
+) -> tuple[Promised | Forecasted | Refuse, ...]:
+    """What the rule tells those who ask, and nothing else: see `admission`."""
+    return _Decision(state, predictor, rule).verdicts()
 
 
 class _Decision:

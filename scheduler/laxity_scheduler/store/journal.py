@@ -17,6 +17,7 @@ from typing import Any, Final
 import orjson
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.engine import DecidedCycle
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan, Policy
@@ -24,7 +25,6 @@ from laxity_scheduler.store import differences
 from laxity_scheduler.store.codec import encode_record, load_plan, load_state, plan_bytes
 from laxity_scheduler.store.store import Store, StoreError
 from laxity_scheduler.store.tables import CycleRow, PredictorRow
-from laxity_scheduler.width_comparison import DecidedCycle
 
 SNAPSHOT_EVERY: Final = 100
 LoadPredictor = Callable[[dict[str, Any]], Predictor]

@@ -13,6 +13,7 @@ from laxity.worker.code.environment import WorkerEnvironment
 from laxity.worker.data.io_meter import Meter
 from laxity.worker.sigterm import SigtermHandler
 
+SHOWN_WITHIN_S: Final = 15.0  # a checkpoint that another worker has written
 NO_STATE: Final = "nothing was given to training.restore()"
 REMEDY: Final = (
     "Give it the model and the optimizer, or declare resumes=True if your code keeps its own state "
@@ -161,8 +162,8 @@ class TrainingState:
         self.is_untrained, self.ended_at = False, None
         return report
 
-    def _await_checkpoint(self, epoch: int, *, at_most_s: float = 15.0) -> Checkpoint | None:
-        until = time.monotonic() + at_most_s
+    def _await_checkpoint(self, epoch: int) -> Checkpoint | None:
+        until = time.monotonic() + SHOWN_WITHIN_S
         while self.checkpoints is not None:
             checkpoint = self.checkpoints.at(epoch)
             if checkpoint is not None or time.monotonic() > until:

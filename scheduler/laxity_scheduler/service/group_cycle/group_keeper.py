@@ -97,7 +97,7 @@ class GroupKeeper:
             return group
         steps = group.steps or self._learned_steps(group)
         policy, group = self._policies.name, replace(group, steps=steps)
-        plans = policy in REGISTRY and REGISTRY[policy].keeps_coming_steps
+        plans = policy in REGISTRY and REGISTRY[policy].plans_by_claims
         state = self._with_sets(state, group)
         judged = self._cycle.judge(group, self._views(), state, predictor, keeps=keeps and plans)
         return judged if plans else without_promise(judged, policy)

@@ -28,7 +28,7 @@ from tests.support.page_use import (
     press,
     press_button,
 )
-from tests.support.services import Stage, manifest
+from tests.support.services import Stage, manifest, wait_until
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -179,7 +179,7 @@ def test_keys_open_a_refused_job_with_its_offers_and_close_it(tmp_path: Path, pa
         assert page.value("document.activeElement.id") == "text"
 
 
-def test_refused_group_tells_its_offers_and_is_promised_by_another_deadline(
+def test_refused_group_tells_its_offers_and_one_declared_anew_is_amended_and_cancelled(
     tmp_path: Path, page: Page
 ) -> None:
     steps: list[Json] = [
@@ -200,11 +200,18 @@ def test_refused_group_tells_its_offers_and_is_promised_by_another_deadline(
         press(page, "Enter", LANES)
         page.wait_for(f"{PANEL}.includes('Instead this would do')")
         keep_picture(page, "refused-group")
+        assert "laxity amend" not in page.value(PANEL), "it has no jobs, and nobody to submit them"
 
-        press_button(page, "Amend")
-        page.value("document.querySelector('#ask input').value = '90d'")
-        answer(page, "yes")
+        stage.http.post("/v1/groups", json=group | {"deadline": "90d"}).raise_for_status()
         page.wait_for(f"{PANEL}.includes('active, promised')")
+        due_at = stage.http.get("/v1/groups/default/release").json()["deadline_at"]
+        press_button(page, "Amend")
+        page.value("document.querySelector('#ask input').value = '80d'")
+        answer(page, "yes")
+        wait_until(
+            lambda: stage.http.get("/v1/groups/default/release").json()["deadline_at"] < due_at,
+            "amended",
+        )
         page.shows("0 refused in the last day")
         press_button(page, "Cancel")
         answer(page, "yes")

@@ -41,11 +41,13 @@ def story_of_group(group: Mapping[str, Any]) -> Json:
     name = shlex.quote(group["id"].removeprefix("default/"))
     commands, actions = [f"laxity show {name}"], []
     if group["state"] not in ENDED_GROUP:
-        commands += [f"laxity amend {name} --deadline ...", f"laxity cancel {name}"]
-        question = "Ask for another deadline of the whole, such as 8h or 18:00:"
-        amend = _action("Amend", question, "POST", "/amend", deadline="")
         question = f"Cancel {group['id']} with all of its jobs? Their workers stop."
-        actions = [amend, _action("Cancel", question, "POST", "/end", state="cancelled")]
+        commands = [*commands, f"laxity cancel {name}"]
+        actions = [_action("Cancel", question, "POST", "/end", state="cancelled")]
+    if actions and (group["jobs"] or group["state"] != "refused"):  # else nobody would submit any
+        question = "Ask for another deadline of the whole, such as 8h or 18:00:"
+        commands.insert(1, f"laxity amend {name} --deadline ...")
+        actions.insert(0, _action("Amend", question, "POST", "/amend", deadline=""))
     return {
         "id": lane_id(group["id"]),
         "standing": ", ".join(dict.fromkeys((group["state"], group["verdict"]))),

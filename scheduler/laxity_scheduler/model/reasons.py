@@ -132,9 +132,6 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
-    "kept_for_others": (
-        "it needs {needed_gpus:GPU}; so many are free, and kept for jobs that are planned before it"
-    ),
     "node_requests_full": (
         "{workers:worker} with {needs} each beside {gpus_per_worker:GPU} need room on nodes; "
         "{slots} would fit now"

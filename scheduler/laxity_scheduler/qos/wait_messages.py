@@ -61,7 +61,6 @@ def _never(context: DecisionContext) -> list[Wait]:
 def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait]:
     state = context.state
     held = _explain_promise_holds(context)
-    taken = _starting_gpus(context)
 
     @cache
     def there(eligible: str) -> tuple[int, int, tuple[str, ...]]:
@@ -74,6 +73,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
     @cache
     def missing(needed_gpus: int, gpus_per_worker: int, eligible: str) -> Why:
         _, free, holders = there(eligible)
+        free = 0 if free >= needed_gpus and gpus_per_worker == 1 else free  # kept for others
         cause = reason(
             "no_free_gpus", needed_gpus=needed_gpus, gpus_per_worker=gpus_per_worker, free_gpus=free
         )
@@ -104,9 +104,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
             return within(one.job.quota)
         if held[1] and needed <= there(eligible)[0] and one.rank != "promised":
             return held
-        free, left, _ = there(eligible)
-        kept = _kept_for_others(one, needed, max(left, free - taken), held[1])
-        return _requests_full(context, one) or kept or missing(needed, size, eligible)
+        return _requests_full(context, one) or missing(needed, size, eligible)
 
     names = [waiter.job.id for waiter in context.blocked]
     reasons = list(map(why_of, context.blocked))
@@ -117,22 +115,6 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         [whom for _, whom in reasons],
         [context.now + starts_s.get(name, FOREVER) for name in names],
     )
-
-
-def _starting_gpus(context: DecisionContext) -> int:
-    """GPUs of all that start now."""
-    starts = context.starts.values()
-    return sum(start.workers * start.waiting.job.gpus_per_worker for start in starts)
-
-
-def _kept_for_others(
-    one: Waiting, needed_gpus: int, free_gpus: int, holders: Sequence[str]
-) -> Why | None:
-    """Why it waits though so many GPUs are free; of larger workers it is not known."""
-    if one.job.gpus_per_worker > 1 or needed_gpus > free_gpus:
-        return None
-    before = tuple([name for name in holders if name != one.job.id])
-    return reason("kept_for_others", needed_gpus=needed_gpus), before
 
 
 def _requests_full(context: DecisionContext, one: Waiting) -> Why | None:

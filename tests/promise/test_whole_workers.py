@@ -71,6 +71,18 @@ def test_a_whole_node_is_not_promised_at_once_where_its_gpus_are_free_on_two_nod
     assert isinstance(verdict_with(250.0, preemptible=True), Promise)
 
 
+def test_of_two_that_must_start_at_once_one_is_promised_the_only_whole_node() -> None:
+    """Eight GPUs are free on n2, and as many on two others together."""
+    due_at = 190.0
+    new = [job(name, epochs=3, gpus_per_worker=8, due_at=due_at) for name in ("first", "second")]
+    busy = [one for one in fillers(preemptible=True) if one.nodes < ("n2",)]
+    state = cluster(gpus=[8, 8, 8], jobs=[*busy, *new])
+
+    decisions = QosPolicy()(state, MINUTE_EPOCHS).decisions
+
+    assert [d.job for d in decisions if isinstance(d, Refuse)] == ["team/second"]
+
+
 def verdict_beside_a_pool(deadline_s: float) -> Verdict:
     """The same where a node of eight GPUs may come within four minutes."""
     large = job("large", epochs=3, gpus_per_worker=8, due_at=deadline_s)

@@ -114,7 +114,7 @@ class ConcurrentFit:
         staying = 0 if stopping(claim.job) else claim.job.workers
         share = self._alone(claim, 0.0)
         now = share is not None and self._begins_now(claim.job, share.widest - staying)
-        if not now:
+        if share is not None and not now:
             share = self._alone(claim, self._room.rows.drain_s)
         if share is None or share.widest * gpus > self.left:
             return None
@@ -126,7 +126,7 @@ class ConcurrentFit:
             new = max(0, share.widest - staying) * gpus
             self._free -= new
             if now:
-                self._place_now(claim.job, new // gpus, keep=True)
+                self._take_now(claim.job, new // gpus)
             self.left -= share.widest * gpus
             for part in self._parts:
                 part.free -= new * part.region.whole(claim.job)
@@ -138,19 +138,23 @@ class ConcurrentFit:
         return next(part.left for part in self._parts if part.region is region)
 
     def _begins_now(self, job: Job, more: int) -> bool:
-        """Whether so many more workers find places that are free now."""
-        if any(more * job.gpus_per_worker > free for free in self._frees(job)):
+        """Whether so many more workers find places that are free now, or held for it."""
+        size, ledger = job.gpus_per_worker, self._now
+        if any(more * size > free for free in self._frees(job)):
             return False
-        return self._place_now(job, more, keep=False)
-
-    def _place_now(self, job: Job, more: int, *, keep: bool) -> bool:
-        """On nodes of which others have left so much, or which are held for it."""
-        if self._now is None or more <= 0:
+        if ledger is None or more <= 0:
             return True
-        ledger = self._now if keep else self._now.copy()
         ledger.open_holds(job.id)
-        may = self._room.state.eligible_nodes(job)
-        return ledger.place(more, job.gpus_per_worker, may, needs=job.needs) is not None
+        places = ledger.slots(size, self._room.state.eligible_nodes(job), needs=job.needs)
+        ledger.close_holds(job.id)
+        return places >= more
+
+    def _take_now(self, job: Job, more: int) -> None:
+        """They start there."""
+        if self._now is not None and more > 0:
+            self._now.open_holds(job.id)
+            may = self._room.state.eligible_nodes(job)
+            self._now.place(more, job.gpus_per_worker, may, needs=job.needs)
 
     def _frees(self, job: Job) -> Iterator[int]:
         """Free GPUs of the cluster, and of each region that it cannot leave."""

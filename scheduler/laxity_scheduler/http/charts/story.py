@@ -40,14 +40,15 @@ def story_of_group(group: Mapping[str, Any]) -> Json:
     """The view of a group in the form of a job's story."""
     name = shlex.quote(group["id"].removeprefix("default/"))
     commands, actions = [f"laxity show {name}"], []
-    if group["state"] not in ENDED_GROUP:
-        question = f"Cancel {group['id']} with all of its jobs? Their workers stop."
-        commands = [*commands, f"laxity cancel {name}"]
-        actions = [_action("Cancel", question, "POST", "/end", state="cancelled")]
-    if actions and (group["jobs"] or group["state"] != "refused"):  # else nobody would submit any
+    goes_on = group["state"] not in ENDED_GROUP
+    if goes_on and (group["jobs"] or group["state"] != "refused"):  # else nobody would submit any
+        commands.append(f"laxity amend {name} --deadline ...")
         question = "Ask for another deadline of the whole, such as 8h or 18:00:"
-        commands.insert(1, f"laxity amend {name} --deadline ...")
-        actions.insert(0, _action("Amend", question, "POST", "/amend", deadline=""))
+        actions.append(_action("Amend", question, "POST", "/amend", deadline=""))
+    if goes_on:
+        commands.append(f"laxity cancel {name}")
+        question = f"Cancel {group['id']} with all of its jobs? Their workers stop."
+        actions.append(_action("Cancel", question, "POST", "/end", state="cancelled"))
     return {
         "id": lane_id(group["id"]),
         "standing": ", ".join(dict.fromkeys((group["state"], group["verdict"]))),

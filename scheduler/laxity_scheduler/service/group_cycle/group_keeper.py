@@ -173,7 +173,7 @@ class GroupKeeper:
     def _end(self, group: Group, standing: Standing, end: State, state: ClusterState) -> None:
         """End the group; a later step that has not begun never will, also where its turn had come."""
         self.finish(group, end)
-        for job_id in {*standing.waits, *find_late(own_jobs(group, state))}:
+        for job_id in sorted({*standing.waits, *find_late(own_jobs(group, state))}):
             self._world.cancel(job_id)
 
 

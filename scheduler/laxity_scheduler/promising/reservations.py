@@ -119,7 +119,7 @@ class Reservations:
     def left_by_claims(self) -> Profile:
         """What jobs without a claim may use, per slot; the caller may change it."""
         profile = self.profile().copy()
-        self.room.free_unclaimed_holds(profile)
+        self.room.free_unclaimed_holds(profile, self.claims)
         return profile
 
     def due_width(self, share: Share) -> int:

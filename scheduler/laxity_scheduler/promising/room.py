@@ -336,6 +336,9 @@ class Room:
     ) -> Plans:
         """All claims planned one after the other (`Planner.plan_all`)."""
         held = self.find_held(claims)
+        for place in np.flatnonzero(held.until_s).tolist():
+            if claims.names[place] not in self.ids:  # else it is free in an empty profile
+                add_gpus(profile, 0.0, held.until_s[place], held.gpus[place])
         return self.planner.plan_all(claims, held, profile, stay=stay, drops=drops)
 
     def find_held(self, claims: Claims) -> Held:
@@ -352,10 +355,11 @@ class Room:
                 held.gpus[place, part] += hold.gpus * (hold.node in region.nodes)
         return held
 
-    def free_unclaimed_holds(self, profile: Profile) -> None:
+    def free_unclaimed_holds(self, profile: Profile, claims: Claims) -> None:
         """What is held for jobs without a claim, which start on it, is no claim's."""
+        names = frozenset(claims.names if self._holds else ())
         for hold in self._holds:
-            if hold.job not in self.ids:
+            if hold.job not in names:
                 on_parts = [hold.node in region.nodes for region in self.regions]
                 gpus = hold.gpus * np.array([True, *on_parts], dtype=float)
                 add_gpus(profile, 0.0, hold.until_at - self.state.now, gpus)

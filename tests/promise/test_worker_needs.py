@@ -4,6 +4,7 @@ Epochs take a minute on one worker.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Wait
 from laxity_scheduler.model.job import (
     Job,
+    Needs,
     NodeRoom,
     WorkerShape,
     describe_needs,
@@ -185,3 +187,84 @@ def test_needs_are_told_in_the_units_in_which_pods_ask_for_them() -> None:
     )
     told = "cpu 0.1, memory 64Mi, ephemeral-storage 3Gi, fpga 2000000"
     assert describe_needs(needs) == told
+
+
+def shared(*jobs: Job, cpu_milli: int = 64_000) -> ClusterState:
+    """Four nodes of 8 GPUs and so many CPUs, less what the workers of these jobs have."""
+    state = state_of(*jobs)
+    room, rows = {CPU: cpu_milli}, []
+    for row in state.nodes:
+        taken = [
+            dict(one.needs).get(CPU, 0) for one in jobs for name in one.nodes if name == row.id
+        ]
+        rows.append(replace(row, room=room, free_room={CPU: cpu_milli - sum(taken)}))
+    return replace(state, nodes=tuple(rows))
+
+
+def filling(needs: Needs = SIXTY, due_at: float = 1200.0) -> list[Job]:
+    """One on each node, ten minutes from its end."""
+    return [
+        promised(f"h{n}", due_at, needs=needs, epochs=10, running=1, nodes=(f"n{n}",))
+        for n in range(4)
+    ]
+
+
+def small(amount: int, **fields: Any) -> list[Job]:
+    return [job(f"l{n}", needs=((CPU, amount),), epochs=30, **fields) for n in range(28)]
+
+
+def run_beside() -> list[Job]:
+    """They have the 7 other GPUs of each node and cannot be stopped."""
+    return [
+        job(
+            f"l{n}",
+            needs=((CPU, 500),),
+            epochs=90,
+            running=1,
+            nodes=(f"n{n % 4}",),
+            preemptible=False,
+        )
+        for n in range(28)
+    ]
+
+
+def test_small_jobs_use_the_gpus_beside_workers_that_fill_nodes_while_another_waits_for_its_turn() -> (
+    None
+):
+    waits = promised("next", 1500.0, needs=SIXTY, epochs=10)
+    plan = decided(shared(*filling(), waits, *small(500)))
+
+    assert len(kinds(plan, Admit)) == 28
+    assert [wait.job for wait in plan.decisions if isinstance(wait, Wait)] == ["team/next"]
+
+
+def test_who_sits_beside_them_leaves_the_cpus_that_the_next_one_needs() -> None:
+    """14 CPUs are free beside each, and the next one needs all but 4 of a node."""
+    waits = promised("next", 1500.0, needs=SIXTY, epochs=10)
+    plan = decided(shared(*filling(((CPU, 50_000),)), waits, *small(4_000, preemptible=False)))
+
+    nodes = [name for one in plan.decisions if isinstance(one, Admit) for name in one.nodes]
+    assert sorted(nodes) == ["n0", "n1", "n2", "n3"]
+
+
+def test_whoever_fills_a_node_runs_on_and_the_next_starts_in_its_place_beside_small_jobs() -> None:
+    """Small ones, which cannot be stopped, have 7 GPUs of each node."""
+    waits = promised("next", 1500.0, needs=SIXTY, epochs=10)
+    meanwhile = decided(shared(*filling(), waits, *run_beside()))
+    one_ended = decided(shared(*filling()[1:], waits, *run_beside()))
+
+    (again,) = [one for one in meanwhile.decisions if isinstance(one, Wait)]
+    assert (again.job, kinds(meanwhile, Preempt)) == ("team/next", [])
+    finishes = [one for one in meanwhile.decisions if isinstance(one, Promised)]
+    assert all(one.promise.p90_at <= one.promise.deadline_at for one in finishes)
+    (start,) = [one for one in one_ended.decisions if isinstance(one, Admit)]
+    assert (start.job, start.nodes) == ("team/next", ("n0",))
+
+
+def test_gpus_that_small_jobs_have_beside_filling_workers_are_promised_to_nobody() -> None:
+    """When those that fill nodes end, a GPU of each is free; the others are taken for 90 minutes."""
+    asking = [job(f"p{n}", needs=((CPU, 500),), epochs=10, due_at=1500.0) for n in range(6)]
+    plan = decided(shared(*filling(), *run_beside(), *asking))
+
+    given = {name for name in kinds(plan, Promised) if name.startswith("team/p")}
+    assert (len(given), len(kinds(plan, Refuse))) == (4, 2)

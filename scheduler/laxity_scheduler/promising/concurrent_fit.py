@@ -36,7 +36,7 @@ class ConcurrentFit:
         self._ledger: Ledger | None = None
         self._now: Ledger | None = None  # whole workers that fit on what is free now
         large = (room.forecasts.frame.column(SIZE) > 1.0).any()
-        if (len(nodes) > 1 and large) or room.counts_more_than_gpus:
+        if (len(nodes) > 1 and large) or room.sharing.counts:
             names, gpus = [node.id for node in nodes], [node.gpus for node in nodes]
             sets = [node_set.nodes for node_set in (state.sets or {}).values()]
             self._ledger = Ledger(names, gpus, sets, [node.room for node in nodes])

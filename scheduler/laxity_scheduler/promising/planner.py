@@ -172,9 +172,11 @@ class Planner:
     def weigh(self, jobs: Sequence[Job], widths: Floats) -> tuple[Floats, Ints]:
         """What n jobs need of each part on K widths, (n, P, K), and which parts bound them, (n, P)."""
         needs, bound = weigh(self.regions, jobs, widths, self.sizes_of(jobs))
-        if not self.whole:
+        if not self.whole and self.claimed_gpus is None:
             return needs, bound
         mine = weigh_whole(self.whole, jobs)
+        if self.claimed_gpus is not None:
+            mine = np.append(mine, np.ones((len(jobs), 1), dtype=np.bool_), axis=1)
         sizes = np.array([job.gpus_per_worker for job in jobs], dtype=float)
         gpus = np.where(mine[:, :, None], (widths * sizes[:, None])[:, None, :], 0.0)
         return np.concatenate([needs, gpus], axis=1), np.concatenate(

@@ -315,7 +315,7 @@ class _Case:
         room, free_gpus = self.reservations.room, self.reservations.profile().parts[:, 0]
         among = 1 + len(room.regions)
         fitting = count_fitting(room.regions, job, free_gpus[:among].tolist()) * job.gpus_per_worker
-        whole = zip(room.whole, free_gpus[among:].tolist(), strict=True)
+        whole = zip(room.whole, free_gpus[among : among + len(room.whole)].tolist(), strict=True)
         return min([fitting, *(max(0, int(gpus)) for kind, gpus in whole if kind.asks(job))])
 
     def _refusal(

@@ -17,7 +17,7 @@ from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import CLOSED_POOLS, PROMISABLE_POOLS, ClusterState, Hold, Node
-from laxity_scheduler.model.job import FOREVER, Job, WorkerShape
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claimants import Held, hold_nothing
 from laxity_scheduler.promising.claims import (
     CONFINED_FIRST,
@@ -27,6 +27,7 @@ from laxity_scheduler.promising.claims import (
     ClaimRows,
     Claims,
 )
+from laxity_scheduler.promising.node_sharing import NodeSharing
 from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import (
     Occupancy,
@@ -76,34 +77,13 @@ class Room:
     @cached_property
     def planner(self) -> Planner:
         grows = len(self.state.nodes) == 1
-        claimed = self.claimed_gpus if self.counts_more_than_gpus else None
+        claimed = self.sharing.claimed_gpus if self.sharing.counts else None
         return Planner(self.forecasts, self.regions, grows, claimed, self.whole)
 
     @cached_property
-    def counts_more_than_gpus(self) -> bool:
-        """Whether what else workers request may be scarcer on nodes than GPUs."""
-        return any(job.needs for job in self.state.jobs)
-
-    def claimed_gpus(self, job: Job) -> float:
-        """GPUs that a worker keeps from others where they take turns: it may fill a node with fewer.
-
-        More than it needs, so that whatever else they request is there for all who are planned at once.
-        """
-        kind = job.shape, job.eligible
-        if not job.needs or kind in self._claimed_gpus:
-            return self._claimed_gpus.get(kind, float(job.gpus_per_worker))
-        slots, usable = (
-            count_slots(self.state, job, PROMISABLE_POOLS),
-            self.state.capacity(job.eligible),
-        )
-        gpus = sum(size * count for size, count in usable.training.items())
-        claimed = max(float(job.gpus_per_worker), gpus / max(1, slots))
-        return self._claimed_gpus.setdefault(kind, claimed)
-
-    @cached_property
-    def _claimed_gpus(self) -> dict[tuple[WorkerShape, str], float]:
-        """Those that were asked for."""
-        return {}
+    def sharing(self) -> NodeSharing:
+        """Who keeps more of nodes from others than GPUs, and who may sit beside them."""
+        return NodeSharing(self.state)
 
     @cached_property
     def capacity(self) -> int:
@@ -142,8 +122,13 @@ class Room:
 
     @property
     def parts(self) -> int:
-        """Of a profile: the whole cluster, regions, and kinds of whole workers."""
-        return 1 + len(self.regions) + len(self.whole)
+        """Of a profile: the whole cluster, regions, kinds of whole workers, GPUs as they are."""
+        return 1 + len(self.regions) + len(self.whole) + self.sharing.counts
+
+    @property
+    def whole_parts(self) -> list[int]:
+        """The parts on which all GPUs of the cluster are counted."""
+        return [0, -1] if self.sharing.counts else [0]
 
     @cached_property
     def _frees(self) -> Frees:
@@ -185,18 +170,20 @@ class Room:
                 gpus = np.append(gpus, hold.gpus)
         last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
         capacities = [self.on[region].capacity for region in self.regions]
-        none = [0.0] * len(self.whole)
+        none = [0.0] * (self.parts - 1 - len(self.regions))
         profile = Profile.of(slot_edges(horizon_s, last_s), self.capacity, *capacities, *none)
         profile.occupy(until_s, gpus)
         for part, region in enumerate(self.regions, 1):
             profile.occupy(*self._busy_on(region), part)
         self._occupy_until_there(profile)
         self._add_unlisted(profile)
-        self._occupy_for_needs(profile)
         for part, kind in enumerate(self.whole, 1 + len(self.regions)):
             may = self.state.nodes_of_set(kind.eligible)
             profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)
         keep_steps(profile, self.state.reserved, self.state.now, self.regions, self.whole)
+        if self.sharing.counts:
+            profile.parts[-1] = profile.parts[0]
+            self._occupy_for_needs(profile)
         return profile
 
     @cached_property
@@ -216,11 +203,14 @@ class Room:
             profile.occupy(until_s, gpus, part)
 
     def _occupy_for_needs(self, profile: Profile) -> None:
-        """What running jobs keep from others beyond their GPUs."""
-        for row in np.flatnonzero(self.rows.runs).tolist() if self.counts_more_than_gpus else ():
+        """What running jobs keep from others beyond their GPUs; who sits beside them keeps less."""
+        for row in np.flatnonzero(self.rows.runs).tolist():
             job, until_s = self.state.jobs[row], float(self.rows.until_s[row])
-            more = self.claimed_gpus(job) - job.gpus_per_worker
+            more = self.sharing.claimed_gpus(job) - job.gpus_per_worker
             profile.occupy([until_s], [more * job.workers])
+            if job.id not in self.ids:
+                beside = self.sharing.workers_beside(job) * job.gpus_per_worker
+                profile.occupy([until_s], [-beside])
             for part, region in enumerate(self.regions, 1):
                 if not region.quota:
                     profile.occupy([until_s], [more * region.sits(job)], part)
@@ -350,7 +340,7 @@ class Room:
             if place is None or claims.jobs[place].workers:
                 continue
             held.until_s[place] = max(held.until_s[place], hold.until_at - self.state.now)
-            held.gpus[place, 0] += hold.gpus
+            held.gpus[place, self.whole_parts] += hold.gpus
             for part, region in enumerate(self.regions, 1):
                 held.gpus[place, part] += hold.gpus * (hold.node in region.nodes)
         return held
@@ -360,8 +350,10 @@ class Room:
         names = frozenset(claims.names if self._holds else ())
         for hold in self._holds:
             if hold.job not in names:
-                on_parts = [hold.node in region.nodes for region in self.regions]
-                gpus = hold.gpus * np.array([True, *on_parts], dtype=float)
+                gpus = np.zeros(self.parts)
+                gpus[self.whole_parts] = hold.gpus
+                for part, region in enumerate(self.regions, 1):
+                    gpus[part] = hold.gpus * (hold.node in region.nodes)
                 add_gpus(profile, 0.0, hold.until_at - self.state.now, gpus)
 
     @cached_property

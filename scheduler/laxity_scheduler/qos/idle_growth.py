@@ -117,7 +117,7 @@ def _growers(
     held_s: Sequence[float],
 ) -> Growers:
     column, (width, ends_s) = context.forecasts.frame.column, _levels(context, jobs, rows)
-    anywhere: list[int] = []
+    parts, anywhere = context.reservations.room.whole_parts, list[int]()
     own = [
         context.ledger.numbers(job.nodes) if job.workers and not context.grows else anywhere
         for job in jobs
@@ -132,7 +132,7 @@ def _growers(
         tied=[0, *accumulate(map(len, own))],
         own=[number for numbers in own for number in numbers],
         ends=[0 if rest is None else find_end(rest, job_s) for job_s in held_s],
-        idle=[] if rest is None else rest.free.astype(np.int64).tolist(),
+        idle=[] if rest is None else rest.parts[parts].min(axis=0).astype(np.int64).tolist(),
         levels=width.shape[1],
     )
 

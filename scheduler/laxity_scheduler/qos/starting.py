@@ -19,11 +19,11 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.claims import AGEING_S, was_stopped_often
 from laxity_scheduler.promising.queueing import RANKS, Waiting, build_queue, slack
-from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
+from laxity_scheduler.promising.reserve import SLOTS, find_slot
 from laxity_scheduler.qos.coming_nodes import ComingNodes
 from laxity_scheduler.qos.context import MOST_DISPLACING, THETA, DecisionContext, Start
+from laxity_scheduler.qos.left_by_claims import LeftByClaims
 from laxity_scheduler.qos.preemption import carry_out, choose, preempt_as_planned
 from laxity_scheduler.qos.start_widths import (
     find_kept_out,
@@ -43,13 +43,10 @@ class Starts:
         self._context = context
         self._forecasts = context.forecasts
         self._reservations = context.reservations
-        self._spare = self._reservations.spare_gpus
         self._served: set[str] = set()  # others are stopped for these, or need not be
         self._displaced = 0  # jobs for which others are stopped
         self._kept: dict[str, Counter[str]] = {}  # what is kept free for whom, by node
-        self._rest: Profile | None = None
-        if not self._reservations.roomy:
-            self._rest = self._reservations.left_by_claims()
+        self._left = LeftByClaims(context)
         for name in context.releases.asked_for:
             self._share_surplus(context.state.by_id[name])
         self._coming = ComingNodes(context)
@@ -99,9 +96,9 @@ class Starts:
         wake_for_unclaimed(self._context, others)
         tries, out = (
             tries_without_claim(self._context, others),
-            find_kept_out(self._context, others, self._rest),
+            find_kept_out(self._context, others, self._left.gpus),
         )
-        together = [self._rest is None and entry.job.preemptible for entry in others]
+        together = [self._left.rest is None and entry.job.preemptible for entry in others]
         for entry in self._start_in_order(others, tries, out, together):
             if not self._await_nodes(entry):
                 self._hold_unclaimed(entry)
@@ -120,7 +117,7 @@ class Starts:
             after_s = coming.within_s
             if claimed and share is not None and share.starts_s < after_s - TINY_S:
                 return False
-            if not (claimed or self._leaves_claims(one.job, after_s)):
+            if not (claimed or self._left.is_enough_for(one.job, after_s)):
                 continue
             nodes = self._coming.place(coming, one.job, workers, hold_s, claimed=claimed)
             if nodes:
@@ -128,7 +125,7 @@ class Starts:
                 self._context.starts[one.job.id] = start
                 self._context.blocked.remove(one)
                 if not claimed:
-                    self._count(one.job, workers, after_s)
+                    self._left.take(one.job, workers, after_s)
                 return True
         return False
 
@@ -158,9 +155,10 @@ class Starts:
         """Start the first of these, each on its first width that fits; how many until one has none."""
         context, jobs = self._context, [entry.job for entry in ones]
         claimed = _has_claim(ones[0])
-        if not claimed and not self._leaves_claims(jobs[0]):
-            return 0
-        if context.starts_at_once:
+        beside = not claimed and not self._left.is_enough_for(jobs[0])
+        if beside:
+            placed = self._place_held(ones[0], tries[0].tolist(), beside=True)
+        elif context.starts_at_once:
             sizes = np.array([job.gpus_per_worker for job in jobs], dtype=np.int64)
             placed = context.placement.place_all(
                 context.ledger, jobs, tries, sizes, claimed=claimed
@@ -174,18 +172,23 @@ class Starts:
             context.starts.update(zip([job.id for job in jobs], starts, strict=False))
         if not claimed:
             for job, width in zip(jobs, widths, strict=False):
-                self._count(job, width)
+                self._left.take(job, width, beside=beside)
         return len(placed)
 
-    def _place_held(self, one: Waiting, widths: Sequence[int]) -> list[tuple[str, ...]]:
+    def _place_held(
+        self, one: Waiting, widths: Sequence[int], *, beside: bool = False
+    ) -> list[tuple[str, ...]]:
         """Its nodes on the first of these widths that fits; its holds count for it alone."""
         context, job = self._context, one.job
         context.ledger.open_holds(job.id)
         for width in filter(None, widths):
             hold_s = self._hold_s(one, width)
-            nodes = context.placement.place(
-                context.ledger, job, width, hold_s, claimed=_has_claim(one)
-            )
+            if beside:
+                nodes = self._left.place_beside(job, width, hold_s)
+            else:
+                nodes = context.placement.place(
+                    context.ledger, job, width, hold_s, claimed=_has_claim(one)
+                )
             if nodes is not None:
                 return [nodes]
         context.ledger.close_holds(job.id)
@@ -235,7 +238,7 @@ class Starts:
         """How long it will be in the way of others, if it starts now."""
         if _has_claim(one):
             return self._forecasts.rest_s(one.job, workers)
-        return self._holds_s(one.job, workers)
+        return self._left.holds_s(one.job, workers)
 
     def _need(self, one: Waiting, coming: Counter[str]) -> Need | None:
         """What it needs, on the nodes that it may take by then; None if these are none at all."""
@@ -326,34 +329,6 @@ class Starts:
             context.waits_for[job.id] = tuple(victim.job for victim in chosen)
             left = self._set_aside(job, one.workers)
             context.keep_parts(need, gpus_freed_by(chosen), left)
-
-    def _leaves_claims(self, job: Job, after_s: float = 0.0) -> bool:
-        """Whether claims are kept although this job starts: it can be stopped before they need it.
-
-        `after_s`: when the nodes that it starts on are there.
-        """
-        workers = self._forecasts.curve(job).least
-        gpus = workers * job.gpus_per_worker
-        if self._rest is None:
-            return job.preemptible or gpus <= self._spare
-        end = find_end(self._rest, after_s + self._holds_s(job, workers))
-        free = self._rest.free[find_slot(self._rest, after_s) if after_s else 0 : end]
-        return bool((free >= gpus).all())
-
-    def _holds_s(self, job: Job, workers: int) -> float:
-        curve = self._forecasts.curve(job)
-        if not job.preemptible or was_stopped_often(job):
-            return self._forecasts.rest_s(job, workers)
-        held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
-        held_s += curve.stop_s(workers, "p90")
-        return held_s if held_s < FOREVER else AGEING_S
-
-    def _count(self, job: Job, workers: int, after_s: float = 0.0) -> None:
-        gpus = workers * job.gpus_per_worker
-        if not job.preemptible:
-            self._spare -= gpus
-        if self._rest is not None:
-            self._rest.add(after_s, after_s + self._holds_s(job, workers), -gpus)
 
 
 def _startable(context: DecisionContext) -> list[Job]:

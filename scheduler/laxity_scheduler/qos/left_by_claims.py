@@ -37,9 +37,7 @@ class LeftByClaims:
             return job.preemptible or gpus <= self._spare
         return self._is_free([self.rest, self.gpus], job, workers, after_s)
 
-    def _is_free(
-        self, profiles: Sequence[Profile], job: Job, workers: int, after_s: float
-    ) -> bool:
+    def _is_free(self, profiles: Sequence[Profile], job: Job, workers: int, after_s: float) -> bool:
         """Whether claims leave so many workers of it their GPUs on all of these, as long as it holds them."""
         gpus, until_s = workers * job.gpus_per_worker, after_s + self.holds_s(job, workers)
         for profile in profiles:

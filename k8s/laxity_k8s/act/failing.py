@@ -121,8 +121,8 @@ def _last_epoch_at(report: Report) -> float:
 
 
 def _count_failures(pod: Json, since: float) -> int:
-    """How often this pod failed: each of its restarts, unless an epoch ended between them."""
-    return max(1, count_restarts(pod)) if pods.created_at(pod) >= since else 1
+    """How often this pod failed: before each restart too, unless an epoch ended between them."""
+    return 1 + (count_restarts(pod) if pods.created_at(pod) >= since else 0)
 
 
 def _is_final(job: Json, failures: Iterable[Json]) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 
 import pytest
 
+from laxity_scheduler.model.cluster import Hold
 from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.policies import qos
 from laxity_scheduler.promising.claims import MOST_STOPS
@@ -74,6 +75,18 @@ def test_who_was_stopped_often_makes_way_for_no_soft_job(stops: int, stopped: li
     )
     plan = qos.decide(cluster(gpus=2, jobs=[wide, TIGHT], now=1.0), MINUTE_EPOCHS)
     assert stopped_jobs(plan) == stopped
+
+
+def test_gpus_held_for_a_soft_job_are_no_less_free_for_it_as_others_claim_what_is_left() -> None:
+    """2 GPUs: one runs 600 s for a promise, one is held. Each soft one needs 300 s, on one GPU."""
+    runs = promised("runs", 4_000.0, epochs=10, running=1, nodes=("n1",))
+    soft = [
+        job(name, epochs=5, due_at=due_at, service_class="soft", asked=False)
+        for name, due_at in [("held", 400.0), ("behind", 1_000.0)]
+    ]
+    holds = [Hold("team/held", "n0", 1, 601.0)]
+    state = cluster(gpus=[1, 1], jobs=[runs, *soft], holds=holds, now=1.0)
+    assert list(started_widths(qos.decide(state, MINUTE_EPOCHS))) == ["held"]
 
 
 def test_no_promise_makes_way_for_a_soft_job() -> None:

@@ -19,7 +19,7 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.claims import AGEING_S, was_stopped_often
+from laxity_scheduler.promising.claims import hold_s
 from laxity_scheduler.promising.queueing import RANKS, Waiting, build_queue, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
 from laxity_scheduler.qos.coming_nodes import ComingNodes
@@ -214,7 +214,7 @@ class Starts:
             context.wake(context.now + PLANNED_AGAIN_S)
             return False
         window_s = context.deadline_at(job) - job.submitted_at
-        drain_s = self._reservations.room.rows.drain_s
+        drain_s = self._reservations.room.drain_s
         least_s = max(context.rules.patience * window_s, 2.0 * drain_s)
         context.wake(context.now + one.slack_s - least_s)
         return one.slack_s > least_s
@@ -235,7 +235,7 @@ class Starts:
         """How long it will be in the way of others, if it starts now."""
         if _has_claim(one):
             return self._forecasts.rest_s(one.job, workers)
-        return self._holds_s(one.job, workers)
+        return hold_s(self._forecasts, one.job, workers)
 
     def _need(self, one: Waiting, coming: Counter[str]) -> Need | None:
         """What it needs, on the nodes that it may take by then; None if these are none at all."""
@@ -243,7 +243,7 @@ class Starts:
         hold_s, claimed = self._hold_s(one, one.workers), _has_claim(one)
         if not self._reservations.roomy:
             share = self._reservations.shares.get(job.id)
-            from_s = share.starts_s if share else self._reservations.room.rows.drain_s
+            from_s = share.starts_s if share else self._reservations.room.drain_s
         among = context.placement.open_to(job, hold_s, claimed=claimed, from_s=from_s)
         if among is not None and not among:
             return None
@@ -336,24 +336,16 @@ class Starts:
         gpus = workers * job.gpus_per_worker
         if self._rest is None:
             return job.preemptible or gpus <= self._spare
-        end = find_end(self._rest, after_s + self._holds_s(job, workers))
+        end = find_end(self._rest, after_s + hold_s(self._forecasts, job, workers))
         free = self._rest.free[find_slot(self._rest, after_s) if after_s else 0 : end]
         return bool((free >= gpus).all())
-
-    def _holds_s(self, job: Job, workers: int) -> float:
-        curve = self._forecasts.curve(job)
-        if not job.preemptible or was_stopped_often(job):
-            return self._forecasts.rest_s(job, workers)
-        held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
-        held_s += curve.stop_s(workers, "p90")
-        return held_s if held_s < FOREVER else AGEING_S
 
     def _count(self, job: Job, workers: int, after_s: float = 0.0) -> None:
         gpus = workers * job.gpus_per_worker
         if not job.preemptible:
             self._spare -= gpus
         if self._rest is not None:
-            self._rest.add(after_s, after_s + self._holds_s(job, workers), -gpus)
+            self._rest.add(after_s, after_s + hold_s(self._forecasts, job, workers), -gpus)
 
 
 def _startable(context: DecisionContext) -> list[Job]:

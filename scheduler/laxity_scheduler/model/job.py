@@ -233,6 +233,14 @@ class Job:
             return None
         return self.resumed_at if self.restarted_at is None else self.restarted_at
 
+    @property
+    def kept_nodes(self) -> tuple[str, ...]:
+        """The nodes of the workers that it keeps at its epoch's end, if it is not stopped then.
+
+        Of one that is asked to stop as well, those of the others are for whom it was to shrink.
+        """
+        return self.nodes[: self.resize_to or None]
+
     def changed_now(self, now: float) -> bool:
         """Whether it was started or resized at this instant: it is let be until a later one."""
         return self.width_changed_at is not None and self.width_changed_at >= now

@@ -109,7 +109,6 @@ class Service:
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
-        self.leading = False
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.silence: Callable[[], str] = str  # why nobody can say who leads
         self.on_end: Callable[[Exception], None] = LOG.error
@@ -118,7 +117,7 @@ class Service:
         self.failure, self.failure_streak = "", FailureStreak()
         self._policy_fault = ""
         self._rejected: frozenset[str] = frozenset()  # in this cycle
-        self.stale_reason = ""  # why nothing is decided though the service runs
+        self.leading, self.stale_reason = False, ""  # why nothing is decided though it runs
         self._leads, self._learning = leads, learning
         self.report_of, self.notifications = report_of, notifications
         demand_keeper = DemandKeeper(store, world.demand_history)

@@ -241,6 +241,11 @@ class Job:
         """
         return self.nodes[: self.resize_to or None]
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has ever had workers, also where they were stopped before their first epoch's end."""
+        return bool(self.workers or self.progress.epochs_done) or self.resumed_at is not None
+
     def changed_now(self, now: float) -> bool:
         """Whether it was started or resized at this instant: it is let be until a later one."""
         return self.width_changed_at is not None and self.width_changed_at >= now

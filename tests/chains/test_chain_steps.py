@@ -68,3 +68,35 @@ def test_a_chain_ends_with_the_first_failure_where_both_links_fail_between_two_a
 
     assert state.ended == "failed"
     assert state.reason == "link 1 (job link-1) failed with exit code 3"
+
+
+class QueuedAgain(Room):
+    """The first link waits again, and the second one has failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancelled: list[str] = []
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        assert row is not None
+        return outcome_of_row(row, 1)
+
+    def cancel(self, job_ids: Iterable[str]) -> None:
+        self.cancelled += job_ids
+
+
+def test_a_link_that_waits_again_does_not_stay_behind_a_chain_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    queue, state = QueuedAgain(), ChainState("abc")
+    state.links = [LinkRecord(1, "link-1"), LinkRecord(2, "link-2")]
+    queue.add("link-2")
+    queue.advance(700.0)
+    queue.jobs = [replace(row, state="FAILED", ended_at=queue.clock_at()) for row in queue.jobs]
+    queue.add("link-1")
+
+    ChainLoop(state, tmp_path, queue, ChainOptions("reactive", 1.0), print).step()
+
+    assert state.reason == "link 2 (job link-2) failed with exit code 1"
+    assert queue.cancelled == ["link-1"]
+    assert state.active == []

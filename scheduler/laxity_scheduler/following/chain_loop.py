@@ -293,10 +293,13 @@ class ChainLoop:
         self._tell(link, f"job {link.job_id} {words}")
 
     def _fail(self, link: LinkRecord, words: str) -> None:
-        others = [other for other in self.state.active if other.seq > link.seq]
+        """End the chain; what waits, or was to follow, leaves the queue."""
+        others = [other for other in self.state.active if other is not link]
+        others = [other for other in others if other.seq > link.seq or other.started_at is None]
         self._queue.cancel(other.job_id for other in others)
         for other in others:
-            self._end_link(other, "cancelled: the link before failed")
+            place = "before" if other.seq > link.seq else "after"
+            self._end_link(other, f"cancelled: the link {place} failed")
         link.outcome = words
         self._end(chain_state.FAILED, f"link {link.seq} (job {link.job_id}) {words}")
 

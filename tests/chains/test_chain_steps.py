@@ -13,8 +13,13 @@ import pytest
 from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions, defer_signals
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
 from laxity_scheduler.following.link_outcome import outcome_of_row
-from laxity_scheduler.following.link_queue import LinkOutcome, QueueRow
-from tests.chains.test_queue_clock import Room
+from laxity_scheduler.following.link_queue import (
+    LinkOutcome,
+    QueueFullError,
+    QueueRefusalError,
+    QueueRow,
+)
+from tests.chains.test_queue_clock import LIMIT_S, Room
 
 
 def test_a_signal_that_another_thread_takes_waits_for_the_end_of_a_submission() -> None:
@@ -100,3 +105,48 @@ def test_a_link_that_waits_again_does_not_stay_behind_a_chain_that_has_ended(
     assert state.reason == "link 2 (job link-2) failed with exit code 1"
     assert queue.cancelled == ["link-1"]
     assert state.active == []
+
+
+class Refusing(Room):
+    """The first link trains, or has ended; each submission is refused with the next error."""
+
+    def __init__(self, error: QueueRefusalError) -> None:
+        super().__init__()
+        self.error, self.asked = error, 0
+
+    def outcome(self, link: LinkRecord, row: QueueRow | None) -> LinkOutcome:
+        assert row is not None
+        return outcome_of_row(row, 0)
+
+    def submit(self, link: LinkRecord) -> str:
+        self.asked += 1
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "asked", "ended"),
+    [
+        pytest.param(QueueRefusalError("not there"), 8 + 5, "failed", id="refused"),
+        pytest.param(QueueFullError("AssocMaxSubmitJobLimit"), 8 + 8, "", id="full"),
+    ],
+)
+def test_refusals_beside_a_link_that_trains_do_not_end_its_chain_and_a_full_queue_never_does(
+    tmp_path: Path, error: QueueRefusalError, asked: int, ended: str
+) -> None:
+    queue, state = Refusing(error), ChainState("abc")
+    state.links = [LinkRecord(1, "link-1"), LinkRecord(2)]
+    queue.add("link-1")
+    queue.advance(700.0)  # it has started
+    loop = ChainLoop(state, tmp_path, queue, ChainOptions("reactive", 0.0), print)
+
+    for _ in range(8):
+        loop.step()
+    assert (queue.asked, state.ended) == (8, "")
+    queue.advance(LIMIT_S)
+    for _ in range(8):
+        if not state.ended:
+            loop.step()
+
+    assert (queue.asked, state.ended) == (asked, ended)
+    told = [event for event in state.events if "refused, to be tried again" in event.reason]
+    assert len(told) == (8 + 4 if ended else 2)  # a full queue once beside each link

@@ -92,7 +92,7 @@ def test_a_link_that_answers_the_queues_end_of_it_with_a_failure_does_not_stop_t
         ["bash", str(write_link_script(state, LinkRecord(seq), folder))] for seq in (1, 2)
     )
     with subprocess.Popen(first, env={**os.environ, "SLURM_JOB_ID": "8"}) as job:
-        until(lambda: (folder / "ran").exists(), "the first link trains")
+        until((folder / "ran").exists, "the first link trains")
         job.terminate()
         assert job.wait(timeout=120) == 1
 

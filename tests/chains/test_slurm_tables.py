@@ -13,6 +13,7 @@ from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from laxity_scheduler.slurm.slurm_tables import (
     is_away,
+    is_full,
     is_unconfigured,
     parse_controller_time,
     parse_exit_code,
@@ -171,6 +172,8 @@ def test_a_controller_that_is_away_is_told_from_one_that_refuses() -> None:
     assert is_away(away)
     assert is_away("sbatch: error: Batch job submission failed: Socket timed out on send/recv")
     assert not is_away(refused)
+    assert is_full(refused)
+    assert not is_full("sbatch: error: QOSMaxWallDurationPerJobLimit")
     assert slurm_words(refused) == (
         "QOSMaxSubmitJobPerUserLimit; "
         "Batch job submission failed: Job violates accounting/QOS policy"

@@ -30,6 +30,7 @@ _UNCONFIGURED: Final = re.compile(
     "|slurm.conf.*no such file|unable to process configuration",
     re.IGNORECASE,
 )
+_FULL: Final = re.compile("(?:Assoc|QOS)(?:Max|Grp)SubmitJob")
 
 
 def parse_squeue(text: str) -> list[QueueRow]:
@@ -157,6 +158,11 @@ def parse_controller_time(text: str) -> float:
 def is_away(text: str) -> bool:
     """Whether an error message says that the controller does not answer, not that it refuses."""
     return bool(_AWAY.search(text))
+
+
+def is_full(text: str) -> bool:
+    """Whether an error message names a limit of jobs that are there at once."""
+    return bool(_FULL.search(text))
 
 
 def is_unconfigured(text: str) -> bool:

@@ -98,7 +98,19 @@ def test_slurm_ends_lines_with_newlines_only() -> None:
         ("launch_failed_requeued_held", "Slurm holds it since"),
         ("Reservation", "its reservation has not begun"),
         ("ReqNodeNotAvail, UnavailableNodes:n1", "(ReqNodeNotAvail, UnavailableNodes:n1)"),
-        ("QOSMaxJobsPerUserLimit", "a limit of your account or QOS"),
+        ("QOSMaxJobsPerUserLimit", "a limit of your account or QOS is reached; jobs that end"),
+        ("AssocGrpCpuLimit", "jobs that end make room, unless"),
+        ("QOSGrpGRESRunMinutes", "jobs that end make room, unless"),
+        ("QOSMaxWallDurationPerJobLimit", "lower --time: it cannot start"),
+        ("AssocMaxWallDurationPerJobLimit", "lower --time: it cannot start"),
+        ("QOSMaxCpuPerJobLimit", "more than your account or QOS allows one job: it cannot start"),
+        ("QOSMaxGRESPerNode", "more than your account or QOS allows one job"),
+        ("AssocMaxCpuMinutesPerJobLimit", "more than your account or QOS allows one job"),
+        ("QOSMinGRES", "less than its QOS demands"),
+        ("QOSGrpCPUMinutesLimit", "has used up its budget of time"),
+        ("AssocGrpWallLimit", "has used up its budget of time"),
+        ("Job's account not permitted to use this partition (a allows b not c)", "cannot start"),
+        ("job requeued in held state", "with: scontrol release 4 ("),
         ("A reason of tomorrow | with a bar", "A reason of tomorrow | with a bar"),
     ],
 )
@@ -108,6 +120,15 @@ def test_reason_to_wait_says_what_helps(reason: str, words: str) -> None:
     (row,) = parse_own_jobs(line)
 
     assert words in row.waits_for
+
+
+def test_job_that_is_held_after_it_was_queued_again_says_what_releases_it() -> None:
+    (row,) = parse_own_jobs(
+        "23|SPECIAL_EXIT|1795659398|N/A|N/A|1:00|1||a|job requeued in held state"
+    )
+
+    assert (row.has_started, row.has_ended) == (False, False)
+    assert "scontrol release 23" in row.waits_for
 
 
 def test_job_without_a_reason_or_one_that_runs_waits_for_nothing() -> None:

@@ -22,8 +22,7 @@ ADVICE: Final = (
     ),
     (
         "job requeued in held state",
-        "it was queued again and is held; let it start, or have an administrator do so, with: "
-        "scontrol release {job_id}",
+        "it was queued again and is held; it starts after: scontrol release {job_id}",
     ),
     ("ReservationDeleted", "its reservation was deleted: it cannot start"),
     ("Reservation", "its reservation has not begun"),
@@ -47,8 +46,7 @@ ADVICE: Final = (
     ),
     (
         "Assoc|QOS|Max",
-        "a limit of your account or QOS is reached; jobs that end make room, unless this one asks for"
-        " more than all of it",
+        "a limit of your account or QOS is reached; jobs that end make room, unless it asks for more",
     ),
 )
 

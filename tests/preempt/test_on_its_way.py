@@ -126,15 +126,3 @@ def test_two_promised_jobs_make_way_for_one_worker_that_needs_both_their_gpus() 
     state = cluster(gpus=2, jobs=[*kept(2), big], now=NOW)
     stops = [("Preempt", "team/kept0", "team/big"), ("Preempt", "team/kept1", "team/big")]
     assert sorted(acted(state)) == stops
-
-
-def test_a_stop_is_for_nobody_where_others_come_before_the_one_that_lacks_gpus() -> None:
-    """2 GPUs. The soft job gives `first` one of them at its epoch's end; `second` needs both after it.
-
-    Held for `second`, they would stay free until `first` was late.
-    """
-    soft = going("soft", width=2, resize_to=1, due_at=90_000.0, service_class="soft")
-    first = promised("first", NOW + 450.0, epochs=5)
-    second = promised("second", NOW + 2_000.0, epochs=15, gpus_per_worker=2)
-    state = cluster(gpus=2, jobs=[soft, first, second], now=NOW)
-    assert acted(state) == [("Preempt", "team/soft", "")]

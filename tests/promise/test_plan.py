@@ -208,15 +208,6 @@ def test_a_stop_now_holds_what_it_frees_for_its_beneficiary() -> None:
     assert [(hold.job, hold.node, hold.gpus) for hold in after.holds] == [("team/b", "n0", 2)]
 
 
-def test_who_shrinks_for_others_and_is_stopped_holds_for_its_beneficiary_what_it_would_have_kept() -> (
-    None
-):
-    shrinks = job("a", running=3, workers=(1, 3), resize_to=1)
-    state = cluster(gpus=4, jobs=[shrinks, job("b")], now=10.0)
-    after = apply_plan(Plan((Preempt("team/a", "now", "team/b", WHY),)), state)
-    assert [(hold.job, hold.node, hold.gpus) for hold in after.holds] == [("team/b", "n0", 1)]
-
-
 def test_rows_that_nothing_happened_to_are_the_same_objects() -> None:
     state = cluster(gpus=[4, 4], jobs=[job("a"), job("b")])
     after = apply_plan(Plan((Admit("team/a", 1, ("n0",), WHY),)), state)

@@ -317,7 +317,7 @@ def _write_preemption(draft: _Draft, decision: Preempt) -> None:
         **(draft.was.count_cut(kept) if is_cut else {}),
         "wanted": 0,
         "freed_for": decision.beneficiary,
-        "freed_nodes": draft.row.kept_nodes if decision.beneficiary else (),
+        "freed_nodes": draft.row.nodes if decision.beneficiary else (),
         "freed_at": draft.now if decision.beneficiary else 0.0,
         "avoided": _find_vain_nodes(draft.row, decision),
         "failed_starts": failed,

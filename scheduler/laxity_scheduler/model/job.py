@@ -234,14 +234,6 @@ class Job:
         return self.resumed_at if self.restarted_at is None else self.restarted_at
 
     @property
-    def kept_nodes(self) -> tuple[str, ...]:
-        """The nodes of the workers that it keeps at its epoch's end, if it is not stopped then.
-
-        Of one that is asked to stop as well, those of the others are for whom it was to shrink.
-        """
-        return self.nodes[: self.resize_to or None]
-
-    @property
     def has_begun(self) -> bool:
         """Whether it has ever had workers, also where they were stopped before their first epoch's end."""
         return bool(self.workers or self.progress.epochs_done) or self.resumed_at is not None

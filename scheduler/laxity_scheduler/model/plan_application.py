@@ -156,7 +156,7 @@ class _Application:
             self._rows[job.id] = replace(job, stop_requested_at=now, stop_for=decision.beneficiary)
             return
         if decision.beneficiary:
-            freed = Counter(job.kept_nodes)
+            freed = Counter(job.nodes)
             self._holds += [
                 Hold(decision.beneficiary, node, workers * job.gpus_per_worker, now + HOLD_S)
                 for node, workers in sorted(freed.items())

@@ -142,7 +142,7 @@ def _count_awaited_gpus(state: ClusterState) -> Counter[tuple[str, str]]:
             gpus[hold.job, hold.node] += hold.gpus
     for job in [job for job in state.running if job.stop_for]:
         if stopping(job):
-            for node in job.kept_nodes:
+            for node in job.nodes:
                 gpus[job.stop_for, node] += job.gpus_per_worker
     for (name, node), count in gpus.items():
         size = state.by_id[name].gpus_per_worker if name in state.by_id else 1

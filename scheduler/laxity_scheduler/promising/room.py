@@ -5,7 +5,6 @@ If the least widths of all claims fit at once, they fit always, and no time prof
 order that keeps everybody in time is taken, else the one with the fewest that are late (Room).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -309,24 +308,16 @@ class Room:
 
     @cached_property
     def awaited(self) -> dict[str, float]:
-        """Jobs for which enough GPUs are being freed or held, and in how many seconds they are free.
+        """Jobs for which GPUs are being freed or held, and in how many seconds they are free.
 
         These GPUs are no good for others, so who gets them first is planned first.
         """
-        ready_s, by_id = {hold.job: 0.0 for hold in self.held.in_force}, self.state.by_id
-        gpus = Counter({hold.job: 0 for hold in self.held.in_force})
-        for hold in self.held.in_force:
-            gpus[hold.job] += hold.gpus
+        ready_s = {hold.job: 0.0 for hold in self.held.in_force}
         for job in self.state.running:
             if stopping(job) and job.stop_for:
                 freed_s = self.forecasts.time_to_free_s(job)
                 ready_s[job.stop_for] = max(ready_s.get(job.stop_for, 0.0), freed_s)
-                gpus[job.stop_for] += len(job.kept_nodes) * job.gpus_per_worker
-        return {
-            name: at_s
-            for name, at_s in ready_s.items()
-            if name in by_id and gpus[name] >= by_id[name].widths[0] * by_id[name].gpus_per_worker
-        }
+        return ready_s
 
     def sort_claims(self, claims: Claims, order: ClaimOrder) -> Claims:
         """In the order in which they are planned (`ClaimRows.sort_claims`)."""

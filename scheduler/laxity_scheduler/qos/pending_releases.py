@@ -8,7 +8,6 @@ urgent first, each GPU once.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 
 from laxity_scheduler.allocation.victims import Need, gpus_of
 from laxity_scheduler.capacity.ledger import USABLE
@@ -41,18 +40,17 @@ class PendingReleases:
         if stopping(job):
             whom = self._state.by_id.get(job.stop_for)
             if whom is None or was_served(whom, job):
-                self.shared.update(self._gpus(job, job.nodes))
+                self.shared.update(self._gpus(job, 0))
             elif whom is job:
                 self.restarting.append(job)
             else:
                 self.asked_for.setdefault(whom.id, []).append(job)
-                self.shared.update(self._gpus(job, job.nodes[len(job.kept_nodes) :]))
         elif 0 < job.resize_to < job.workers:
-            self.shared.update(self._gpus(job, job.nodes[job.resize_to :]))
+            self.shared.update(self._gpus(job, job.resize_to))
 
-    def _gpus(self, job: Job, nodes: Sequence[str]) -> Counter[str]:
-        """What it has on these nodes, as far as others may use them."""
-        return gpus_of(job, [node for node in nodes if node in self._usable])
+    def _gpus(self, job: Job, keeps: int) -> Counter[str]:
+        """What it leaves, on nodes that others may use."""
+        return gpus_of(job, [node for node in job.nodes[keeps:] if node in self._usable])
 
     def victims_for(self, job: Job) -> tuple[str, ...]:
         """Who was asked to stop for it."""
@@ -62,7 +60,7 @@ class PendingReleases:
         """GPUs by node that are on their way to this job, or held for it already."""
         gpus: Counter[str] = Counter()
         for victim in self.asked_for.get(job.id, ()):
-            gpus.update(self._gpus(victim, victim.kept_nodes))
+            gpus.update(self._gpus(victim, 0))
         gpus -= self._surplus.get(job.id, Counter())
         for hold in self._state.holds:
             if self._is_held_for(hold, job):
@@ -80,7 +78,7 @@ class PendingReleases:
                 missing -= hold.gpus // size
         freed: Counter[str] = Counter()
         for victim in self.asked_for.get(job.id, ()):
-            freed.update(self._gpus(victim, victim.kept_nodes))
+            freed.update(self._gpus(victim, 0))
         for node in sorted(freed):
             takes = min(freed[node] // size, max(0, missing))
             missing -= takes

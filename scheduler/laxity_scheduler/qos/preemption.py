@@ -28,7 +28,6 @@ from laxity_scheduler.model.job import FOREVER, Job, NodeRoom, spend, workers_th
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.claims import was_stopped_often
 from laxity_scheduler.promising.queueing import slack
-from laxity_scheduler.promising.reserve import find_end
 from laxity_scheduler.qos.context import MARGIN, DecisionContext
 
 PROMISED: Final = 3  # the last tier
@@ -235,15 +234,7 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
         if left > 0 and job.id != taker.id and _could_use(context, taker, job):
             left -= job.gpus
             preempt_reason = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
-            is_next = shares[taker.id].starts_s <= _free_by_s(context, job)
-            whom = taker.id if is_next else ""  # nothing is held for it while others come first
-            context.change(Preempt(job.id, "epoch", whom, preempt_reason))
-
-
-def _free_by_s(context: DecisionContext, job: Job) -> float:
-    """By when a plan counts its GPUs as free, if it is told to stop."""
-    profile = context.reservations.profile()
-    return float(profile.edges[find_end(profile, context.forecasts.time_to_free_s(job))])
+            context.change(Preempt(job.id, "epoch", taker.id, preempt_reason))
 
 
 def _takers(context: DecisionContext, served: Collection[str]) -> list[Job]:

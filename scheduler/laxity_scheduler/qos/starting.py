@@ -292,7 +292,9 @@ class Starts:
             if need.gain_with(gpus) >= missing:
                 break
             if self._forecasts.trajectory_s(other) <= until_s and self._context.is_settled(other):
-                candidates.append((other.id, gpus_of(other, other.kept_nodes)))
+                candidates.append(
+                    (other.id, gpus_of(other, other.nodes[: other.resize_to or None]))
+                )
                 gpus += candidates[-1][1]
         for name, freed in candidates:
             if need.gain_with(gpus - freed) < need.gain_with(gpus):

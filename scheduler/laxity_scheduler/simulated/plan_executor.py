@@ -179,7 +179,7 @@ class PlanExecutor:
             self.execution.plan_next(live)
             return
         if decision.beneficiary:
-            freed = Counter(live.nodes[: live.shrink_to or None])
+            freed = Counter(live.nodes)
             self.holds += [
                 Hold(decision.beneficiary, node, workers * live.truth.gpus_per_worker, now + HOLD_S)
                 for node, workers in sorted(freed.items())

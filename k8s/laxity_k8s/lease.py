@@ -30,6 +30,7 @@ NAME: Final = "laxity"
 STORE: Final = f"{names.DOMAIN}/store"  # annotation of the Lease: whose store its holder has
 BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # macOS has one for both
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+FAILURES_TOLD: Final = 2  # looks in a row
 Fence = Callable[[Sequence[str], int], None]
 
 
@@ -88,10 +89,10 @@ class Lease:
         on_change: Callable[[], None],
         clock: Callable[[], float] = boot_s,
     ) -> None:
-        self.me, self.fence, self.holder = me, fence, ""
+        self.me, self.fence, self.holder, self.silence = me, fence, "", ""
         self._api, self._id, self._pace, self._clock = api, f"{namespace}/{NAME}", pace, clock
         self._on_change, self._store_id = on_change, store_id
-        self._wins = 0
+        self._wins, self._failures, self._was_leading = 0, 0, False
         self._acts_until = -math.inf
         self._seen: tuple[str, str, str, int] | None = None
         self._seen_at = -math.inf
@@ -154,9 +155,20 @@ class Lease:
             self._on_change()
         except ApiError as error:
             _log_error(error)
+            self._note_look("" if error.status == CONFLICT else f"who leads is not known: {error}")
+        else:
+            self._note_look("")
+
+    def _note_look(self, problem: str) -> None:
+        """One look without an answer may be an accident."""
+        self._failures = self._failures + 1 if problem else 0
+        silence = problem if self._failures >= FAILURES_TOLD else ""
+        was_silent, self.silence = bool(self.silence), silence
+        if bool(silence) != was_silent:
+            self._on_change()
 
     def _look(self) -> None:
-        asked_at, led = self._clock(), self.leads()
+        asked_at = self._clock()
         try:
             if self._try_acquire(asked_at):
                 self.holder, self._awaits_other_store, self._seen = self.me, False, None
@@ -164,8 +176,10 @@ class Lease:
             else:
                 self._acts_until = -math.inf
         finally:
-            if led != self.leads():
-                LOG.info("%s %s", self.me, "leads" if self.leads() else "does not lead any more")
+            leads = self.leads()
+            if leads != self._was_leading:  # it may have run out while nobody answered
+                self._was_leading = leads
+                LOG.info("%s %s", self.me, "leads" if leads else "does not lead any more")
                 self._on_change()
 
     def _renew_forever(self) -> None:

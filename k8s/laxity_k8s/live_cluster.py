@@ -13,7 +13,7 @@ from functools import partial
 from laxity import json_tree, names
 from laxity.instants import format_rfc3339
 from laxity.job.signal import Signal
-from laxity_k8s.act.adoption import Tending, find_correction, write_refusal
+from laxity_k8s.act.adoption import Tending, find_correction, find_mended, write_refusal
 from laxity_k8s.act.event_writer import MOST_WORDS, EventWriter, own_pod
 from laxity_k8s.act.failing import find_failure
 from laxity_k8s.act.finishing import Finisher
@@ -335,6 +335,7 @@ class LiveCluster:
             self._state = state = seen.take_state(touched, nodes=nodes, now=now, cycle=self.cycle)
             self._write_corrections(partial(write_refusal, bad=seen.bad), seen.untold)
             seen.untold.clear()
+            self._write_corrections(find_mended, (touched & seen.shown.keys()) - seen.bad.keys())
             self._write_corrections(partial(find_state_notice, reports=report_of), seen.unnoted)
         return state
 

@@ -100,6 +100,29 @@ def said(**report: Any) -> Reports:
 OFTEN = [failed(number) for number in range(MOST_RESTARTS + 1)]
 
 
+def test_failures_in_one_pod_count_as_those_of_several() -> None:
+    """With `restartPolicy: OnFailure` it stays, and its kubelet starts the container again."""
+    pod = failed(0, code=7)
+    pod["metadata"]["creationTimestamp"] = format_rfc3339(BEGAN_AT)
+    (train,) = pod["status"]["containerStatuses"]
+    pod["status"]["phase"] = "Running"
+
+    train["restartCount"] = MOST_RESTARTS - 1
+    assert failing(training(), [pod], said()) is None
+    train["restartCount"] = MOST_RESTARTS
+    found = failing(training(), [pod], said())
+    assert found is not None
+    assert found.words.startswith("failed 4 times without finishing an epoch: worker 0 failed")
+    assert failing(training(), [pod], said(epoch_ended_at=BEGAN_AT + 1.0)) is None
+
+
+def test_pods_that_their_node_turns_away_fail_no_training() -> None:
+    away = [failed(number) for number in range(MOST_RESTARTS + 1)]
+    for pod in away:
+        pod["status"] = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+    assert failing(training(), away, said()) is None
+
+
 @pytest.mark.parametrize("running", [True, False], ids=["running", "suspended"])
 def test_a_job_that_keeps_failing_is_failed_with_its_last_error(*, running: bool) -> None:
     found = failing(training(running=running), OFTEN, said())

@@ -148,6 +148,43 @@ def failed(index: int = 0, code: int = 1, said: str = "", **more: Any) -> Json:
     return pod(index, node="a", phase="Failed", code=code, said=said, **more)
 
 
+def with_init(made: Json, **state: Any) -> Json:
+    """Its init container `prepare` is in this state, and the training waits for it."""
+    made["spec"]["initContainers"] = [{"name": "prepare"}]
+    made["status"]["initContainerStatuses"] = [{"name": "prepare", "state": state}]
+    waits = {"waiting": {"reason": "PodInitializing"}}
+    made["status"]["containerStatuses"] = [{"name": "train", "state": waits}]
+    return made
+
+
+def turned_away(why: str, words: str) -> Json:
+    made = pod(0, node="a", phase="Failed")
+    made["status"] = {"phase": "Failed", "reason": why, "message": words}
+    return made
+
+
+def restarting(*, code: int, said: str = "", runs: bool = False) -> Json:
+    """The kubelet starts its container for the third time, as `restartPolicy: OnFailure` says."""
+    made = pod(0, node="a", phase="Running")
+    state = {"running": {}} if runs else {"waiting": {"reason": "CrashLoopBackOff"}}
+    last = {"terminated": {"exitCode": code, "message": said, "finishedAt": LATER}}
+    train = {"name": "train", "restartCount": 2, "state": state, "lastState": last}
+    made["status"]["containerStatuses"] = [train]
+    return made
+
+
+def told_to_end(made: Json, at: str) -> Json:
+    made["metadata"] |= {"deletionTimestamp": at, "deletionGracePeriodSeconds": 0}
+    return made
+
+
+def never_ran() -> Json:
+    """As its kubelet leaves it whose image could not be pulled until it was deleted."""
+    made = failed(code=137, why="ContainerStatusUnknown")
+    made["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = None
+    return made
+
+
 @pytest.mark.parametrize(
     ("own", "died"),
     [
@@ -197,6 +234,33 @@ def failed(index: int = 0, code: int = 1, said: str = "", **more: Any) -> Json:
         pytest.param([failed(code=143), failed(1, code=75)], "", id="told to stop, start again"),
         pytest.param([failed(disrupted=True)], "", id="its node went"),
         pytest.param([failed(2), pod(0), pod(1)], "", id="beyond the width"),
+        pytest.param(
+            [with_init(failed(code=0), terminated={"exitCode": 3, "message": "no bucket"})],
+            "worker 0 failed in its init container prepare with exit code 3: no bucket",
+            id="before its training",
+        ),
+        pytest.param(
+            [turned_away("UnexpectedAdmissionError", "no healthy devices")],
+            "worker 0 was not run by a: UnexpectedAdmissionError: no healthy devices",
+            id="its node did not take it",
+        ),
+        pytest.param(
+            [restarting(code=7, said="boo")],
+            "worker 0 failed with exit code 7: boo",
+            id="started again in its pod",
+        ),
+        pytest.param([restarting(code=7, runs=True)], "", id="runs again in its pod"),
+        pytest.param(
+            [told_to_end(failed(code=137, ended=LATEST), LATER)], "", id="deleted, then killed"
+        ),
+        pytest.param(
+            [told_to_end(failed(code=9, ended=LATER), LATEST)],
+            "worker 0 failed with exit code 9",
+            id="failed, then deleted",
+        ),
+        pytest.param(
+            [told_to_end(never_ran(), LATER)], "", id="deleted before its container began"
+        ),
     ],
 )
 def test_a_worker_that_fails_before_it_can_report_is_told_by_its_pod(
@@ -236,6 +300,16 @@ UNSCHEDULABLE = {
             [waiting(0, waits={"reason": "ImagePullBackOff", "message": "Back-off pulling x"})],
             "worker 0 waits on a: ImagePullBackOff: Back-off pulling x",
             id="no image",
+        ),
+        pytest.param(
+            [with_init(waiting(0, waits={"x": 1}), running={"startedAt": LATER})],
+            "worker 0 waits on a: init container prepare has been running since 2026-11-21T08:01:00Z",
+            id="for its init container",
+        ),
+        pytest.param(
+            [with_init(waiting(0, waits={"x": 1}), terminated={"exitCode": 3})],
+            "worker 0 waits on a: init container prepare failed with exit code 3",
+            id="for an init container that fails",
         ),
         pytest.param(
             [waiting(1, waits={"reason": "B"}), waiting(0, waits={"reason": "A"})],

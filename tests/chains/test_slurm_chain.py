@@ -198,6 +198,24 @@ def test_a_failing_predecessor_takes_its_successor_out_of_the_queue(
     assert chain.jobs() == {"1": 1, "2": 1}
 
 
+def test_a_link_that_is_queued_again_lets_its_successor_train_meanwhile(
+    slurm: SlurmCluster, begin: Callable[[str], Chain]
+) -> None:
+    chain = begin(WAITING.replace("while", "trap 'exit 1' TERM\nwhile"))
+    process = chain.start("--method", "slurm_estimate")
+    until(lambda: chain.runs(1) and chain.job_of(2), "one link runs and one waits")
+
+    slurm.ask("scontrol", "requeue", chain.job_of(1))
+    until(lambda: f"link 1: job {chain.job_of(1)} waits again" in chain.words, "the chain says so")
+    until(lambda: chain.runs(2), "the successor trains")
+    (chain.folder / "done").touch()
+    (chain.folder / "code").write_text("0")
+
+    assert exit_code_of(process) == 0
+    assert chain.jobs() == {"1": 1, "2": 1}
+    assert chain.left() == []
+
+
 def test_a_refused_successor_is_tried_again_and_then_the_chain_ends_in_slurms_words(
     slurm: SlurmCluster,
     begin: Callable[[str], Chain],

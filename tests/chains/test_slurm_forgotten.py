@@ -10,7 +10,7 @@ import pytest
 from laxity_scheduler.following.chain_folder import open_chain
 from laxity_scheduler.following.chain_loop import ChainLoop, ChainOptions
 from laxity_scheduler.following.chain_state import ChainState, LinkRecord
-from laxity_scheduler.slurm.link_script import holds_lock, write_link_script
+from laxity_scheduler.slurm.link_script import holds_lock, read_exit_code, write_link_script
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from tests.support.slurm import until
 
@@ -77,6 +77,43 @@ def test_a_forgotten_job_that_died_ends_the_chain_and_says_so(tmp_path: Path) ->
     assert state.reason == (
         "link 1 (job 9) is no longer known to Slurm, and wrote down no exit code"
     )
+
+
+def test_a_link_that_answers_the_queues_end_of_it_with_a_failure_does_not_stop_the_next(
+    tmp_path: Path,
+) -> None:
+    script, folder = tmp_path / "train.sbatch", tmp_path / "chain"
+    script.write_text(
+        "#!/bin/bash\ncd $LAXITY_CHAIN_FOLDER\n[ ! -e ran ] || exit 0\ntrap 'exit 1' TERM\n"
+        "touch ran\nwhile :; do sleep 0.05; done\n"
+    )
+    state = open_chain(script.read_text(), folder)
+    first, second = (
+        ["bash", str(write_link_script(state, LinkRecord(seq), folder))] for seq in (1, 2)
+    )
+    with subprocess.Popen(first, env={**os.environ, "SLURM_JOB_ID": "8"}) as job:
+        until((folder / "ran").exists, "the first link trains")
+        job.terminate()
+        assert job.wait(timeout=120) == 1
+
+    again = subprocess.run(second, env={**os.environ, "SLURM_JOB_ID": "9"}, check=False)
+
+    assert again.returncode == 0
+    assert read_exit_code(folder, LinkRecord(2, "9")) == 0
+
+
+def test_what_a_link_noted_before_it_was_queued_again_is_forgotten(tmp_path: Path) -> None:
+    script, folder = tmp_path / "train.sbatch", tmp_path / "chain"
+    script.write_text("#!/bin/bash\n[ ! -e ran ] || kill -9 $PPID\ntouch ran\nexit 7\n")
+    state, link = open_chain(script.read_text(), folder), LinkRecord(1, "9")
+    job = ["bash", str(write_link_script(state, link, folder))]
+    environment = {**os.environ, "SLURM_JOB_ID": "9"}
+
+    subprocess.run(job, env=environment, check=False, cwd=tmp_path)
+    assert read_exit_code(folder, link) == 7
+    subprocess.run(job, env=environment, check=False, cwd=tmp_path)
+
+    assert read_exit_code(folder, link) is None
 
 
 @pytest.mark.parametrize(

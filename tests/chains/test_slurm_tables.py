@@ -13,6 +13,7 @@ from laxity_scheduler.slurm.link_script import read_directives
 from laxity_scheduler.slurm.slurm_queue import SlurmQueue
 from laxity_scheduler.slurm.slurm_tables import (
     is_away,
+    is_full,
     is_unconfigured,
     parse_controller_time,
     parse_exit_code,
@@ -97,7 +98,19 @@ def test_slurm_ends_lines_with_newlines_only() -> None:
         ("launch_failed_requeued_held", "Slurm holds it since"),
         ("Reservation", "its reservation has not begun"),
         ("ReqNodeNotAvail, UnavailableNodes:n1", "(ReqNodeNotAvail, UnavailableNodes:n1)"),
-        ("QOSMaxJobsPerUserLimit", "a limit of your account or QOS"),
+        ("QOSMaxJobsPerUserLimit", "a limit of your account or QOS is reached; jobs that end"),
+        ("AssocGrpCpuLimit", "jobs that end make room, unless"),
+        ("QOSGrpGRESRunMinutes", "jobs that end make room, unless"),
+        ("QOSMaxWallDurationPerJobLimit", "lower --time: it cannot start"),
+        ("AssocMaxWallDurationPerJobLimit", "lower --time: it cannot start"),
+        ("QOSMaxCpuPerJobLimit", "more than your account or QOS allows one job: it cannot start"),
+        ("QOSMaxGRESPerNode", "more than your account or QOS allows one job"),
+        ("AssocMaxCpuMinutesPerJobLimit", "more than your account or QOS allows one job"),
+        ("QOSMinGRES", "less than its QOS demands"),
+        ("QOSGrpCPUMinutesLimit", "has used up its budget of time"),
+        ("AssocGrpWallLimit", "has used up its budget of time"),
+        ("Job's account not permitted to use this partition (a allows b not c)", "cannot start"),
+        ("job requeued in held state", "it starts after: scontrol release 4"),
         ("A reason of tomorrow | with a bar", "A reason of tomorrow | with a bar"),
     ],
 )
@@ -107,6 +120,15 @@ def test_reason_to_wait_says_what_helps(reason: str, words: str) -> None:
     (row,) = parse_own_jobs(line)
 
     assert words in row.waits_for
+
+
+def test_job_that_is_held_after_it_was_queued_again_says_what_releases_it() -> None:
+    (row,) = parse_own_jobs(
+        "23|SPECIAL_EXIT|1795659398|N/A|N/A|1:00|1||a|job requeued in held state"
+    )
+
+    assert (row.has_started, row.has_ended) == (False, False)
+    assert "scontrol release 23" in row.waits_for
 
 
 def test_job_without_a_reason_or_one_that_runs_waits_for_nothing() -> None:
@@ -171,6 +193,8 @@ def test_a_controller_that_is_away_is_told_from_one_that_refuses() -> None:
     assert is_away(away)
     assert is_away("sbatch: error: Batch job submission failed: Socket timed out on send/recv")
     assert not is_away(refused)
+    assert is_full(refused)
+    assert not is_full("sbatch: error: QOSMaxWallDurationPerJobLimit")
     assert slurm_words(refused) == (
         "QOSMaxSubmitJobPerUserLimit; "
         "Batch job submission failed: Job violates accounting/QOS policy"

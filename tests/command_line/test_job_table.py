@@ -240,6 +240,17 @@ def test_that_a_stop_loses_all_epochs_is_shown(fields: dict[str, Any], *, is_sho
     assert out.getvalue().count(words) == 2 * is_shown
 
 
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_why_a_worker_failed_is_explained_once_while_its_job_runs_and_afterwards(
+    state: str,
+) -> None:
+    died = "worker 0 failed with exit code 7"
+    job, out = running(state=state, error=died), io.StringIO()
+    Console(file=out, width=160).print(chain_lines({"job": asdict(job)}, now=NOW))
+
+    assert out.getvalue().count(died) == 1
+
+
 def test_a_cancelled_job_shows_no_predicted_end() -> None:
     cancelled = running(
         workers=0, state="cancelled", finished_at=NOW, first_p50_at=NOW + 40, first_p90_at=NOW + 90

@@ -28,6 +28,22 @@ def test_one_run_of_a_deployment_takes_a_deadline_of_its_own(
     assert json.loads(said(manifest, "parameters")) == {"hidden": 64, "name": "x"}
 
 
+def test_a_deadline_as_a_job_variable_is_not_dropped_in_silence_where_the_flow_submits_the_job(
+    trainings: ModuleType, service: StandIn, prefect_api: str
+) -> None:
+    from prefect import get_client
+    from prefect.flow_engine import run_flow
+
+    deployment_id = trainings.train_digits.to_deployment("hourly").apply()
+    with get_client(sync_client=True) as api:
+        run = api.create_flow_run_from_deployment(deployment_id, job_variables={"deadline": "1h"})
+
+    with pytest.raises(QoSError, match="give the run --param deadline=1h"):
+        run_flow(trainings.train_digits, flow_run=run, parameters=run.parameters)
+
+    assert service.manifests == []
+
+
 def test_a_deadline_of_one_run_that_cannot_be_meant_is_told_before_anything_is_submitted(
     trainings: ModuleType, service: StandIn
 ) -> None:

@@ -72,6 +72,25 @@ class Rival:
         return self.api.patch(patch)
 
 
+@dataclass
+class Hanging:
+    """The same API; while it hangs nobody is answered."""
+
+    api: KubernetesApi
+    hangs: bool = False
+
+    def get(self, kind: Kind, object_id: str) -> Json:
+        if self.hangs:
+            raise ApiError("the API server does not answer")
+        return self.api.get(kind, object_id)
+
+    def create(self, kind: Kind, body: Json) -> Json:
+        return self.api.create(kind, body)
+
+    def patch(self, patch: Patch) -> Json:
+        return self.api.patch(patch)
+
+
 @pytest.fixture(scope="module")
 def api(cluster: Cluster) -> Iterator[KubernetesApi]:
     made = KubernetesApi(cluster.kubeconfig)
@@ -96,6 +115,27 @@ def test_the_first_has_it_and_keeps_it_while_it_renews(room: Room) -> None:
     assert (one.holder, other.holder) == ("one", "one")
     assert (one.reign, other.reign) == (1, 0)
     assert room.told == ["one"]
+
+
+def test_who_is_not_answered_twice_says_so_until_it_is(room: Room, api: KubernetesApi) -> None:
+    hanging = Hanging(api)
+    clock = Clock()
+    one = room.candidate("one", clock, hanging)
+    one.try_acquire()
+    told = len(room.told)
+    hanging.hangs = True
+    one.try_acquire()
+    assert (one.silence, len(room.told)) == ("", told), "once may be an accident"
+    one.try_acquire()
+    assert one.silence == "who leads is not known: the API server does not answer"
+    one.try_acquire()
+    assert len(room.told) == told + 1, "told once"
+    clock.now += PACE.acts_for_s
+    one.try_acquire()
+    assert len(room.told) == told + 2, "that it does not lead any more"
+    hanging.hangs = False
+    one.try_acquire()
+    assert (one.silence, one.leads()) == ("", True)
 
 
 def test_a_silent_holder_stops_by_its_own_clock_before_others_take_over_by_theirs(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from laxity_profiler.estimate import Estimate, Workload
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import ClusterState, Hold
 from laxity_scheduler.model.job import Forecast, Job, Offer, Promise, Refusal
 from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.qos import decide
@@ -126,6 +126,22 @@ def test_a_refusal_by_the_cost_of_making_room_says_so() -> None:
     assert verdict.reason.text == ("stopping team/b1 and starting takes 1m02s at P90: 22s too late")
     free = cluster(gpus=1, now=50.0)
     assert isinstance(judge(free, job("second", due_at=690.0), costly), Promise)
+
+
+@pytest.mark.parametrize("waiting_class", ["soft", "best_effort"])
+def test_a_promise_counts_on_nothing_that_is_held_for_another(waiting_class: str) -> None:
+    """One GPU is held, the other is free at the epoch's end, in 60 s; the newcomer needs 600 s."""
+    waits = job("waits", epochs=5, service_class=waiting_class, asked=False)
+    state = cluster(
+        gpus=[1, 1],
+        jobs=[job("runs", epochs=10, running=1, nodes=("n1",)), waits],
+        holds=[Hold("team/waits", "n0", 1, 600.0)],
+    )
+    late, in_time = job(epochs=10, due_at=640.0), job(epochs=10, due_at=700.0)
+    assert refusal(state, late).reason.code == "capacity_freed_too_late"
+    promise = judge(state, in_time, MINUTE_EPOCHS)
+    assert isinstance(promise, Promise)
+    assert promise.p90_at == 660.0
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,14 @@ class MemoryWorld:
             self._set(replace(self._rows[job_id], parked_epoch=epoch, since=time.time()))
             self._news.set()
 
+    def stopped(self, job_id: str) -> None:
+        """Its workers are gone, as those of a job that made way for another one."""
+        with self._lock:
+            row = self._rows[job_id]
+            gone = row.preemptions + 1
+            self._set(replace(row, workers=0, nodes=(), preemptions=gone, since=time.time()))
+            self._news.set()
+
     def finished(self, job_id: str, *, at: float | None = None, failed: bool = False) -> None:
         """The Job completes, or fails."""
         with self._lock:

@@ -21,7 +21,7 @@ class Lease:
 
     def __init__(self, me: str) -> None:
         self.me = self.holder = me
-        self.reign = 0
+        self.reign, self.silence = 0, ""
         self.fenced: list[tuple[list[str], int]] = []
         self.lost_while_fencing = False
 

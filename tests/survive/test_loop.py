@@ -219,3 +219,21 @@ def test_garbage_is_looked_for_seldom_during_a_cycle_and_as_before_after_it() ->
     assert seen[0] == seen[1] == (seen[0][0], *before[1:])
     assert seen[0][0] >= 10_000
     assert gc.get_threshold() == before
+
+
+def test_while_nobody_knows_who_leads_it_decides_nothing_and_says_why(tmp_path: Path) -> None:
+    """An API server that hangs cuts no watch: only the lease is not answered."""
+    said = ["who leads is not known: the API server does not answer"]
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.service.silence = lambda: said[0]
+        stage.submit("a", deadline="1h", widths="1")
+        seen = stage.world.observed
+        wait_until(lambda: looked(stage.world) > seen + 1, "two looks")
+        held, ready = stage.http.get("/v1/jobs/default/a").json(), stage.http.get("/readyz").json()
+        said[0] = ""
+        stage.world.wake()
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        after = stage.http.get("/readyz").json()
+    assert (held["workers"], ready["ready"]) == (0, True)
+    assert ready["blind"] == "who leads is not known: the API server does not answer"
+    assert "blind" not in after

@@ -1,7 +1,7 @@
 """A thousand poisoned reports, step by step: every cycle goes well, and no honest job waits longer."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.http.job_service import JobService
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.policies import qos
 from laxity_scheduler.service.feedback import Feedback
@@ -226,3 +227,27 @@ def test_an_error_text_is_kept_without_what_no_writer_takes(tmp_path: Path) -> N
         assert service.try_cycle()
         view = desk.views.view_of("default/a")
     assert view["error"] == "half ? of one \ufffd"
+
+
+class Typo(MemoryWorld):
+    """A world whose only Job goes on by what it declared before, while its user has made a slip."""
+
+    wrong: Reason | None = None
+
+    def find_left_out(self) -> Mapping[str, Reason]:
+        return {} if self.wrong is None else {"default/a": self.wrong}
+
+
+def test_what_was_wrong_with_a_job_is_no_reason_once_it_is_mended(tmp_path: Path) -> None:
+    world = Typo(1)
+    with stepped(tmp_path, world) as (service, desk):
+        desk.submit_job(manifest("a", widths="1", epoch_estimate="1s", deadline="1h"))
+        assert service.try_cycle()
+        for wrong in (reason("invalid", problem="widths: 'abc'"), None):
+            world.wrong = wrong
+            world.annotate("default/a", {"example.com/touched": str(wrong)})
+            assert service.try_cycle()
+            view = desk.views.view_of("default/a")
+            assert (view["reason"] == "widths: 'abc'") is (wrong is not None)
+    assert view["reason_code"] != "invalid"
+    assert view["reason"]

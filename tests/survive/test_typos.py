@@ -7,6 +7,7 @@ from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.jobs import spec_of
 from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_k8s.observe.last_declared import GOES_ON, LastDeclared
+from laxity_scheduler.model.reasons import reason
 from tests.support.breaking import BAD, put, seen
 from tests.support.builders import promise
 from tests.support.manifests import job
@@ -56,6 +57,19 @@ def test_a_promised_job_goes_on_by_what_it_declared_before(
     assert row.asked, "as soon as it makes sense"
     assert row.deadline_at == before.deadline_at + 3600.0
     assert BAD not in world.find_left_out()
+    assert row.verdict is not None
+    assert told(world) == row.verdict.reason.text
+
+
+def test_a_pin_that_is_taken_back_is_no_reason_any_more(world: LiveCluster) -> None:
+    world.annotate(BAD, {names.PIN: "by hand", names.REASON: reason("pinned").text})
+    assert world.observe().by_id[BAD].pinned
+    assert told(world) == reason("pinned").text
+    world.annotate(BAD, {names.PIN: None})
+    row = world.observe().by_id[BAD]
+    assert not row.pinned
+    assert row.verdict is not None
+    assert told(world) == row.verdict.reason.text
 
 
 def test_a_service_that_never_saw_it_make_sense_leaves_it_out_and_its_promise_stands() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import staged
 
@@ -57,6 +58,20 @@ def test_trials_keep_their_own_deadlines_and_the_sweep_goes_on(tmp_path: Path) -
         group = stage.http.get("/v1/groups/default/s").json()
     assert view["deadline_at"] - view["submitted_at"] < 3601.0
     assert (group["state"], [job["step"] for job in group["jobs"]]) == ("active", ["trial-0"])
+
+
+def test_refused_trials_end_with_their_sweep_and_others_run_on(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        stage.http.post("/v1/groups", json=sweep())
+        for name, deadline in (("runs", "1h"), ("late", "5m")):
+            stage.submit(name, group="s", step=name, deadline=deadline, widths="1")
+        stage.until("default/runs", lambda view: view["workers"] > 0, "running")
+        refused = stage.until("default/late", lambda view: view["state"] == "refused", "refused")
+        stage.http.post("/v1/groups/default/s/end", json={"state": "finished"})
+        ended = stage.until("default/late", lambda view: view["finished_at"], "over")
+        runs = stage.http.get("/v1/jobs/default/runs").json()
+    assert (refused["finished_at"], ended["state"]) == (None, "refused")
+    assert (runs["state"], runs["finished_at"]) == ("running", None)
 
 
 def test_workflow_gets_no_verdict_from_its_client(tmp_path: Path) -> None:

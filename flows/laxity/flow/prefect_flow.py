@@ -55,6 +55,10 @@ POOL_DEADLINE: Final = (
     "the parameter deadline has no effect in a work pool, where the Job has its verdict already: "
     "give the run --job-variable deadline=1h"
 )
+NO_POOL_DEADLINE: Final = (
+    "the job variable deadline has an effect in a Kubernetes work pool only: give the run --param "
+    "deadline=1h"
+)
 FOLLOW_PATIENCE_S: Final = 5.0  # an absent service is asked again and again, this long each time
 
 
@@ -196,6 +200,12 @@ def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[
         context = FlowRunContext.get()
         run = context.flow_run if context else None
         try:
+            if (
+                run
+                and "deadline" in (run.job_variables or {})
+                and not os.environ.get(names.ENV_POOL)
+            ):
+                raise QoSError("deadline", NO_POOL_DEADLINE)
             of_run, arguments = read_call(function, declared, args, kwargs)
             if of_run is not declared and os.environ.get(names.ENV_POOL):
                 say(POOL_DEADLINE)

@@ -18,6 +18,7 @@ from laxity_k8s.objects.status_annotation import (
     read_verdict,
     verdict_text,
 )
+from laxity_k8s.observe.last_declared import GOES_ON
 from laxity_scheduler.model.job import Forecast, Promise, Refusal
 from laxity_scheduler.model.reasons import format_utc, reason
 from laxity_scheduler.model.start_backoff import backoff_s
@@ -55,6 +56,7 @@ class Tending:
     patch: Patch
     code: str
     words: str
+    warns: bool = True
 
 
 def find_correction(job: Json, *, now: float) -> Tending | None:
@@ -199,6 +201,18 @@ def write_refusal(job: Json, bad: Mapping[str, jobs.BadJob]) -> Tending | None:
     if all(json_tree.annotations_of(job).get(key) == value for key, value in annotations.items()):
         return None
     return Tending(patch_of(job, {"metadata": metadata}), invalid.code, invalid.text)
+
+
+def find_mended(job: Json) -> Tending | None:
+    """What stands again of a Job that goes on, where it still says what was wrong with it."""
+    annotations, verdict = json_tree.annotations_of(job), read_verdict(job)
+    shown = str(annotations.get(names.REASON, ""))
+    was_pinned = shown == reason("pinned").text and names.PIN not in annotations
+    if not (was_pinned or shown.endswith(GOES_ON)) or not isinstance(verdict, Promise | Forecast):
+        return None
+    standing = verdict.reason
+    body: Json = {"metadata": {"annotations": {names.REASON: standing.text}}}
+    return Tending(patch_of(job, body), standing.code, standing.text, warns=False)
 
 
 def failure_patch(job: Json, why: str, words: str, *, now: float) -> Patch:

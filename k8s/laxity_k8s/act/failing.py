@@ -24,7 +24,7 @@ from laxity_k8s.act.event_writer import camel_case
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
 from laxity_k8s.objects.conditions import read_condition
-from laxity_k8s.objects.pods import end_instant
+from laxity_k8s.objects.containers import count_restarts, end_instant
 from laxity_k8s.objects.start_limit import start_limit_s
 from laxity_k8s.objects.status_annotation import read_status
 from laxity_scheduler.live import Report, Reports
@@ -89,23 +89,40 @@ def _is_to_be_told(job: Json, why: Reason) -> bool:
 def _keep_failing(
     job: Json, own: Sequence[Json], reports: Reports, *, trains: bool
 ) -> Reason | None:
-    failures = [pod for pod in own if pods.has_failed(pod)]
+    # Of a pod that its node has turned away nothing has run: another node may take the next one.
+    failures = [pod for pod in own if pods.has_failed(pod) and not pods.was_turned_away(pod)]
     if not failures:
         return None
     report = reports(str(job["metadata"].get("uid")))
-    often = max(_in_a_row(job, own, failures, report), key=len, default=[])
+    since = _last_epoch_at(report)
+    often = max(_in_a_row(job, own, failures, since), key=len, default=[])
     if not often:
         return None
     died = pods.worker_failure(max(often, key=end_instant))
     if trains and _is_final(job, often):
         return reason("worker_failed", died=died)
-    if len(often) <= _allowed_restarts(job, trains=trains):
+    times = sum(_count_failures(pod, since) for pod in often)
+    if times <= _allowed_restarts(job, trains=trains):
         return reason("worker_failed_again", died=died) if trains and _is_repeated(often) else None
     if trains and report.holds_state is False:
-        facts = {"times": len(often), "epoch": report.furthest_epoch}
+        facts = {"times": times, "epoch": report.furthest_epoch}
         return reason("workers_fail_anew", **facts, died=died)
     code = "workers_keep_failing" if trains else "pods_keep_failing"
-    return reason(code, times=len(often), died=died)
+    return reason(code, times=times, died=died)
+
+
+def _last_epoch_at(report: Report) -> float:
+    """Since when failures are in a row.
+
+    An epoch that was trained before is none: a job that holds no state would go on for ever.
+    """
+    ended_at = report.advanced_at if report.holds_state is False else report.epoch_ended_at
+    return ended_at or 0.0
+
+
+def _count_failures(pod: Json, since: float) -> int:
+    """How often this pod failed: before each restart too, unless an epoch ended between them."""
+    return 1 + (count_restarts(pod) if pods.created_at(pod) >= since else 0)
 
 
 def _is_final(job: Json, failures: Iterable[Json]) -> bool:
@@ -126,14 +143,9 @@ def _is_repeated(failures: Iterable[Json]) -> bool:
 
 
 def _in_a_row(
-    job: Json, own: Sequence[Json], found: Sequence[Json], report: Report
+    job: Json, own: Sequence[Json], found: Sequence[Json], since: float
 ) -> Iterable[list[Json]]:
-    """These failures by worker, since the last epoch; of pods without an index, the last of each.
-
-    An epoch that was trained before is none: a job that holds no state would go on for ever.
-    """
-    ended_at = report.advanced_at if report.holds_state is False else report.epoch_ended_at
-    since = ended_at or 0.0
+    """These failures by worker, since the last epoch; of pods without an index, the last of each."""
     failed: defaultdict[int | None, list[Json]] = defaultdict(list)
     for pod in found:
         if end_instant(pod) >= since:

@@ -93,7 +93,9 @@ class Sender:
             with self._cache.lock:
                 job = done.object or self._cache.jobs.get(done.patch.id)
             if job is not None:  # an Event can be written where the Job cannot
-                self._events.add_event(job, correction.code, correction.words, warning=True)
+                self._events.add_event(
+                    job, correction.code, correction.words, warning=correction.warns
+                )
 
     def _write_events(self, job: Json, one: JobPatch) -> None:
         for code, text in one.events:

@@ -26,6 +26,7 @@ from laxity_scheduler.following.link_outcome import outcome_of_row
 from laxity_scheduler.following.link_queue import (
     LinkOutcome,
     QueueAwayError,
+    QueueFullError,
     QueueRefusalError,
     QueueRow,
 )
@@ -157,7 +158,8 @@ class JobQueue:
             return self._api.run_call(lambda session: session.call_json(method, path, **options))
         except ApiError as error:
             is_away = not error.status or error.status == TOO_MANY or error.status >= 500
-            raise (QueueAwayError if is_away else QueueRefusalError)(str(error)) from error
+            refusal = QueueFullError if "exceeded quota" in str(error) else QueueRefusalError
+            raise (QueueAwayError if is_away else refusal)(str(error)) from error
 
 
 class AllowedStatus:

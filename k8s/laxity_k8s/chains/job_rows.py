@@ -15,6 +15,7 @@ from laxity import json_tree
 from laxity.instants import instant_at
 from laxity.parsing import whole_number
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import containers
 from laxity_k8s.objects import pods as pod_fields
 from laxity_k8s.objects.conditions import (
     end_instant,
@@ -129,7 +130,7 @@ def _pod_row(pod: Json) -> QueueRow:
         name=str(pod["metadata"]["name"]),
         submitted_at=instant_at(json_tree.get_in(pod, "metadata", "creationTimestamp")),
         started_at=started_at,
-        ended_at=pod_fields.end_instant(pod) or None,
+        ended_at=containers.end_instant(pod) or None,
         time_limit_s=_limit_s(pod),
         nodes=max(1, pod_fields.count_gpus(pod)),
     )

@@ -17,7 +17,8 @@ from laxity.instants import format_rfc3339, instant_at
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import find_condition, is_finished, read_condition
-from laxity_k8s.objects.pods import COMPLETION_INDEX, end_instant
+from laxity_k8s.objects.containers import end_instant
+from laxity_k8s.objects.pods import COMPLETION_INDEX
 
 TRACKED = "batch.kubernetes.io/job-tracking"
 KEPT_FAILURES = 10  # pods of one index that are kept to be looked at

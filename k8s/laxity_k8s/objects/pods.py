@@ -14,6 +14,13 @@ from laxity.stderr import MARK
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import find_condition, read_condition
+from laxity_k8s.objects.containers import (
+    count_restarts,
+    end_instant,
+    end_of,
+    failed_end,
+    what_it_waits_for,
+)
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import format_utc
 
@@ -147,17 +154,35 @@ def disruption_reason(pod: Json) -> str:
 
 def exit_code(pod: Json) -> int | None:
     for status in json_tree.list_at(pod, "status", "containerStatuses"):
-        code = json_tree.get_in(status, "state", "terminated", "exitCode")
+        code = end_of(status).get("exitCode")
         if isinstance(code, int):
             return code
     return None
 
 
 def has_failed(pod: Json) -> bool:
-    """Whether it failed by itself: it was not disrupted, and does not make way to start again."""
-    if phase_of(pod) != "Failed" or disruption_reason(pod):
+    """Whether it failed by itself: it was not told to go, and does not make way to start again.
+
+    With `restartPolicy: OnFailure` the kubelet starts its container again, and the pod stays.
+    """
+    ended = phase_of(pod) == "Failed" or (not is_finished(pod) and count_restarts(pod) > 0)
+    if not ended or disruption_reason(pod) or _was_told_to_end(pod):
         return False
     return exit_code(pod) not in MAKING_WAY
+
+
+def _was_told_to_end(pod: Json) -> bool:
+    """Whether it ended because it was deleted; of a container that never ran nobody knows when."""
+    due_at = instant_at(json_tree.get_in(pod, "metadata", "deletionTimestamp"))
+    if due_at is None:
+        return False
+    grace_s = count_of(json_tree.get_in(pod, "metadata", "deletionGracePeriodSeconds"))
+    return not 0.0 < end_instant(pod) < due_at - grace_s
+
+
+def was_turned_away(pod: Json) -> bool:
+    """Whether its node did not take it, so that nothing of it has run."""
+    return phase_of(pod) == "Failed" and exit_code(pod) is None and not failed_end(pod)[1]
 
 
 def worker_failure(pod: Json) -> str:
@@ -165,9 +190,12 @@ def worker_failure(pod: Json) -> str:
 
     What laxity notes in the middle of its output is no reason, but where laxity itself ended it.
     """
-    statuses = json_tree.list_at(pod, "status", "containerStatuses")
-    ends: list[Json] = [json_tree.mapping_at(status, "state", "terminated") for status in statuses]
-    end = next((status for status in ends if status.get("exitCode")), {})
+    number = index_of(pod) or 0
+    if was_turned_away(pod):
+        words = [json_tree.get_in(pod, "status", name) for name in ("reason", "message")]
+        why = ": ".join(str(word) for word in words if word) or "nothing is said of why"
+        return f"worker {number} was not run by {node_of(pod) or 'any node'}: {why[:LONGEST_WORD]}"
+    init, end = failed_end(pod)
     output = without_secrets(str(end.get("message") or ""))
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     if end.get("exitCode") != USAGE:
@@ -175,7 +203,9 @@ def worker_failure(pod: Json) -> str:
     killed = kill_reason(end)  # from outside: what it wrote last is not why
     before = "; last output: " if killed else ": "
     last = f"{before}{lines[-1][:LONGEST_WORD]}" if lines else ""
-    return f"worker {index_of(pod) or 0} failed with exit code {exit_code(pod)}{killed}{last}"
+    code = end.get("exitCode") if init else exit_code(pod)
+    where = f" in its init container {init}" if init else ""
+    return f"worker {number} failed{where} with exit code {code}{killed}{last}"
 
 
 def failure_reason(own: Iterable[Json], workers: int) -> str:
@@ -217,13 +247,8 @@ def waits_for(pod: Json) -> str:
     scheduled = find_condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"has no node: {scheduled.get('message') or scheduled.get('reason')}"
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for status in json_tree.list_at(pod, "status", field):
-            waiting = json_tree.mapping_at(status, "state", "waiting")
-            if waiting.get("reason"):
-                detail = f": {waiting['message']}" if waiting.get("message") else ""
-                return f"waits on {node_of(pod)}: {waiting['reason']}{detail}"
-    return ""
+    cause = what_it_waits_for(pod)
+    return f"waits on {node_of(pod)}: {cause}" if cause else ""
 
 
 def unanswered(pod: Json) -> str:
@@ -248,7 +273,7 @@ def creation_text(pod: Json) -> str:
 
 def end_text(pod: Json) -> str:
     statuses = json_tree.list_at(pod, "status", "containerStatuses")
-    ends = (json_tree.get_in(status, "state", "terminated", "finishedAt") for status in statuses)
+    ends = (end_of(status).get("finishedAt") for status in statuses)
     return min((str(end) for end in ends if end), default="")
 
 
@@ -273,11 +298,3 @@ def parse_ranges(text: str) -> set[int]:
         if first is not None and last is not None:
             numbers_read.update(range(first, last + 1))
     return numbers_read
-
-
-def end_instant(pod: Json) -> float:
-    for status in json_tree.list_at(pod, "status", "containerStatuses"):
-        end = instant_at(json_tree.get_in(status, "state", "terminated", "finishedAt"))
-        if end is not None:
-            return end
-    return 0.0

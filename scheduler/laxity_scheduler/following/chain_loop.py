@@ -23,6 +23,7 @@ from laxity_scheduler.following.link_queue import (
     LinkQueue,
     QueueAwayError,
     QueueError,
+    QueueFullError,
     QueueRefusalError,
     QueueRow,
 )
@@ -220,18 +221,21 @@ class ChainLoop:
         try:
             return self._queue.submit(link)
         except QueueRefusalError as error:
-            self._refuse(link, str(error))
+            self._refuse(link, error)
             return ""
 
-    def _refuse(self, link: LinkRecord, words: str) -> None:
+    def _refuse(self, link: LinkRecord, error: QueueRefusalError) -> None:
+        """A full queue is asked until it takes the link; another refusal may be final."""
         if link.seq == 1 and not link.lost_ids:
-            raise QueueRefusalError(words)
+            raise error
         link.refusals += 1
-        if not self.state.active and link.refusals >= MOST_REFUSALS:
-            self._end(chain_state.FAILED, f"link {link.seq} was refused: {words}")
+        is_full = isinstance(error, QueueFullError)
+        if not is_full and not self.state.active and link.refusals >= MOST_REFUSALS:
+            self._end(chain_state.FAILED, f"link {link.seq} was refused: {error}")
             return
         self._submits_at = time.monotonic() + self._backoff.delay_s(link.refusals)
-        self._tell(link, f"refused, to be tried again: {words}")
+        if not is_full or link.refusals == 1:
+            self._tell(link, f"refused, to be tried again: {error}")
 
     def _follow(self, link: LinkRecord, rows: Sequence[QueueRow], *, done: bool) -> None:
         """Bring one link up to what the queue tells of its jobs."""
@@ -249,6 +253,7 @@ class ChainLoop:
             self._note_row(link, row)
         if outcome.meaning == "goes on" or done:
             self._end_link(link, outcome.words)
+            self.state.links[-1].refusals, self._submits_at = 0, -1.0  # one refused is asked anew
         elif outcome.meaning == "cancelled" and link is self.state.links[-1]:
             self._submit_again(link, outcome)
         else:
@@ -293,10 +298,13 @@ class ChainLoop:
         self._tell(link, f"job {link.job_id} {words}")
 
     def _fail(self, link: LinkRecord, words: str) -> None:
-        others = [other for other in self.state.active if other.seq > link.seq]
+        """End the chain; what waits, or was to follow, leaves the queue."""
+        others = [other for other in self.state.active if other is not link]
+        others = [other for other in others if other.seq > link.seq or other.started_at is None]
         self._queue.cancel(other.job_id for other in others)
         for other in others:
-            self._end_link(other, "cancelled: the link before failed")
+            place = "before" if other.seq > link.seq else "after"
+            self._end_link(other, f"cancelled: the link {place} failed")
         link.outcome = words
         self._end(chain_state.FAILED, f"link {link.seq} (job {link.job_id}) {words}")
 

@@ -30,11 +30,15 @@ Meaning = Literal["goes on", "cancelled", "failed"]
 
 
 class QueueError(RuntimeError):
-    """The queue gave no answer that helps: one of the three below."""
+    """The queue gave no answer that helps: one of those below."""
 
 
 class QueueRefusalError(QueueError):
     """What the queue said when it refused something."""
+
+
+class QueueFullError(QueueRefusalError):
+    """A limit on how many jobs may be there at once: it takes more when others have ended."""
 
 
 class QueueAwayError(QueueError):

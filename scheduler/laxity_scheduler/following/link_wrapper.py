@@ -5,6 +5,7 @@ lets one of them train. A lock is let go when its process ends, however that hap
 link never blocks the next. It is plain sh with flock.
 """
 
+import signal
 from typing import Final
 
 from laxity import names
@@ -37,11 +38,12 @@ if read -r ran 2>/dev/null <"$folder/links/$link.started" && [ "$ran" != "$job" 
   exit {unfinished}
 fi
 note "$link.started" "$job"
+[ "$index" -ne 0 ] || rm -f "$folder/links/$link.exit" # of this job's start before, if it was queued again
 {ends_at}
 {command} <&0 &
-child=$!
+child=$! received=
 for signal in HUP INT QUIT USR1 USR2 TERM; do
-  trap "interrupted=1; kill -s $signal $child 2>/dev/null" "$signal"
+  trap "interrupted=1 received=$signal; kill -s $signal $child 2>/dev/null" "$signal"
 done
 while interrupted=; wait "$child"; code=$?; [ -n "$interrupted" ] && kill -0 "$child" 2>/dev/null; do
   :
@@ -53,7 +55,12 @@ if [ -n "$interrupted" ]; then
   case $code in -1 | 127) code=$signalled ;; esac # the shell has forgotten it already
 fi
 [ "$code" -ne 0 ] || {is_done} || touch "$folder/done"
-note "$link.exit" "$code $job"
+noted=$code
+case $code in
+  {goes_on}) ;;
+  *) [ "$received" != TERM ] || noted={terminated} ;; # its time limit, or it is queued again: no failure
+esac
+note "$link.exit" "$noted $job"
 exit "$code"
 """
 
@@ -70,6 +77,7 @@ def link_body(*, setup: str, ends_at: str, command: str, code_0_is_done: bool = 
         command=command,
         goes_on="|".join(str(code) for code in GOES_ON),
         signalled=SIGNALLED,
+        terminated=SIGNALLED + signal.SIGTERM,
         unfinished=EXIT_UNFINISHED,
         is_done="false" if code_0_is_done else f'[ ! -e "$folder/{TRAINED}" ]',
         link_name=names.ENV_CHAIN_LINK,

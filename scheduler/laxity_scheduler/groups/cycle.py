@@ -270,7 +270,7 @@ def _find_followers(group: Group, state: ClusterState) -> dict[str, Reason]:
         job.id: reason("waits_for_steps", steps=", ".join(job.after))
         for job in state.jobs
         if f"{job.namespace}/{job.group}" == group.id and job.after
-        if not job.workers and not job.progress.epochs_done
+        if not job.has_begun
     }
 
 

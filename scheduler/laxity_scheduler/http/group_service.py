@@ -15,7 +15,7 @@ from laxity_scheduler.model.reasons import format_utc
 from laxity_scheduler.service.group_cycle.group_book import read_group
 from laxity_scheduler.service.group_cycle.group_rows import view_of
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json
+from laxity_scheduler.service.views.view_fields import Json
 from laxity_scheduler.service_clock import CLOCK
 
 
@@ -81,12 +81,15 @@ class GroupService:
             return self._keeper.judge(group, state, predictor, keeps=keeps)
 
     def end_group(self, group_id: str, state: State) -> Json:
-        """The group after its client has come to its end; cancelled: its jobs with it."""
-        self._keeper.finish(self._book.group(group_id), state)
-        if state == "cancelled":
-            for view in self._jobs_of(self._book.group(group_id)):
-                if view["state"] not in TERMINAL_STATES:
-                    self._cancel(view["id"])
+        """The group after its client has come to its end; cancelled: its jobs with it.
+
+        Refused trials go with their sweep, however it ended: who would accept an offer of theirs?
+        """
+        group = self._keeper.finish(self._book.group(group_id), state)
+        for view in self._jobs_of(group):
+            is_left = view["state"] == "refused" and group.is_sweep
+            if state == "cancelled" or is_left:
+                self._cancel(view["id"])
         self._service.world.wake()
         return self.view_of(group_id)
 

@@ -233,6 +233,11 @@ class Job:
             return None
         return self.resumed_at if self.restarted_at is None else self.restarted_at
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has ever had workers, also where they were stopped before their first epoch's end."""
+        return bool(self.workers or self.progress.epochs_done) or self.resumed_at is not None
+
     def changed_now(self, now: float) -> bool:
         """Whether it was started or resized at this instant: it is let be until a later one."""
         return self.width_changed_at is not None and self.width_changed_at >= now

@@ -77,7 +77,8 @@ def open_service(
             if store.is_exclusive
             else catching_up_first(leads, learner.reload_outcomes),
         )
-        service.leader = elected.holder if elected else service.leader
+        if elected:
+            service.leader, service.silence = elected.holder, elected.silence
         world.adopt(service.view_cache.shows_verdict)
         teller = Dispatcher(
             service.view_cache, service.metrics, create_sinks(settings, world, url), store

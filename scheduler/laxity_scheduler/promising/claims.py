@@ -30,6 +30,7 @@ from laxity_scheduler.frame.fields import (
     WORKERS,
 )
 from laxity_scheduler.frame.frame import Frame
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job, Promise
 
 AGEING_S: Final = 600.0  # a job that waited so long ...
@@ -46,6 +47,16 @@ def deadline_in_force(job: Job) -> float:
 def was_stopped_often(job: Job) -> bool:
     """Whether it is to run to its end now: plans put it first, and it starts where nobody needs its place."""
     return job.preemptions >= MOST_STOPS
+
+
+def hold_s(forecasts: Forecasts, job: Job, workers: int) -> float:
+    """How long (P90) a job without a claim keeps its GPUs from others, if it starts on so many workers."""
+    curve = forecasts.curve(job)
+    if not job.preemptible or was_stopped_often(job):
+        return forecasts.rest_s(job, workers)
+    held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
+    held_s += curve.stop_s(workers, "p90")
+    return held_s if held_s < FOREVER else AGEING_S
 
 
 def holds_promise(job: Job, now: float) -> bool:

@@ -32,7 +32,9 @@ class ConcurrentFit:
         coming = sum(node.free_gpus for node in room.coming)  # not there to run at once
         self.left = room.capacity - coming - sum(job.gpus for job in room.unmoving)
         self.left -= sum(kept.gpus for kept in state.reserved)  # whenever they are needed
+        self.left -= room.held.unmoving_gpus
         self._free = sum(max(0, node.free_gpus) for node in nodes)
+        self._free -= sum(hold.gpus for hold in room.held.unclaimed)
         self._ledger: Ledger | None = None
         self._now: Ledger | None = None  # whole workers that fit on what is free now
         large = (room.forecasts.frame.column(SIZE) > 1.0).any()
@@ -115,7 +117,7 @@ class ConcurrentFit:
         share = self._alone(claim, 0.0)
         now = share is not None and self._begins_now(claim.job, share.widest - staying)
         if share is not None and not now:
-            share = self._alone(claim, self._room.rows.drain_s)
+            share = self._alone(claim, self._room.drain_s)
         if share is None or share.widest * gpus > self.left:
             return None
         if any(part.gpus(claim.job, share.widest) > part.left for part in self._parts):
@@ -211,7 +213,8 @@ class _Part:
         held = sum(region.sits(job) * job.gpus_per_worker for job in room.unmoving)
         kept = sum(step.gpus for step in room.state.reserved if region.whole(step))
         self.left = on_it.capacity - on_it.coming - held - kept
-        self.free = on_it.free
+        kept_free = [hold.gpus for hold in room.held.unclaimed if hold.node in region.nodes]
+        self.free = on_it.free - sum(kept_free)
 
     def weighs(self, jobs: Sequence[Job], gpus: Ints) -> tuple[int, Ints]:
         """GPUs (n,) with which newcomers weigh here; and the first that weighs by what it awaits."""

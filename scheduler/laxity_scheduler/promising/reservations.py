@@ -94,11 +94,12 @@ class Reservations:
     def reach_s(self) -> float:
         """What is planned to start up to then may rest on jobs that must be stopped for it."""
         profile = self.profile()
-        return float(profile.edges[find_end(profile, self.room.rows.drain_s)])
+        return float(profile.edges[find_end(profile, self.room.drain_s)])
 
     def stoppable(self, gpus: int) -> list[Job]:
         """The running jobs without a claim that free so many GPUs soonest; [] if all are too few."""
         missing, stopped = gpus - self.state.free_gpus, []
+        missing += sum(hold.gpus for hold in self.room.held.unclaimed)
         for job in self._unclaimed:
             if missing <= 0:
                 break
@@ -119,7 +120,7 @@ class Reservations:
     def left_by_claims(self) -> Profile:
         """What jobs without a claim may use, per slot; the caller may change it."""
         profile = self.profile().copy()
-        self.room.free_unclaimed_holds(profile, self.claims)
+        self.room.held.free_unclaimed(profile, self.claims)
         return profile
 
     def due_width(self, share: Share) -> int:

@@ -16,9 +16,8 @@ from laxity_scheduler.capacity.ledger import STARTABLE
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.model.cluster import CLOSED_POOLS, PROMISABLE_POOLS, ClusterState, Hold, Node
+from laxity_scheduler.model.cluster import CLOSED_POOLS, PROMISABLE_POOLS, ClusterState, Node
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.claimants import Held, hold_nothing
 from laxity_scheduler.promising.claims import (
     CONFINED_FIRST,
     IN_TURN,
@@ -27,6 +26,7 @@ from laxity_scheduler.promising.claims import (
     ClaimRows,
     Claims,
 )
+from laxity_scheduler.promising.held_gpus import HeldGpus
 from laxity_scheduler.promising.node_sharing import NodeSharing
 from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import (
@@ -164,10 +164,9 @@ class Room:
     def empty_profile(self, horizon_s: float) -> Profile:
         """What is free if every claim were dropped: running claims hold theirs to the epoch's end."""
         until_s, gpus = self.rows.busy()
-        for hold in self._holds:
-            if hold.job not in self.ids:
-                until_s = np.append(until_s, hold.until_at - self.state.now)
-                gpus = np.append(gpus, hold.gpus)
+        for hold in self.held.unclaimed:
+            until_s = np.append(until_s, hold.until_at - self.state.now)
+            gpus = np.append(gpus, hold.gpus)
         last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
         capacities = [self.on[region].capacity for region in self.regions]
         none = [0.0] * (self.parts - 1 - len(self.regions))
@@ -238,10 +237,9 @@ class Room:
             if workers:
                 until_s.append(float(self.rows.until_s[row]))
                 gpus.append(workers * job.gpus_per_worker)
-        for hold in self._holds:
-            if hold.job not in self.ids:
-                until_s.append(hold.until_at - self.state.now)
-                gpus.append(hold.gpus * (hold.node in region.nodes))
+        for hold in self.held.unclaimed:
+            until_s.append(hold.until_at - self.state.now)
+            gpus.append(hold.gpus * (hold.node in region.nodes))
         return until_s, gpus
 
     @cached_property
@@ -304,7 +302,7 @@ class Room:
 
         These GPUs are no good for others, so who gets them first is planned first.
         """
-        ready_s = {hold.job: 0.0 for hold in self._holds}
+        ready_s = {hold.job: 0.0 for hold in self.held.in_force}
         for job in self.state.running:
             if stopping(job) and job.stop_for:
                 freed_s = self.forecasts.time_to_free_s(job)
@@ -325,41 +323,28 @@ class Room:
         self, claims: Claims, profile: Profile, *, stay: bool = False, drops: bool = False
     ) -> Plans:
         """All claims planned one after the other (`Planner.plan_all`)."""
-        held = self.find_held(claims)
+        held = self.held.find(claims)
         for place in np.flatnonzero(held.until_s).tolist():
             if claims.names[place] not in self.ids:  # else it is free in an empty profile
                 add_gpus(profile, 0.0, held.until_s[place], held.gpus[place])
         return self.planner.plan_all(claims, held, profile, stay=stay, drops=drops)
 
-    def find_held(self, claims: Claims) -> Held:
-        """GPUs that are held for jobs that wait."""
-        held = hold_nothing(len(claims.rows), self.parts)
-        place_of = {name: place for place, name in enumerate(claims.names) if self._holds}
-        for hold in self._holds:
-            place = place_of.get(hold.job)
-            if place is None or claims.jobs[place].workers:
-                continue
-            held.until_s[place] = max(held.until_s[place], hold.until_at - self.state.now)
-            held.gpus[place, self.whole_parts] += hold.gpus
-            for part, region in enumerate(self.regions, 1):
-                held.gpus[place, part] += hold.gpus * (hold.node in region.nodes)
-        return held
-
-    def free_unclaimed_holds(self, profile: Profile, claims: Claims) -> None:
-        """What is held for jobs without a claim, which start on it, is no claim's."""
-        names = frozenset(claims.names if self._holds else ())
-        for hold in self._holds:
-            if hold.job not in names:
-                gpus = np.zeros(self.parts)
-                gpus[self.whole_parts] = hold.gpus
-                for part, region in enumerate(self.regions, 1):
-                    gpus[part] = hold.gpus * (hold.node in region.nodes)
-                add_gpus(profile, 0.0, hold.until_at - self.state.now, gpus)
+    @cached_property
+    def held(self) -> HeldGpus:
+        """What is held for jobs that were given GPUs of others."""
+        return HeldGpus(
+            self.state,
+            self.forecasts,
+            self.ids,
+            self.regions,
+            parts=self.parts,
+            whole_parts=self.whole_parts,
+        )
 
     @cached_property
-    def _holds(self) -> Sequence[Hold]:
-        """Those in force."""
-        return [hold for hold in self.state.holds if hold.until_at > self.state.now]
+    def drain_s(self) -> float:
+        """When the last GPU that can be made free is free; also of who starts on what is held for it."""
+        return max(self.rows.drain_s, self.held.drain_s)
 
     @property
     def orders(self) -> tuple[ClaimOrder, ...]:

@@ -6,8 +6,8 @@ Over time, where not all claims run at once; else what no claim will ever need, 
 from collections.abc import Sequence
 from itertools import islice
 
-from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.claims import AGEING_S, was_stopped_often
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.promising.claims import hold_s
 from laxity_scheduler.promising.reserve import Profile, find_end, find_slot
 from laxity_scheduler.qos.context import DecisionContext
 
@@ -39,14 +39,17 @@ class LeftByClaims:
 
     def _is_free(self, profiles: Sequence[Profile], job: Job, workers: int, after_s: float) -> bool:
         """Whether claims leave so many workers of it their GPUs on all of these, as long as it holds them."""
-        gpus, until_s = workers * job.gpus_per_worker, after_s + self.holds_s(job, workers)
+        gpus, until_s = (
+            workers * job.gpus_per_worker,
+            after_s + hold_s(self._forecasts, job, workers),
+        )
         for profile in profiles:
             first = find_slot(profile, after_s) if after_s else 0
             if not (profile.free[first : find_end(profile, until_s)] >= gpus).all():
                 return False
         return True
 
-    def place_beside(self, job: Job, workers: int, hold_s: float) -> tuple[str, ...] | None:
+    def place_beside(self, job: Job, workers: int, held_s: float) -> tuple[str, ...] | None:
         """Nodes beside workers that fill them, where it is in none's way (`node_sharing`)."""
         context, sharing = self._context, self._sharing
         if self.gpus is None or not sharing.counts:
@@ -62,24 +65,15 @@ class LeftByClaims:
             for name in sharing.beside(job, workers)
             if not any(name in region.nodes for region in regions)
         ]
-        rules = context.placement.rules(context.ledger, [job], [hold_s], claimed=False)
+        rules = context.placement.rules(context.ledger, [job], [held_s], claimed=False)
         return context.ledger.site_on(nodes, workers, job.shape, rules)
-
-    def holds_s(self, job: Job, workers: int) -> float:
-        """How long it holds what it has, until it can be stopped."""
-        curve = self._forecasts.curve(job)
-        if not job.preemptible or was_stopped_often(job):
-            return self._forecasts.rest_s(job, workers)
-        held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
-        held_s += curve.stop_s(workers, "p90")
-        return held_s if held_s < FOREVER else AGEING_S
 
     def take(self, job: Job, workers: int, after_s: float = 0.0, *, beside: bool = False) -> None:
         """It starts; `beside` workers that fill nodes it takes nothing that these could use."""
         gpus = workers * job.gpus_per_worker
         if not job.preemptible:
             self._spare -= gpus
-        until_s = after_s + self.holds_s(job, workers)
+        until_s = after_s + hold_s(self._forecasts, job, workers)
         if self.rest is not None and not beside:
             self.rest.add(after_s, until_s, -gpus)
         if self.gpus is not None and self.gpus is not self.rest:

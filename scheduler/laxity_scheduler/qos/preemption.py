@@ -185,7 +185,7 @@ def _time_away_s(context: DecisionContext, other: Job, job: Job) -> float:
     """
     done_s = context.forecasts.trajectory_s(job)
     if other.gpus_per_worker < job.gpus_per_worker:
-        return min(done_s, context.reservations.room.rows.drain_s)
+        return min(done_s, context.reservations.room.drain_s)
     return done_s
 
 

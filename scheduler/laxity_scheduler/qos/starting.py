@@ -19,6 +19,7 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.promising.claims import hold_s
 from laxity_scheduler.promising.queueing import RANKS, Waiting, build_queue, slack
 from laxity_scheduler.promising.reserve import SLOTS, find_slot
 from laxity_scheduler.qos.coming_nodes import ComingNodes
@@ -217,7 +218,7 @@ class Starts:
             context.wake(context.now + PLANNED_AGAIN_S)
             return False
         window_s = context.deadline_at(job) - job.submitted_at
-        drain_s = self._reservations.room.rows.drain_s
+        drain_s = self._reservations.room.drain_s
         least_s = max(context.rules.patience * window_s, 2.0 * drain_s)
         context.wake(context.now + one.slack_s - least_s)
         return one.slack_s > least_s
@@ -238,7 +239,7 @@ class Starts:
         """How long it will be in the way of others, if it starts now."""
         if _has_claim(one):
             return self._forecasts.rest_s(one.job, workers)
-        return self._left.holds_s(one.job, workers)
+        return hold_s(self._forecasts, one.job, workers)
 
     def _need(self, one: Waiting, coming: Counter[str]) -> Need | None:
         """What it needs, on the nodes that it may take by then; None if these are none at all."""
@@ -246,7 +247,7 @@ class Starts:
         hold_s, claimed = self._hold_s(one, one.workers), _has_claim(one)
         if not self._reservations.roomy:
             share = self._reservations.shares.get(job.id)
-            from_s = share.starts_s if share else self._reservations.room.rows.drain_s
+            from_s = share.starts_s if share else self._reservations.room.drain_s
         among = context.placement.open_to(job, hold_s, claimed=claimed, from_s=from_s)
         if among is not None and not among:
             return None

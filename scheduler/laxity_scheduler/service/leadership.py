@@ -36,6 +36,10 @@ class Election(Protocol):
         """The replica that has the lease, as far as is known; "" for none."""
 
     @property
+    def silence(self) -> str:
+        """Why nobody can tell since a while who has it; "" if that is known."""
+
+    @property
     def reign(self) -> int:
         """0 if this replica does not have the lease, else the number of times that it has won it.
 
@@ -67,6 +71,9 @@ class Leadership:
 
     def holder(self) -> str:
         return self._election.holder
+
+    def silence(self) -> str:
+        return self._election.silence
 
 
 def jobs_changed_by(plan: bytes) -> list[str]:

@@ -109,15 +109,15 @@ class Service:
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
-        self.leading = False
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
+        self.silence: Callable[[], str] = str  # why nobody can say who leads
         self.on_end: Callable[[Exception], None] = LOG.error
         self.take_left_reports: Callable[[Sequence[Manifest]], None] = lambda _: None
         self.completed = 0  # looks that ended, with or without acting
         self.failure, self.failure_streak = "", FailureStreak()
         self._policy_fault = ""
         self._rejected: frozenset[str] = frozenset()  # in this cycle
-        self.stale_reason = ""  # why nothing is decided though the service runs
+        self.leading, self.stale_reason = False, ""  # why nothing is decided though it runs
         self._leads, self._learning = leads, learning
         self.report_of, self.notifications = report_of, notifications
         demand_keeper = DemandKeeper(store, world.demand_history)
@@ -251,7 +251,7 @@ class Service:
 
     def _can_decide(self) -> bool:
         """Whether the observed state can be decided on; logs when that changes."""
-        before, self.stale_reason = self.stale_reason, self.world.stale_reason
+        before, self.stale_reason = self.stale_reason, self.silence() or self.world.stale_reason
         self.metrics.blind.set(bool(self.stale_reason))
         self.metrics.clock_ahead.set(CLOCK.ahead_s)
         if self.stale_reason and not before:

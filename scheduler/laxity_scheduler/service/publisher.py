@@ -88,6 +88,7 @@ class Publisher:
         self.stalls = StallWatch(metrics.faults)
         self._is_first = True
         self._last_reasons: dict[str, LastReason] = {}
+        self._left_out: frozenset[str] = frozenset()
         self._refreshed_at = float("-inf")
         self._generations: dict[str, int] = {}
         self._rows: dict[str, Job] = {}
@@ -159,11 +160,17 @@ class Publisher:
         self._last_reasons = {
             job: last for job, last in self._last_reasons.items() if job in state.by_id
         }
+        left_out = self._world.find_left_out()
+        for job in self._left_out - left_out.keys():  # mended: what was wrong is old
+            row = state.by_id.get(job)
+            if row is not None and row.verdict is not None:
+                standing = row.verdict.reason
+                self._last_reasons[job] = LastReason(standing.code, standing.text)
         self._last_reasons |= expected_times.last_reasons(plan)
         self._last_reasons |= {
-            job: LastReason(left_out_reason.code, left_out_reason.text)
-            for job, left_out_reason in self._world.find_left_out().items()
+            job: LastReason(wrong.code, wrong.text) for job, wrong in left_out.items()
         }
+        self._left_out = frozenset(left_out)
 
     def _save_learned(self) -> None:
         """What the world has seen, for the service after this one."""

@@ -10,11 +10,13 @@ from laxity_scheduler.following.link_queue import (
     NoQueueError,
     QueueAwayError,
     QueueError,
+    QueueFullError,
     QueueRefusalError,
 )
-from laxity_scheduler.slurm.slurm_tables import is_away, is_unconfigured, slurm_words
+from laxity_scheduler.slurm.slurm_tables import is_away, is_full, is_unconfigured, slurm_words
 
 AWAY: Final = "the Slurm controller does not answer"
+FULL: Final = "your account or QOS may have no more jobs in the queue until others have ended"
 UNCONFIGURED: Final = (
     "no Slurm cluster is configured here: run this on a login node of the cluster, or name its "
     "slurm.conf in SLURM_CONF"
@@ -78,4 +80,6 @@ def _error_of(words: str) -> QueueError:
     """What a command said, after what it means where that is known."""
     if is_unconfigured(words):
         return NoQueueError(f"{UNCONFIGURED} ({words})")
+    if is_full(words):
+        return QueueFullError(f"{FULL} ({words})")
     return QueueAwayError(f"{AWAY} ({words})") if is_away(words) else QueueRefusalError(words)

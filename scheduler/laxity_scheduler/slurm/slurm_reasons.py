@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+LIMITED: Final = "(?:Assoc|QOS)"
 ADVICE: Final = (
     (
         "PartitionTimeLimit",
@@ -15,14 +16,38 @@ ADVICE: Final = (
         "it is held; let it start with: scontrol release {job_id} (--hold in a script holds each link)",
     ),
     ("JobHeldAdmin", "an administrator holds it"),
-    ("launch failed requeued held", "its launch failed, and Slurm holds it since"),
+    (
+        "launch failed requeued held",
+        "its launch failed, and Slurm holds it since; let it start with: scontrol release {job_id}",
+    ),
+    (
+        "job requeued in held state",
+        "it was queued again and is held; it starts after: scontrol release {job_id}",
+    ),
     ("ReservationDeleted", "its reservation was deleted: it cannot start"),
     ("Reservation", "its reservation has not begun"),
     ("ReqNodeNotAvail", "nodes that it needs are down, drained or reserved"),
     ("BadConstraints", "no node has what it asks for"),
     ("DependencyNeverSatisfied", "what it depends on has failed: it cannot start"),
     ("InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed", "it may not run there"),
-    ("Assoc|QOS|Max", "a limit of your account or QOS is reached"),
+    ("Job's account not permitted", "its account may not use the partition: it cannot start"),
+    (
+        f"{LIMITED}MaxWallDurationPerJob",
+        "its time limit is above that of your account or QOS; lower --time: it cannot start",
+    ),
+    (
+        rf"{LIMITED}Max\w+Per(?:Job|Node)",
+        "it asks for more than your account or QOS allows one job: it cannot start",
+    ),
+    ("QOSMin", "it asks for less than its QOS demands: it cannot start"),
+    (
+        rf"{LIMITED}Grp(?!\w*RunMinutes)\w*(?:Minutes|Wall)",
+        "your account or QOS has used up its budget of time; an administrator can renew it",
+    ),
+    (
+        "Assoc|QOS|Max",
+        "a limit of your account or QOS is reached; jobs that end make room, unless it asks for more",
+    ),
 )
 
 

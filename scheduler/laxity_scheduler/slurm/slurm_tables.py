@@ -18,6 +18,7 @@ SQUEUE_FORMAT: Final = "%i|%T|%V|%S|%e|%l|%D|%N"
 OWN_FORMAT: Final = f"{SQUEUE_FORMAT}|%j|%r"
 SACCT_FIELDS: Final = "JobIDRaw,State,Submit,Start,End,TimelimitRaw,NNodes,NodeList,ExitCode"
 COLUMNS: Final = 8
+WAITS: Final = ("PENDING", "SPECIAL_EXIT")  # the second one is held after it was queued again
 NOWHERE: Final = ("", "(null)", "None assigned", "None", "N/A")
 _TEST_ONLY: Final = re.compile(r"Job \S+ to start at (\S+)")
 _AWAY: Final = re.compile(
@@ -30,6 +31,7 @@ _UNCONFIGURED: Final = re.compile(
     "|slurm.conf.*no such file|unable to process configuration",
     re.IGNORECASE,
 )
+_FULL: Final = re.compile("(?:Assoc|QOS)(?:Max|Grp)SubmitJob")
 
 
 def parse_squeue(text: str) -> list[QueueRow]:
@@ -55,7 +57,7 @@ def parse_own_jobs(text: str) -> list[QueueRow]:
         cells = line.split("|", COLUMNS + 1)
         row = _row("squeue", cells[:COLUMNS])
         name, reason = (*cells[COLUMNS:], "", "")[:2]
-        words = describe_wait(reason, row.job_id) if row.state == "PENDING" else ""
+        words = describe_wait(reason, row.job_id) if row.state in WAITS else ""
         rows.append(replace(row, name=name, waits_for=words))
     return rows
 
@@ -157,6 +159,11 @@ def parse_controller_time(text: str) -> float:
 def is_away(text: str) -> bool:
     """Whether an error message says that the controller does not answer, not that it refuses."""
     return bool(_AWAY.search(text))
+
+
+def is_full(text: str) -> bool:
+    """Whether an error message names a limit of jobs that are there at once."""
+    return bool(_FULL.search(text))
 
 
 def is_unconfigured(text: str) -> bool:

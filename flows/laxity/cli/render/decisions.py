@@ -26,6 +26,7 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     parts.append(decision_table(answer.get("chain") or (), now=now, of_one_job=True))
     parts += offer_lines(job, now)
     facts = [
+        ("error", "" if job.ended else job.error),
         ("history", "" if job.ended else job.prediction_note),
         ("progress", silence_text(job, now)),
         ("stalled", stalled_text(job, now)),

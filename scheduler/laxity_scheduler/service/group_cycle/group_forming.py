@@ -73,7 +73,7 @@ def find_late(jobs: Iterable[Job]) -> list[str]:
 
 
 def _not_begun(jobs: Iterable[Job]) -> list[str]:
-    return [job.id for job in jobs if not job.workers and not job.progress.epochs_done]
+    return [job.id for job in jobs if not job.has_begun]
 
 
 def _is_anew(group: Group, jobs: Sequence[Job]) -> bool:

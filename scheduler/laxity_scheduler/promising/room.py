@@ -26,7 +26,7 @@ from laxity_scheduler.promising.claims import (
     ClaimRows,
     Claims,
 )
-from laxity_scheduler.promising.held_gpus import HeldGpus
+from laxity_scheduler.promising.gpu_holds import HeldGpus
 from laxity_scheduler.promising.node_sharing import NodeSharing
 from laxity_scheduler.promising.planner import Planner, Plans
 from laxity_scheduler.promising.regions import (

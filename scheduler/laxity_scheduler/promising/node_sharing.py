@@ -7,7 +7,7 @@ So they are in no filling worker's way, whoever comes when, and weigh on a part 
 are. On that part all others weigh, too. The rule is our own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from laxity_scheduler.capacity.eligibility import count_slots
@@ -21,6 +21,7 @@ class NodeSharing:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._claimed: dict[tuple[WorkerShape, str], float] = {}  # those that were asked for
+        self._beside: dict[tuple[WorkerShape, int], dict[str, None]] = {}  # of those, in order
 
     @cached_property
     def counts(self) -> bool:
@@ -75,24 +76,30 @@ class NodeSharing:
 
     def note_start(self, job: Job, nodes: Iterable[str]) -> None:
         """Its workers are on these nodes from now on."""
-        if not self.fills(job):
-            self._spend(self._left, job, nodes, 1)
+        if self.fills(job):
+            return
+        self._spend(self._left, job, nodes, 1)
+        for (shape, workers), beside in self._beside.items():
+            for name in beside.keys() & set(nodes):
+                if not self._holds(name, _without(self._left[name], shape, workers)):
+                    del beside[name]
 
     @staticmethod
     def _spend(left: dict[str, NodeRoom], job: Job, nodes: Iterable[str], workers: int) -> None:
         for name in nodes:
             if name in left:
-                left[name] = _without(left[name], job, workers)
+                left[name] = _without(left[name], job.shape, workers)
 
-    def beside(self, job: Job, workers: int) -> list[str]:
+    def beside(self, job: Job, workers: int) -> Collection[str]:
         """Nodes that so many more workers of it would leave to filling ones, all on one of them or not."""
         if self.fills(job):
-            return []
-        return [
-            name
-            for name, room in self._left.items()
-            if self._holds(name, _without(room, job, workers))
-        ]
+            return ()
+        key = job.shape, workers
+        if key not in self._beside:
+            rooms = self._left.items()
+            names = [name for name, room in rooms if self._holds(name, _without(room, *key))]
+            self._beside[key] = dict.fromkeys(names)
+        return self._beside[key].keys()
 
     def workers_beside(self, job: Job) -> int:
         """How many of its running workers are in no filling one's way."""
@@ -105,7 +112,7 @@ class NodeSharing:
         return all(workers_that_fit(room, shape) >= workers for shape, workers in needed)
 
 
-def _without(room: NodeRoom, job: Job, workers: int) -> NodeRoom:
-    """What is left beside so many more of its workers; fewer than 0 give back."""
-    amounts = None if room.amounts is None else spend(room.amounts, job.needs, workers)
-    return NodeRoom(room.gpus - workers * job.gpus_per_worker, amounts)
+def _without(room: NodeRoom, shape: WorkerShape, workers: int) -> NodeRoom:
+    """What is left beside so many more workers; fewer than 0 give back."""
+    amounts = None if room.amounts is None else spend(room.amounts, shape.needs, workers)
+    return NodeRoom(room.gpus - workers * shape.gpus, amounts)

@@ -6,6 +6,7 @@ Over time, where not all claims run at once; else what no claim will ever need, 
 from collections.abc import Sequence
 from itertools import islice
 
+from laxity_scheduler.model.cluster import NO_NODES
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.claims import hold_s
 from laxity_scheduler.promising.reserve import Profile, find_end, find_slot
@@ -23,6 +24,7 @@ class LeftByClaims:
         self.rest = None if reservations.roomy else reservations.left_by_claims()
         self.gpus = self.rest  # the same in GPUs as they are (`node_sharing`)
         self._sharing, self._noted = reservations.room.sharing, 0
+        self._tied = NO_NODES.union(*(region.nodes for region in reservations.room.regions))
         if self.rest is not None and self._sharing.counts:
             self.gpus = Profile(self.rest.edges, self.rest.parts[-1:])
 
@@ -59,12 +61,9 @@ class LeftByClaims:
         for start in islice(context.starts.values(), self._noted, None):
             sharing.note_start(start.waiting.job, start.nodes)
         self._noted = len(context.starts)
-        regions = context.placement.regions
-        nodes = [
-            name
-            for name in sharing.beside(job, workers)
-            if not any(name in region.nodes for region in regions)
-        ]
+        nodes = [name for name in sharing.beside(job, workers) if name not in self._tied]
+        if not nodes:
+            return None
         rules = context.placement.rules(context.ledger, [job], [held_s], claimed=False)
         return context.ledger.site_on(nodes, workers, job.shape, rules)
 

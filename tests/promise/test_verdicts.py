@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from laxity_profiler.estimate import Estimate, Workload
-from laxity_scheduler.model.cluster import ClusterState, Hold
+from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet
 from laxity_scheduler.model.job import Forecast, Job, Offer, Promise, Refusal
 from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.qos import decide
@@ -140,6 +140,17 @@ def test_a_promise_counts_on_nothing_that_is_held_for_another(waiting_class: str
     late, in_time = job(epochs=10, due_at=640.0), job(epochs=10, due_at=700.0)
     assert refusal(state, late).reason.code == "capacity_freed_too_late"
     promise = judge(state, in_time, MINUTE_EPOCHS)
+    assert isinstance(promise, Promise)
+    assert promise.p90_at == 660.0
+
+
+def test_a_promise_on_few_nodes_counts_on_nothing_there_that_is_held_for_another() -> None:
+    """n0 is held, n1 is free: on n0 alone it starts when the other can be stopped, in 60 s."""
+    waits = job("waits", epochs=5, asked=False)
+    sets = {"n": NodeSet(frozenset({"n0"}))}
+    holds = [Hold("team/waits", "n0", 1, 600.0)]
+    state = cluster(gpus=[1, 1], jobs=[waits], holds=holds, sets=sets)
+    promise = judge(state, job(epochs=10, due_at=700.0, eligible="n"), MINUTE_EPOCHS)
     assert isinstance(promise, Promise)
     assert promise.p90_at == 660.0
 

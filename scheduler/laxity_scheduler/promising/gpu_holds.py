@@ -37,7 +37,8 @@ class HeldGpus:
         """When all jobs without a claim that start on what is held for them can be stopped again."""
         names = [hold.job for hold in self.unclaimed if hold.job in self._state.by_id]
         jobs = [job for job in map(self._state.by_id.__getitem__, names) if job.preemptible]
-        return max([hold_s(self._forecasts, job, job.widths[0]) for job in jobs], default=0.0)
+        of = self._forecasts
+        return max([hold_s(of, job, of.curve(job).least) for job in jobs], default=0.0)
 
     @property
     def unmoving_gpus(self) -> int:

@@ -114,10 +114,10 @@ class Service:
         self.on_end: Callable[[Exception], None] = LOG.error
         self.take_left_reports: Callable[[Sequence[Manifest]], None] = lambda _: None
         self.completed = 0  # looks that ended, with or without acting
-        self.failure, self.failure_streak = "", FailureStreak()
-        self._policy_fault = ""
+        self.failure, self._policy_fault, self.failure_streak = "", "", FailureStreak()
         self._rejected: frozenset[str] = frozenset()  # in this cycle
-        self.leading, self.stale_reason = False, ""  # why nothing is decided though it runs
+        self.leading = False
+        self.stale_reason = ""  # why nothing is decided though the service runs
         self._leads, self._learning = leads, learning
         self.report_of, self.notifications = report_of, notifications
         demand_keeper = DemandKeeper(store, world.demand_history)

@@ -1,5 +1,6 @@
 """What is promised, planned over time, and whether a newcomer fits behind or between it."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -8,7 +9,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.eligibility import may_ever_start
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.fields import PINNED, PROMISED_DUE_AT
+from laxity_scheduler.frame.fields import PINNED, PROMISED_DUE_AT, QUEUED_AT
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState
@@ -19,6 +20,7 @@ from laxity_scheduler.promising.claims import (
     IN_TURN,
     ClaimOrder,
     Claims,
+    ageing_limits_s,
     claims_of,
     find_aged_jobs,
 )
@@ -30,6 +32,7 @@ from laxity_scheduler.promising.room import Kept, Room
 
 SPARED: Final = 0.1  # of the time left, where others go before a promise ...
 MOST_SPARED: Final = 16  # ... as long as no more of them are late: each more makes plans dearer
+MOST_FIRST: Final = 4  # that have waited too long are tried before promises
 REPLAN_CLAIMS: Final = 200  # above so many claims, others are planned behind promises only
 MOST_OTHERS: Final = 10  # that a promise names
 
@@ -261,6 +264,32 @@ class Reservations:
             self._take(self.room.find_best_plan(self.claims, self._horizon_s))
         else:
             self._together, self.shares = together, shares
+        if self.aged and not self.late and len(self.claims.jobs) <= REPLAN_CLAIMS:
+            self._let_aged_go_first()
+
+    def _let_aged_go_first(self) -> None:
+        """Promises with time to spare make way for one that waits for ten of its run times otherwise.
+
+        They are still early by a margin then. Who has waited longest, in run times, is tried first.
+        """
+        frame, names = self.forecasts.frame, np.array(self.claims.names)
+        rows = frame.row_numbers(self.aged)
+        limits_s = ageing_limits_s(frame, rows)
+        waited_s = self.state.now - frame.column(QUEUED_AT)[rows]
+        reach_s = np.maximum(2.0 * limits_s - waited_s, self.room.drain_s)
+        starts_s = self.shares.rows_of([job.id for job in self.aged]).starts_s
+        late = np.flatnonzero(starts_s > reach_s + TINY_S)
+        early_s = self.claims.deadline_s * (1.0 - SPARED)
+        for place in late[np.argsort(-(waited_s / limits_s)[late], kind="stable")][:MOST_FIRST]:
+            due_s = np.where(names == self.aged[place].id, 0.0, early_s)
+            claims = self.room.sort_claims(replace(self.claims, deadline_s=due_s), BY_DEADLINE)
+            due_s = np.where(claims.deadline_s > 0.0, claims.deadline_s, FOREVER)
+            base = self.room.empty_profile(self._horizon_s)
+            kept = self.room.in_order(replace(claims, deadline_s=due_s), base)
+            first = kept.shares.get(self.aged[place].id)
+            if not kept.late and first is not None and first.starts_s <= reach_s[place] + TINY_S:
+                self._take(kept)
+                return
 
     def _take(self, kept: Kept) -> None:
         self.shares, self.late, self._profile = kept.shares, kept.late, kept.profile

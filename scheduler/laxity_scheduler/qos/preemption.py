@@ -225,6 +225,7 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
         return
     left = sum((shares[job.id].widest - job.workers) * job.gpus_per_worker for job in takers)
     patience_s, _ = slack(taker, context.forecasts)
+    code = "preempt_for_aged" if taker in reservations.aged else "preempt_for"
     ways.sort(
         key=lambda job: context.forecasts.time_to_free_s(job) > patience_s
     )  # in time for it first
@@ -233,7 +234,7 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
             continue  # it is back by then: it makes way for somebody else
         if left > 0 and job.id != taker.id and _could_use(context, taker, job):
             left -= job.gpus
-            preempt_reason = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
+            preempt_reason = reason(code, beneficiary=taker.id, gpus=job.gpus)
             context.change(Preempt(job.id, "epoch", taker.id, preempt_reason))
 
 

@@ -375,3 +375,14 @@ def test_a_limit_shorter_than_an_epoch_is_refused_in_one_sentence() -> None:
     )
     wider = judge(cluster(gpus=2), replace(chain, widths=(1, 2)), MINUTE_EPOCHS)
     assert isinstance(wider, Promise), "two workers take 30 s"
+
+
+@pytest.mark.parametrize(("preemptible", "kind"), [(True, Promise), (False, Refusal)])
+def test_no_promise_rests_on_gpus_of_one_that_may_not_be_narrowed(
+    preemptible: bool, kind: type[Promise | Refusal]
+) -> None:
+    """4 GPUs. `wide` would be in time with one of its two; 300 s by 400 s on three are asked for."""
+    wide = promised("wide", 2_000.0, workers=(1, 2), running=2, preemptible=preemptible)
+    asks = job("asks", epochs=5, due_at=400.0, gpus_per_worker=3)
+
+    assert isinstance(judge(cluster(gpus=4, jobs=[wide, asks]), asks, MINUTE_EPOCHS), kind)

@@ -169,7 +169,7 @@ class ClaimRows:
         of = self._frame.column
         may_stop = (of(fields.PINNED) == 0.0) & (of(fields.STAYS) == 0.0)
         wider = of(fields.WORKERS) > self._frame.levels("p90")[:, fields.WIDTH, 0]
-        mine = self.runs & np.where(self._claimed, wider, may_stop)
+        mine = self.runs & may_stop & (wider | ~self._claimed)
         last_s = self._times_s[2][mine].max(initial=0.0)
         return max(float(last_s), float(self.ended_s[self._ends].max(initial=0.0)))
 

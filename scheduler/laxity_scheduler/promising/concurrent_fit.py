@@ -11,7 +11,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import OWN, Ledger
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
+from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, STAYS, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.cluster import Reserved
@@ -80,7 +80,8 @@ class ConcurrentFit:
         So it does not matter in which order they are counted.
         """
         frame = self._room.forecasts.frame
-        rows = np.flatnonzero(frame.plain & frame.promised)
+        stays = (frame.column(STAYS) > 0.0) & (frame.column(WORKERS) > 0.0)
+        rows = np.flatnonzero(frame.plain & frame.promised & ~stays)
         left_s = (frame.column(PROMISED_DUE_AT)[rows] - frame.now) + TINY_S
         width, finish_s = frame.least_in_time(rows, left_s)
         names, ids = [job.id for job in frame.at(rows)], self._room.ids
@@ -184,9 +185,12 @@ class ConcurrentFit:
         return count
 
     def _alone(self, claim: Claim, after_s: float) -> Share | None:
-        """On the least width that is in time, from `after_s` on."""
+        """On the least width that is in time, from `after_s` on. Nobody narrows who may not be stopped."""
         job, forecasts = claim.job, self._room.forecasts
+        least = 0 if job.preemptible or stopping(job) else job.workers
         for width in forecasts.curve(job).widths:
+            if width < least:
+                continue
             finish_s = forecasts.rest_s(job, width, after_s=after_s)
             if finish_s <= claim.deadline_s + TINY_S and finish_s < FOREVER:
                 later = after_s > 0.0 and width > job.workers

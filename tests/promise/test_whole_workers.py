@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from laxity_scheduler.model.cluster import Coming
 from laxity_scheduler.model.decision import Refuse
@@ -10,6 +11,7 @@ from laxity_scheduler.model.job import Job, Promise, Refusal, Verdict
 from laxity_scheduler.policies.qos import QosPolicy
 from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.promising.whole_workers import WholeWorkers, read_frees, whole_free
+from tests.promise.test_toy_world import keeps_whole_nodes
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node
 
 EIGHTS = WholeWorkers(8, "")
@@ -116,3 +118,9 @@ def test_whole_workers_are_counted_node_by_node() -> None:
     assert now == 8.0
     assert more[frees.until_s == 50.0].sum() == 8.0, "n2 is whole once both have gone"
     assert more[frees.until_s == 100.0].sum() == 8.0
+
+
+@pytest.mark.parametrize("seed", [81, 134, 401])
+def test_nobody_sits_down_on_the_node_that_a_promised_job_will_need_whole(seed: int) -> None:
+    """81: j5 can wait for the second until j0 has left n0, and j6 needs all of n1."""
+    keeps_whole_nodes(seed)

@@ -16,7 +16,7 @@ Where workers need more of a node than GPUs, free GPUs count only as far as work
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Self
 
@@ -116,6 +116,17 @@ class Ledger:
         """Undo `open_holds`, as long as nothing was taken meanwhile."""
         for number, gpus in self._held.get(job, ()):
             self._change_free(number, -gpus)
+
+    @contextmanager
+    def closed(self, nodes: Iterable[str]) -> Iterator[None]:
+        """Nothing is free on these nodes meanwhile."""
+        numbers = [self._number[name] for name in nodes if name in self._number]
+        taken = [(number, self.free[number]) for number in numbers]
+        for number, gpus in taken:
+            self._change_free(number, -gpus)
+        yield
+        for number, gpus in taken:
+            self._change_free(number, gpus)
 
     def knows(self, node: str) -> bool:
         """Whether the node is in the cluster, and for training."""

@@ -8,7 +8,7 @@ may sit anywhere. Without regions (`regions`) there is nothing to think about: a
 What is left of quotas now is counted here, too: free nodes say nothing about it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import floor
 
@@ -21,6 +21,7 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import SLOTS, Profile, find_end, find_slot
+from laxity_scheduler.promising.whole_nodes import Keeper, find_kept_nodes, shut_nodes
 
 
 class PlacementRules:
@@ -48,6 +49,11 @@ class PlacementRules:
         return [floor(gpus) for part in parts for gpus in part]
 
     @cached_property
+    def kept(self) -> Mapping[str, Keeper]:
+        """The nodes that promised jobs will need whole."""
+        return find_kept_nodes(self._reservations)
+
+    @cached_property
     def _all(self) -> frozenset[str]:
         return frozenset(node.id for node in self._state.nodes)
 
@@ -70,13 +76,15 @@ class PlacementRules:
         *,
         claimed: bool,
         from_s: float = 0.0,
+        patience_s: float = FOREVER,
     ) -> tuple[str, ...] | None:
         """`Ledger.place` where it may go; on nodes that others need more only if it must be.
 
-        `from_s`: when these nodes are there.
+        `from_s`: when these nodes are there. `patience_s`: how long it can wait for others.
         """
         rules = self.rules(ledger, [job], [hold_s], claimed=claimed, from_s=from_s)
-        return ledger.site(workers, job.shape, rules)
+        with ledger.closed(shut_nodes(self.kept, job, hold_s, patience_s)):
+            return ledger.site(workers, job.shape, rules)
 
     def place_all(
         self, ledger: Ledger, jobs: Sequence[Job], tries: Ints, gpus: Ints, *, claimed: bool

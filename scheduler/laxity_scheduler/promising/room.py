@@ -131,7 +131,8 @@ class Room:
         return [0, -1] if self.sharing.counts else [0]
 
     @cached_property
-    def _frees(self) -> Frees:
+    def frees(self) -> Frees:
+        """When running jobs can have left their nodes."""
         rows = self.rows
         gone = self.forecasts.frame.column(TERMINATING) > 0.0
         terminated_s = float(rows.ended_s[gone].max(initial=0.0))
@@ -178,7 +179,7 @@ class Room:
         self._add_unlisted(profile)
         for part, kind in enumerate(self.whole, 1 + len(self.regions)):
             may = self.state.nodes_of_set(kind.eligible)
-            profile.free_from(*whole_free(self._frees, kind, may), self._frees.until_s, part)
+            profile.free_from(*whole_free(self.frees, kind, may), self.frees.until_s, part)
         keep_steps(profile, self.state.reserved, self.state.now, self.regions, self.whole)
         if self.sharing.counts:
             profile.parts[-1] = profile.parts[0]

@@ -106,7 +106,8 @@ class DecisionContext:
     @property
     def starts_at_once(self) -> bool:
         """Whether it does not matter how long one holds its nodes, and nothing is held for anybody."""
-        return (self.reservations.roomy or not self.placement.regions) and not self.state.holds
+        at_once = self.reservations.roomy or not self.placement.regions
+        return at_once and not (self.state.holds or self.placement.kept)
 
     @property
     def grows(self) -> bool:

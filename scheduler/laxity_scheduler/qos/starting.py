@@ -187,8 +187,10 @@ class Starts:
             if beside:
                 nodes = self._left.place_beside(job, width, hold_s)
             else:
+                claimed = _has_claim(one)
+                patience_s = one.slack_s if claimed and one.rank != "aged" else FOREVER
                 nodes = context.placement.place(
-                    context.ledger, job, width, hold_s, claimed=_has_claim(one)
+                    context.ledger, job, width, hold_s, claimed=claimed, patience_s=patience_s
                 )
             if nodes is not None:
                 return [nodes]

@@ -19,6 +19,7 @@ from laxity_k8s.objects.containers import (
     end_instant,
     end_of,
     failed_end,
+    is_held_up,
     what_it_waits_for,
 )
 from laxity_scheduler.model.job import FOREVER
@@ -231,11 +232,14 @@ def leader_runs(own: Iterable[Json]) -> bool:
     return any((index_of(pod) or 0) == 0 and phase_of(pod) == "Running" for pod in own)
 
 
-def pending_reason(own: Iterable[Json], workers: int) -> str:
-    """Why the first of these workers that has not started has not; "" if no pod says."""
+def pending_reason(own: Iterable[Json], workers: int, *, had_time: bool = True) -> str:
+    """Why the first of these workers that has not started has not; "" if no pod says.
+
+    Of pods that have not had their time, only what not every start passes through.
+    """
     for pod in sorted(own, key=lambda pod: index_of(pod) or 0):
         number = index_of(pod) or 0
-        if number >= workers or phase_of(pod) != "Pending":
+        if number >= workers or phase_of(pod) != "Pending" or not (had_time or is_blocked(pod)):
             continue
         if cause := waits_for(pod) or unanswered(pod):
             return shorten(f"worker {number} {cause}", LONGEST_REASON, placeholder=" ...")
@@ -249,6 +253,11 @@ def waits_for(pod: Json) -> str:
         return f"has no node: {scheduled.get('message') or scheduled.get('reason')}"
     cause = what_it_waits_for(pod)
     return f"waits on {node_of(pod)}: {cause}" if cause else ""
+
+
+def is_blocked(pod: Json) -> bool:
+    """Whether the scheduler finds no node for it, or the kubelet cannot start a container of it."""
+    return find_condition(pod, "PodScheduled").get("status") == "False" or is_held_up(pod)
 
 
 def unanswered(pod: Json) -> str:

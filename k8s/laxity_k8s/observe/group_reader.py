@@ -245,7 +245,7 @@ class GroupReader:
             return row
         if self._pools.coming_for(row.nodes) is None:
             return replace(row, restarted_at=max(pods.bound_at(pod) or 0.0 for pod in own))
-        if row.pending:
+        if row.fitting_workers is not None and row.pending:
             late = f"no node of pool {coming.pool} came within {format_duration(coming.within_s)}"
             row = replace(row, pending=f"{late}; {row.pending}")
         return replace(row, restarted_at=(row.resumed_at or 0.0) + coming.within_s)

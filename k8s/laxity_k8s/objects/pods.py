@@ -15,6 +15,7 @@ from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import find_condition, read_condition
 from laxity_k8s.objects.containers import (
+    BEING_MADE,
     count_restarts,
     end_instant,
     end_of,
@@ -258,6 +259,12 @@ def waits_for(pod: Json) -> str:
 def is_blocked(pod: Json) -> bool:
     """Whether the scheduler finds no node for it, or the kubelet cannot start a container of it."""
     return find_condition(pod, "PodScheduled").get("status") == "False" or is_held_up(pod)
+
+
+def is_being_made(pod: Json) -> bool:
+    """Whether it has a node and waits for its containers there, and its status says no more."""
+    waits = phase_of(pod) == "Pending" and node_of(pod) and not is_terminating(pod)
+    return bool(waits) and what_it_waits_for(pod) in ("", *BEING_MADE)
 
 
 def unanswered(pod: Json) -> str:

@@ -106,6 +106,7 @@ def test_then_it_is_tried_again() -> None:
     [
         pytest.param(0, 9000.0, "team/early", id="none failed: as planned"),
         pytest.param(1, 9000.0, "team/urgent", id="the other has less slack"),
+        pytest.param(1, 1300.0, "team/early", id="the other has more slack"),
         pytest.param(1, 700.0, "team/early", id="only first it is in time"),
     ],
 )

@@ -331,6 +331,7 @@ class LiveCluster:
             self._drop_forged(touched)
             self._write_corrections(partial(self._find_correction, now=now), touched)
             seen, report_of = self._snapshot, self._pod_signals.report_of
+            seen.read_events(self._find_words, now)
             self._state = state = seen.take_state(touched, nodes=nodes, now=now, cycle=self.cycle)
             self._write_corrections(partial(write_refusal, bad=seen.bad), seen.untold)
             seen.untold.clear()

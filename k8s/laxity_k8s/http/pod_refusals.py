@@ -43,7 +43,9 @@ def _warnings_about(run_call: RunCall, thing: Json) -> tuple[Json, ...]:
     path = collection_path("events", str(thing["metadata"]["namespace"]))
     query = {"fieldSelector": f"involvedObject.uid={thing['metadata'].get('uid')},type=Warning"}
     try:
-        answer = run_call(lambda session: session.call_json("GET", path, query=query))
+        answer = run_call(
+            lambda session: session.call_json("GET", path, query=query, timeout_s=5.0, attempts=1)
+        )
     except ApiError:
         return ()
     return whole_items("events", answer)

@@ -77,7 +77,7 @@ class LiveCluster:
         fit_within_s: float = 60.0,
         seal: Seal | None = None,
         limits: Limits | None = None,
-        find_pod_refusal: Callable[[Json], str] = lambda _: "",
+        explain_missing: Callable[[Json, Sequence[Json]], str] = lambda *_: "",
         quotas: bool = False,
         worker_token: WorkerToken = no_token,
         pools: Sequence[ScalingPool] = (),
@@ -85,12 +85,13 @@ class LiveCluster:
     ) -> None:
         """`worker_token` makes the token that a Job's workers are given, of the Job's uid.
 
-        `find_pod_refusal` says why the API server refuses pods of a Job, "" if it does not.
+        `explain_missing` says of a Job and its pods why these do not run, "" if only they say it.
         `quotas`: the cluster has such, and limit ranges, that bound Jobs. `pools` may grow.
         """
         self.api, self.cycle = api, 0
         self._keep_s = keep_s
-        self._worker_token, self._find_pod_refusal = worker_token, find_pod_refusal
+        self._worker_token = worker_token
+        self._find_words = lambda job: explain_missing(job, self._own_pods(job))
         self._news, self._collected_at = threading.Event(), 0.0
         self._submitting, self._looking = threading.Lock(), threading.Lock()
         self._seal, self._limits = seal, limits
@@ -149,7 +150,7 @@ class LiveCluster:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
             patches = plan_patches(
-                explain_missing_pods(plan.decisions, self._snapshot.shown, self._find_pod_refusal),
+                explain_missing_pods(plan.decisions, self._snapshot.shown, self._find_words),
                 state,
                 self._snapshot,
                 self._waits,
@@ -240,9 +241,7 @@ class LiveCluster:
 
     def script_pod(self, job_id: str, name: str = "") -> ScriptPod | None:
         job = self.job(job_id)
-        with self._cache.lock:
-            own = own_pods(job, list(self._cache.pods_of.get(job_id, {}).values()))
-        return find_script_pod(job, own, name)
+        return find_script_pod(job, self._own_pods(job), name)
 
     def log_path(self, job_id: str, index: int) -> str | None:
         return self.api.log_path(job_id, index)
@@ -332,6 +331,7 @@ class LiveCluster:
             self._drop_forged(touched)
             self._write_corrections(partial(self._find_correction, now=now), touched)
             seen, report_of = self._snapshot, self._pod_signals.report_of
+            seen.read_events(self._find_words, now)
             self._state = state = seen.take_state(touched, nodes=nodes, now=now, cycle=self.cycle)
             self._write_corrections(partial(write_refusal, bad=seen.bad), seen.untold)
             seen.untold.clear()
@@ -375,14 +375,17 @@ class LiveCluster:
         A new one is suspended, one changed by hand is pinned, one whose result is in is completed, one
         that keeps failing is failed.
         """
-        with self._cache.lock:
-            there = list(self._cache.pods_of.get(json_tree.object_id(job), {}).values())
-        report_of, own = self._pod_signals.report_of, own_pods(job, there)
+        report_of, own = self._pod_signals.report_of, self._own_pods(job)
         return (
             find_correction(job, now=now)
             or self._finisher.find(job, report_of(str(job["metadata"]["uid"])), own, now=now)
             or find_failure(job, own, report_of, now=now)
         )
+
+    def _own_pods(self, job: Json) -> list[Json]:
+        with self._cache.lock:
+            there = list(self._cache.pods_of.get(json_tree.object_id(job), {}).values())
+        return own_pods(job, there)
 
     def _write_corrections(
         self, asked: Callable[[Json], Tending | None], groups: Iterable[str]

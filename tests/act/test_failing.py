@@ -247,6 +247,22 @@ def test_an_exit_that_no_start_mends_fails_a_job_without_a_policy_at_once(code: 
     assert failing(plain("python", "train.py"), own, said()) is None, "its own backoffLimit counts"
 
 
+@pytest.mark.parametrize("code", [1, 2, EXIT_RAISED])
+def test_exit_codes_of_another_program_with_epochs_leave_its_retries_to_kubernetes(
+    code: int,
+) -> None:
+    job = training()
+    job["spec"]["template"]["spec"]["containers"][0]["command"] = ["python", "train.py"]
+    job["metadata"]["annotations"] |= {names.EPOCHS: "3"}
+    del job["spec"]["podFailurePolicy"]
+    own = [failed(number, code=code) for number in range(MOST_RESTARTS + 1)]
+
+    assert failing(job, own[:-1], said()) is None
+    found = failing(job, own, said())
+    assert found is not None
+    assert target(found)["reason"] == "WorkersKeepFailing"
+
+
 def test_an_image_that_cannot_be_pulled_fails_the_job_at_its_third_start() -> None:
     own = [waiting("ImagePullBackOff")]
 

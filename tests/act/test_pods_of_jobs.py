@@ -317,10 +317,33 @@ UNSCHEDULABLE = {
             id="the first of two",
         ),
         pytest.param([pod(0), pod(1), waiting(2, conditions=[UNSCHEDULABLE])], "", id="beyond"),
+        pytest.param(
+            [waiting(0, waits={"reason": "ContainerCreating"})],
+            "worker 0 waits on a: ContainerCreating",
+            id="as every start does",
+        ),
     ],
 )
 def test_why_a_worker_has_not_started_in_time_is_told_by_its_pod(own: list[Json], why: str) -> None:
     made = job(width=2, suspend=False)
     due: Any = {"due_at": CREATED_AT + 60.0}
     assert row(made, tuple(own), now=CREATED_AT + 60.0, **due).pending == why
-    assert row(made, tuple(own), now=CREATED_AT + 59.0, **due).pending == ""
+
+
+@pytest.mark.parametrize(
+    ("first", "is_told"),
+    [
+        (waiting(0, conditions=[UNSCHEDULABLE]), True),
+        (waiting(0, waits={"reason": "ErrImagePull"}), True),
+        (with_init(waiting(0, waits={}), waiting={"reason": "CreateContainerConfigError"}), True),
+        (waiting(0, waits={"reason": "ContainerCreating"}), False),
+        (with_init(waiting(0, waits={"reason": "PodInitializing"}), running={}), False),
+        (waiting(0), False),
+    ],
+)
+def test_what_blocks_a_start_is_told_at_once_and_the_job_goes_on(
+    first: Json, *, is_told: bool
+) -> None:
+    made = job(width=2, suspend=False)
+    found = row(made, (first, pod(1)), due_at=CREATED_AT + 60.0, now=CREATED_AT + 1.0)
+    assert (found.pending != "", found.fitting_workers) == (is_told, None)

@@ -191,7 +191,7 @@ def test_start_whose_pods_are_refused_says_so_in_the_servers_words(tmp_path: Pat
     with opened(tmp_path) as world:
         put(world, running)
         seen(world, "default/mine")
-        world._find_pod_refusal = lambda job: f"{job['kind']} lacks a label team"
+        world._find_words = lambda job: f"{job['kind']} lacks a label team"
         world.observe()
         world.carry_out(Plan((Preempt("default/mine", "now", "", told),)))
         why = json_tree.annotations_of(world.api.get("jobs", "default/mine"))[names.REASON]

@@ -9,7 +9,7 @@ import pytest
 
 from laxity import names
 from laxity.instants import instant_at
-from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.cluster import Cluster, simulated_node
 from tests.support.kubernetes.history import kept, width
 from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
@@ -26,6 +26,7 @@ from tests.support.kubernetes.service import Json, training_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 WITHIN_S = 6.0
+PODS: Final = "/api/v1/namespaces/{}/pods"
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +205,44 @@ def test_scheduler_that_does_not_answer_is_named(there: NamespaceJobs) -> None:
 
     words = "worker 0 has no node: scheduler volcano has not answered"
     assert events(there, "PodsDoNotFit")[0].endswith(words)
+
+
+def test_job_whose_volume_cannot_be_mounted_is_told_the_kubelets_words(
+    there: NamespaceJobs,
+) -> None:
+    """Its node has no kubelet: what one would say is written as its Event by hand."""
+    silent = simulated_node("silent", 1)
+    silent["metadata"]["labels"] = {"kubernetes.io/hostname": "silent"}
+    silent["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    there.cluster.ask("POST", "/api/v1/nodes", silent)
+    job = training_job(there.namespace, "mounts", HARD)
+    job["spec"]["template"]["spec"]["nodeSelector"] = silent["metadata"]["labels"]
+    words = 'MountVolume.SetUp failed for volume "data" : secret "missing" not found'
+    told: set[str] = set()
+    try:
+        apply(there.cluster, job)
+        there.until(lambda: fails_to_mount(there, told, words), "that is told")
+    finally:
+        there.cluster.ask("DELETE", "/api/v1/nodes/silent")
+        there.cluster.ask("DELETE", f"{PODS.format(there.namespace)}?gracePeriodSeconds=0")
+    expected = "only 0 of 1 pod ran in the time that they have for it: worker 0 waits on silent: "
+    assert any(said.startswith(expected + words) for said in events(there, "PodsDoNotFit"))
+
+
+def fails_to_mount(there: NamespaceJobs, told: set[str], words: str) -> bool:
+    """Whether laxity tells it; each pod that has a node gets its Event first."""
+    for pod in (there.cluster.ask("GET", PODS.format(there.namespace)) or {"items": []})["items"]:
+        if pod["spec"].get("nodeName") and pod["metadata"]["uid"] not in told:
+            about = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+            event = {
+                "metadata": {"generateName": "mounts-", "namespace": there.namespace},
+                "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
+                "type": "Warning", "reason": "FailedMount", "message": words,
+            }  # fmt: skip
+            path = f"/api/v1/namespaces/{there.namespace}/events"
+            assert there.cluster.ask("POST", path, event)
+            told.add(pod["metadata"]["uid"])
+    return any(words in said for said in events(there, "PodsDoNotFit"))
 
 
 def test_a_job_that_its_controller_has_not_seen_started_is_waited_for(there: NamespaceJobs) -> None:

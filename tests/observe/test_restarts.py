@@ -5,8 +5,10 @@ import json
 import pytest
 
 from laxity import names
+from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_scheduler.live import Report
+from laxity_scheduler.service.views.live_view import view_of
 from tests.support.manifests import CREATED_AT, job, pod
 from tests.support.rows import row
 
@@ -66,3 +68,28 @@ def test_a_job_whose_pods_run_and_say_nothing_does_not_report(
     found = row(made, (pod(0, node="a", phase=phase),), report, now=AGAIN_AT)
 
     assert found.reports is reports
+
+
+@pytest.mark.parametrize(
+    ("ready", "error"),
+    [
+        pytest.param(None, "worker 1 failed with exit code 7", id="no pod runs yet"),
+        pytest.param(1, "worker 1 failed with exit code 7", id="one of two runs"),
+        pytest.param(2, "", id="both run"),
+    ],
+)
+def test_error_of_a_worker_is_shown_until_all_workers_run_again(
+    ready: int | None, error: str
+) -> None:
+    def view(status: Json, own: tuple[Json, ...], before: Json | None) -> Json:
+        made = job(width=2, suspend=False, nodes='["a", "a"]', status=status)
+        found = row(made, own, now=AGAIN_AT)
+        return view_of(made, found, report=Report(), before=before, now=AGAIN_AT)
+
+    dead = pod(1, node="a", phase="Failed", code=7)
+    failed = view({"ready": 1}, (pod(0, node="a"), dead), None)
+    assert failed["error"] == "worker 1 failed with exit code 7"
+
+    new = pod(1, node="a", phase="Pending", created="2026-11-21T09:00:00Z")
+    again = view({"ready": ready}, (pod(0, node="a"), dead, new), failed)
+    assert again["error"] == error

@@ -47,6 +47,14 @@ def test_a_part_is_told_with_its_age_and_its_usual_time(row: Job, now: float, te
     assert part_text(seen_at(row, now), now) == text
 
 
+def test_what_keeps_a_start_is_told_in_place_of_its_usual_time() -> None:
+    seen = seen_at(replace(STARTING, pending="worker 0 waits on a: ErrImagePull"), 600.0)
+
+    assert part_text(seen, 600.0) == "starting for 10m00s: worker 0 waits on a: ErrImagePull"
+    assert silence_text(seen_at(STARTING, 600.0), 600.0) != ""
+    assert silence_text(seen, 600.0) == "", "nothing could be reported"
+
+
 @pytest.mark.parametrize("row", [STARTING, FINISHING], ids=["start", "finishing"])
 def test_no_finish_is_past_or_now_while_a_part_lasts(row: Job) -> None:
     for now in (0.0, 14.9, 15.0, 25.9, 26.0, 40.0, 400.0):

@@ -101,6 +101,29 @@ def test_then_it_is_tried_again() -> None:
     assert started_jobs(decided(cluster(gpus=1, jobs=jobs, now=100.0))) == ["team/broken"]
 
 
+@pytest.mark.parametrize(
+    ("failed_starts", "due_at", "first"),
+    [
+        pytest.param(0, 9000.0, "team/early", id="none failed: as planned"),
+        pytest.param(1, 9000.0, "team/urgent", id="the other has less slack"),
+        pytest.param(1, 1300.0, "team/early", id="the other has more slack"),
+        pytest.param(1, 700.0, "team/early", id="only first it is in time"),
+    ],
+)
+def test_a_failed_start_costs_a_job_its_place_before_promises_with_less_slack(
+    failed_starts: int, due_at: float, first: str
+) -> None:
+    """Ten minutes of work each. The early one was planned to start at once, the other behind it."""
+    runs = ((600.0, 1),), ((600.0, 0), (1200.0, 1))
+    early, urgent = (replace(promise(1400.0), runs=each) for each in runs)
+    early = replace(early, deadline_at=due_at)
+    jobs = [
+        promised("early", due_at, verdict=early, failed_starts=failed_starts),
+        promised("urgent", 1400.0, verdict=urgent),
+    ]
+    assert started_jobs(decided(cluster(gpus=1, jobs=jobs, now=61.0))) == [first]
+
+
 def test_a_new_deadline_is_judged_at_once() -> None:
     state = cluster(gpus=1, jobs=[broken(asked=True)], now=30.0)
     assert hide_held_up(state)[0] is state

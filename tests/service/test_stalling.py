@@ -74,6 +74,17 @@ def test_a_first_epoch_is_measured_by_what_is_known_before_it() -> None:
     assert stalled_at(training(estimate_s=60.0), 1_900.0)
 
 
+def test_a_container_that_never_reports_stalls_at_six_times_its_whole_run() -> None:
+    silent = training(estimate_s=60.0, reports=False, resumed_at=1_000.0)
+    silent = replace(silent, epoch_started_at=None, formed=0)
+    start_s = NOTHING_KNOWN.resume_cost(silent.workload, 1).p90_s
+    run_s = NOTHING_KNOWN.remaining(silent.workload, silent.progress, 1).p90_s
+
+    assert not stalled_at(silent, 1_000.0 + 6 * run_s - 1.0)
+    assert stalled_at(silent, 1_000.0 + 6 * run_s + start_s + 1.0)
+    assert not stalled_at(replace(silent, reports=True), 1e6), "its pods have not started"
+
+
 class Failing(Curve):
     def epoch_time(self, workload: Workload, workers: int) -> Estimate:
         raise RuntimeError(f"no epoch time of {workload.model}")

@@ -1,5 +1,6 @@
 """A pod that is lost after its start has its time to come again, before its job is made narrower."""
 
+from laxity_k8s.observe.hanging_starts import AGAIN_S, HANGS_S
 from tests.support.manifests import EVER_SUSPENDED, SUSPENDED, pod
 from tests.support.trained_job import FIT_S, NOW, Seen, trained_for_an_hour
 
@@ -10,6 +11,10 @@ def test_a_worker_that_is_being_replaced_is_waited_for() -> None:
     assert seen.look(NOW + 1.0).fitting_workers is None
     seen.put("pods", pod(0, node="a", phase="Pending"))
     assert seen.look(NOW + 5.0).fitting_workers is None
+    for read_at in (NOW + 1.0 + HANGS_S, NOW + 1.0 + HANGS_S + AGAIN_S):
+        assert seen.snapshot.due_at == read_at, "its Events are read meanwhile"
+        seen.snapshot.read_events(lambda _: "", read_at)
+        assert seen.look(read_at).fitting_workers is None
     assert seen.snapshot.due_at == NOW + 1.0 + FIT_S
 
 

@@ -42,6 +42,7 @@ class JobView:
     `code_changed`: files that were others at its first start;
     `stalled_since`: no epoch has ended since then, though one usually takes `usual_epoch_s`;
     `part` is "starting" before the first epoch and "finishing" after the last one, with what it usually takes;
+    `part_reason`: what keeps the start, in the words of the scheduler or the kubelet;
     `prediction_note`: how the job differs from the runs that its prediction rests on;
     `finished_early`: its code ended it before its last epoch; `first_...` are what the first verdict predicted;
     `group`, `step`: jobs with one deadline together, whose part for this one is `deadline_at`, and why;
@@ -68,6 +69,7 @@ class JobView:
     part: str = ""
     part_since: float | None = None
     part_usual_s: float | None = None
+    part_reason: str = ""
     first_p50_at: float | None = None
     first_p90_at: float | None = None
     first_run_s: float | None = None

@@ -157,6 +157,8 @@ def silence_text(job: JobView, now: float) -> str:
     """That nothing is known of its progress, and what follows from that; "" where something is."""
     if job.is_silent:
         return SILENT
+    if job.part_reason:
+        return ""
     began_at = job.part_since if job.part == "starting" and not job.ended else None
     if began_at is None or now - began_at < max(SILENT_S, SILENT_TIMES * (job.part_usual_s or 0.0)):
         return ""
@@ -164,11 +166,16 @@ def silence_text(job: JobView, now: float) -> str:
 
 
 def part_text(job: JobView, now: float) -> str:
-    """What it does before its first epoch or after its last: "finishing for 15s, usually 26s"."""
+    """What it does before its first epoch or after its last: "finishing for 15s, usually 26s".
+
+    Of a start that something keeps, what that is: "starting for 15s: worker 0 has no node: ...".
+    """
     if not job.part or job.ended or job.part_since is None:
         return ""
     usual_s, age_s = job.part_usual_s or 0.0, now - job.part_since
     lasts = f"{job.part} for {format_seconds(age_s)}" if age_s >= SHOWN_FROM_S else job.part
+    if job.part_reason:
+        return f"{lasts}: {job.part_reason}"
     return f"{lasts}, usually {format_seconds(usual_s)}" if usual_s >= SHOWN_FROM_S else lasts
 
 

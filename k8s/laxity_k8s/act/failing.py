@@ -5,8 +5,9 @@ can help (its exit code says so), when the same exception comes twice in one epo
 `restarts` in a row have not finished an epoch: going on would hold GPUs and a promise for nothing.
 docs/projects.md has the rule for users.
 
-A plain Job whose container is not laxity's worker keeps the backoffLimit that its user gave it: its
-reason shows the error.
+Exit codes say that only where the container runs laxity's worker: another program may mean
+anything by them. A plain Job with such a program keeps the backoffLimit that its user gave it: its reason
+shows the error.
 """
 
 from collections import defaultdict
@@ -99,11 +100,12 @@ def _keep_failing(
     if not often:
         return None
     died = pods.worker_failure(max(often, key=end_instant))
-    if trains and _is_final(job, often):
+    by_code = trains and runs_worker(json_tree.mapping_at(job, "spec"))
+    if by_code and _is_final(job, often):
         return reason("worker_failed", died=died)
     times = sum(_count_failures(pod, since) for pod in often)
     if times <= _allowed_restarts(job, trains=trains):
-        return reason("worker_failed_again", died=died) if trains and _is_repeated(often) else None
+        return reason("worker_failed_again", died=died) if by_code and _is_repeated(often) else None
     if trains and report.holds_state is False:
         facts = {"times": times, "epoch": report.furthest_epoch}
         return reason("workers_fail_anew", **facts, died=died)

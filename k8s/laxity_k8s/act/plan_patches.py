@@ -19,6 +19,7 @@ from laxity_k8s.act.promise_events import BACKOFF_CODE, MoveFilter, describe_bac
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import preempted_for
+from laxity_k8s.objects.containers import BEING_MADE
 from laxity_k8s.objects.node_rows.accelerator_nodes import machine_name, machine_names
 from laxity_k8s.objects.status_annotation import read_status
 from laxity_k8s.observe.moved_promises import CODE as MOVED
@@ -176,17 +177,18 @@ def plan_patches(
 
 
 def explain_missing_pods(
-    decisions: Iterable[Decision], shown: Mapping[str, Json], find_refusal: Callable[[Json], str]
+    decisions: Iterable[Decision], shown: Mapping[str, Json], find_words: Callable[[Json], str]
 ) -> Iterator[Decision]:
-    """The decisions, with the API server's words where it refuses the pods of a Job."""
+    """The decisions, with words from Events where a Job's pods are refused or cannot be made."""
     for decision in decisions:
         job = shown.get(getattr(decision, "job", ""))
         if isinstance(decision, Preempt | Resize) and job is not None:
             why = decision.reason
+            told = str(why.fact("why") or "")
             if (
                 why.code == "pods_do_not_fit"
-                and not why.fact("why")
-                and (words := find_refusal(job))
+                and (not told or told.endswith(BEING_MADE))
+                and (words := find_words(job))
             ):
                 facts = dict(why.facts) | {"why": f": {words}"}
                 yield replace(decision, reason=reason(why.code, **facts))

@@ -31,7 +31,7 @@ from laxity_k8s.cluster_api import (
 )
 from laxity_k8s.http.patching import patch_all, send_patch
 from laxity_k8s.http.paths import collection_path, object_path, whole_items
-from laxity_k8s.http.pod_refusals import read_pod_refusal
+from laxity_k8s.http.pod_refusals import read_missing_pods
 from laxity_k8s.http.session import FIELD_MANAGER, STRATEGIC_PATCH, ApiSession
 from laxity_k8s.http.watch import KindWatch, Recovery
 from laxity_k8s.http.watch_thread import WatchThread
@@ -270,7 +270,7 @@ def open_world(
         raise
     return LiveCluster(
         api, reports, fit_within_s=fit_within_s, seal=seal, limits=limits, quotas=True, pools=scaling,
-        find_pod_refusal=partial(read_pod_refusal, api.run_call), worker_token=worker_token, faults=faults,
+        explain_missing=partial(read_missing_pods, api.run_call), worker_token=worker_token, faults=faults,
     )  # fmt: skip
 
 

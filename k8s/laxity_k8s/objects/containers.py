@@ -10,6 +10,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_scheduler.model.reasons import format_utc
 
 INITIALIZING = "PodInitializing"  # what a container says that waits for init containers
+BEING_MADE = (INITIALIZING, "ContainerCreating")
 
 
 def end_of(status: Json) -> Json:
@@ -62,6 +63,15 @@ def what_it_waits_for(pod: Json) -> str:
     words += [_init_text(status) for status in first if status.get("name") in before]
     training = json_tree.list_at(pod, "status", "containerStatuses")
     return next(filter(None, [*words, *map(_waiting_text, training)]), _initializing(training))
+
+
+def is_held_up(pod: Json) -> bool:
+    """Whether the kubelet says of a container what keeps it, other than that it is being made."""
+    return any(
+        json_tree.get_in(status, "state", "waiting", "reason") not in (None, "", *BEING_MADE)
+        for field in ("initContainerStatuses", "containerStatuses")
+        for status in json_tree.list_at(pod, "status", field)
+    )
 
 
 def _waiting_text(status: Json) -> str:

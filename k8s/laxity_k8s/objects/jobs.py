@@ -235,12 +235,12 @@ def _read_troubles(
     troubles: dict[str, Any] = {"cannot_end": overdue}
     if workers:
         troubles["died"] = pods.failure_reason(own, workers)
+        # no pod takes the place of one that cannot end
+        troubles["pending"] = overdue or pods.pending_reason(own, workers, had_time=had_time)
     if displaced:
         troubles["displaced"] = displaced[min(displaced)]
     if workers and had_time:
         troubles["fitting_workers"] = count_fitting(job, own, displaced, now=now)
-        # no pod takes the place of one that cannot end
-        troubles["pending"] = overdue or pods.pending_reason(own, workers)
     return troubles
 
 

@@ -15,10 +15,12 @@ from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import find_condition, read_condition
 from laxity_k8s.objects.containers import (
+    BEING_MADE,
     count_restarts,
     end_instant,
     end_of,
     failed_end,
+    is_held_up,
     what_it_waits_for,
 )
 from laxity_scheduler.model.job import FOREVER
@@ -231,11 +233,14 @@ def leader_runs(own: Iterable[Json]) -> bool:
     return any((index_of(pod) or 0) == 0 and phase_of(pod) == "Running" for pod in own)
 
 
-def pending_reason(own: Iterable[Json], workers: int) -> str:
-    """Why the first of these workers that has not started has not; "" if no pod says."""
+def pending_reason(own: Iterable[Json], workers: int, *, had_time: bool = True) -> str:
+    """Why the first of these workers that has not started has not; "" if no pod says.
+
+    Of pods that have not had their time, only what not every start passes through.
+    """
     for pod in sorted(own, key=lambda pod: index_of(pod) or 0):
         number = index_of(pod) or 0
-        if number >= workers or phase_of(pod) != "Pending":
+        if number >= workers or phase_of(pod) != "Pending" or not (had_time or is_blocked(pod)):
             continue
         if cause := waits_for(pod) or unanswered(pod):
             return shorten(f"worker {number} {cause}", LONGEST_REASON, placeholder=" ...")
@@ -249,6 +254,17 @@ def waits_for(pod: Json) -> str:
         return f"has no node: {scheduled.get('message') or scheduled.get('reason')}"
     cause = what_it_waits_for(pod)
     return f"waits on {node_of(pod)}: {cause}" if cause else ""
+
+
+def is_blocked(pod: Json) -> bool:
+    """Whether the scheduler finds no node for it, or the kubelet cannot start a container of it."""
+    return find_condition(pod, "PodScheduled").get("status") == "False" or is_held_up(pod)
+
+
+def is_being_made(pod: Json) -> bool:
+    """Whether it has a node and waits for its containers there, and its status says no more."""
+    waits = phase_of(pod) == "Pending" and node_of(pod) and not is_terminating(pod)
+    return bool(waits) and what_it_waits_for(pod) in ("", *BEING_MADE)
 
 
 def unanswered(pod: Json) -> str:

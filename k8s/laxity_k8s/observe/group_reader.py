@@ -35,6 +35,7 @@ from laxity_k8s.observe.entries import (
     look_for_unseen,
     own_pods,
 )
+from laxity_k8s.observe.hanging_starts import HangingStarts
 from laxity_k8s.observe.last_declared import LastDeclared
 from laxity_k8s.observe.moved_promises import MovedPromises
 from laxity_k8s.observe.namespace_bounds import Bounds
@@ -74,6 +75,7 @@ class GroupReader:
         self._ran: dict[str, float | None] = {}  # the start after which all workers of a job ran
         self._declared = LastDeclared()
         self.rejections = Rejections()
+        self.hanging = HangingStarts()
         self.refused = RefusedDeadlines()
         self.moved_promises = MovedPromises(cache.put_back)
 
@@ -190,7 +192,8 @@ class GroupReader:
         """Drop what is remembered of a Job that is over."""
         for table in (self._missing, self._ran):
             table.pop(group, None)
-        for memory in (self._declared, self.rejections, self.refused, self.moved_promises):
+        memories = (self._declared, self.rejections, self.refused, self.moved_promises)
+        for memory in (*memories, self.hanging):
             memory.forget(group)
 
     def _read_row(
@@ -218,6 +221,7 @@ class GroupReader:
             entry.bad = row
             return
         row = _on_product(row, self.product_of(row, entry.asks))
+        row = self.hanging.apply_to(row, self._missing.get(group))
         row = self._with_coming_nodes(row, job, own)
         if entry.bad is not None:  # what it asks now makes no sense
             row = replace(row, asked=False)
@@ -225,6 +229,7 @@ class GroupReader:
         entry.row = row = self.moved_promises.apply_to(self.refused.ask_again(job, row, now), job)
         entry.due_at = min(self.refused.due_at(group), self.moved_promises.due_at(group, now))
         entry.due_at = min(entry.due_at, pods.next_overdue_at(own, now))
+        entry.due_at = min(entry.due_at, self.hanging.due_at(group, now))
         if row.workers and due_at > now:
             entry.due_at = min(entry.due_at, due_at)
 
@@ -245,7 +250,7 @@ class GroupReader:
             return row
         if self._pools.coming_for(row.nodes) is None:
             return replace(row, restarted_at=max(pods.bound_at(pod) or 0.0 for pod in own))
-        if row.pending:
+        if row.fitting_workers is not None and row.pending:
             late = f"no node of pool {coming.pool} came within {format_duration(coming.within_s)}"
             row = replace(row, pending=f"{late}; {row.pending}")
         return replace(row, restarted_at=(row.resumed_at or 0.0) + coming.within_s)

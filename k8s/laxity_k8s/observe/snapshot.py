@@ -6,7 +6,7 @@ changes a row once: when pods have had their time to run.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -157,6 +157,17 @@ class Snapshot:
     def wait_anew(self, now: float) -> Sequence[str]:
         """Jobs with workers that do not run: they have their time again, counted from now."""
         return self._reader.wait_anew(now)
+
+    def read_events(self, find_words: Callable[[Json], str], now: float) -> None:
+        """Have Events read of Jobs whose start hangs; the next look tells what they say."""
+        for group in self._reader.hanging.find_due(now):
+            with self._cache.lock:
+                job = self._cache.jobs.get(group)
+            if job is None:
+                self._reader.hanging.forget(group)
+                continue
+            self._reader.hanging.note(group, self._guard(group, find_words, job) or "", now)
+            self._stale.add(group)
 
     def foreign_gpus(self, nodes: Iterable[str]) -> int:
         """GPUs of these nodes that pods hold which belong to no Job of laxity's."""

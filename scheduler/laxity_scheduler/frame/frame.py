@@ -185,7 +185,12 @@ def _read_running(row: Floats, job: Job, curve: Curve) -> None:
 
 
 def promise_start_at(job: Job) -> float:
-    """When its promise planned to start it; 0 without one."""
+    """When its promise planned to start it; 0 without one, never once a start of it has failed.
+
+    Else it would come before promises with less slack that were planned behind it.
+    """
+    if job.failed_starts:
+        return FOREVER
     before = 0.0
     for until_at, workers in job.promise or ():
         if workers:

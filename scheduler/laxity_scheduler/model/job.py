@@ -187,7 +187,7 @@ class Job:
     asked: bool = True  # wants a verdict: new, or its deadline was changed
     fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
     died: str = ""  # why a worker that should run has failed, as its pod tells it; "": none has
-    pending: str = ""  # why one that did not start in time has not, as its pod tells it
+    pending: str = ""  # why one that has not started has not, as its pod tells it
     cannot_end: str = ""  # its pods that should have ended and have not, in words; "": none
     failed_starts: int = 0  # in a row
     not_before: float = 0.0  # after that many it is not tried again until then

@@ -125,8 +125,14 @@ class ClaimOrder(NamedTuple):
 
 
 def _by_plan(frame: Frame, rows: Ints, due_s: Floats) -> tuple[Floats, ...]:
+    """When each was planned to start; one whose start has failed behind all that are due before it."""
     runs = frame.column(WORKERS)[rows] > 0.0
-    return np.where(runs, 0.0, frame.column(PLANNED_AT)[rows]), due_s
+    planned_at = np.where(runs, 0.0, frame.column(PLANNED_AT)[rows])
+    stands = planned_at < FOREVER
+    for place in np.flatnonzero(~stands).tolist():
+        sooner = stands & (due_s <= due_s[place])
+        planned_at[place] = planned_at[sooner].max(initial=0.0)
+    return planned_at, due_s
 
 
 def _by_due(frame: Frame, rows: Ints, due_s: Floats) -> tuple[Floats, ...]:

@@ -46,18 +46,22 @@ def predict_ends(
     }
 
 
-def _part_of(job: Job, predictor: Predictor) -> tuple[str, float | None, float | None]:
-    """The part before its first epoch or after its last one: its name, since when, its usual time."""
+def _part_of(job: Job, predictor: Predictor) -> tuple[str, float | None, float | None, str]:
+    """The part before its first epoch or after its last one: its name, since when, its usual time.
+
+    And what keeps its start, if its pods say so.
+    """
     begun_at = job.epoch_started_at
     if not job.formed and begun_at is None and job.start_began_at is not None:
         return (
             "starting",
             job.start_began_at,
             predictor.resume_cost(job.workload, job.workers).p50_s,
+            job.pending,
         )
     if begun_at is not None and job.progress.epochs_done >= job.workload.epochs:
-        return "finishing", begun_at, predictor.finishing_time(job.workload, job.workers).p50_s
-    return "", None, None
+        return "finishing", begun_at, predictor.finishing_time(job.workload, job.workers).p50_s, ""
+    return "", None, None, ""
 
 
 def last_reasons(plan: Plan) -> dict[str, LastReason]:

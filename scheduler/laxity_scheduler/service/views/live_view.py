@@ -38,7 +38,7 @@ class ExpectedEnd:
     """When a job is expected to end, by the predictor in use.
 
     `part`: "starting" or "finishing" while it is before its first epoch or after its last one, since
-    when, and how long that usually takes (P50); else "".
+    when, and how long that usually takes (P50); else "". `part_reason`: what keeps its start, if known.
     """
 
     p50_at: float
@@ -46,6 +46,7 @@ class ExpectedEnd:
     part: str = ""
     part_since: float | None = None
     part_usual_s: float | None = None
+    part_reason: str = ""
     stall: Stall | None = None
 
 
@@ -108,7 +109,7 @@ def view_of(
     view |= {"saved_epoch": report.saved_epoch, "save_error": report.save_error}
     view |= {"code_changed": report.code_changed or view["code_changed"]}
     view["epochs"] = dict(report.declared).get("epochs", view["epochs"])  # also without a row
-    view |= {"result": report.result, "error": report.failed or died or view["error"]}
+    view |= {"result": report.result, "error": report.failed or died or _last_error(manifest, view)}
     view |= _fields_of_end(manifest, view, report, now, absence)
     if view["finished_at"] is not None:
         view |= borrowing_fields(view, 0, view["finished_at"])
@@ -137,6 +138,7 @@ def end_fields(finish: ExpectedEnd) -> Json:
         "part": finish.part,
         "part_since": finish.part_since,
         "part_usual_s": finish.part_usual_s,
+        "part_reason": finish.part_reason,
         "stalled_since": since,
         "usual_epoch_s": usual_s,
     }
@@ -301,6 +303,13 @@ def _close_history(history: Sequence[Sequence[float]], ended_at: float) -> list[
     """The history with an entry of 0 workers at the end."""
     past = [list(entry) for entry in history]
     return [*past, [ended_at, 0]] if past and past[-1][1] else past
+
+
+def _last_error(manifest: Mapping[str, Any], view: Mapping[str, Any]) -> str:
+    """The error that the last view has; "" once all workers run again."""
+    ready = json_tree.get_in(manifest, "status", "ready")
+    runs = view["state"] == "running" and isinstance(ready, int) and ready >= view["workers"]
+    return "" if runs else str(view["error"])
 
 
 def _fields_of_end(

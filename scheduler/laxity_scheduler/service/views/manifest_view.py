@@ -19,7 +19,7 @@ from laxity_scheduler.service.views.verdict_view import (
 )
 from laxity_scheduler.service.views.view_fields import Json, job_id_of
 
-NO_PART: Final[Json] = {"part": "", "part_since": None, "part_usual_s": None}
+NO_PART: Final[Json] = {"part": "", "part_since": None, "part_usual_s": None, "part_reason": ""}
 
 OF_ONE_JOB: Final = {  # labels of its pods
     f"{prefix}{name}"

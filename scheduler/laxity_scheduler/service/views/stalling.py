@@ -1,6 +1,7 @@
 """Running jobs whose epoch takes far longer than it should: people are told, nothing is stopped.
 
-A job is stalled once its epoch has lasted six times its P90 and what a start costs, at least 90 s.
+A job is stalled once its epoch has lasted six times its P90 and what a start costs, at least 90 s. Of
+one that runs and has never reported an epoch, the whole run counts as one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ ENOUGH: Final = 3  # own epochs, from which on they are believed alone
 
 
 class Stall(NamedTuple):
-    """When the last epoch of a job ended (or its first one began), and what one usually takes."""
+    """When the last epoch of a job ended (or its first one or start began), and what one usually takes."""
 
     since: float
     usual_s: float
@@ -44,6 +45,7 @@ class StallWatch:
         stalls = {}
         for job in jobs:
             since, is_between = job.epoch_started_at, job.parked_epoch is not None
+            since = since if job.reports else job.resumed_at
             if since is None or is_between or job.progress.epochs_done >= job.workload.epochs:
                 continue
             most_s, usual_s = LEAST_S, 0.0
@@ -65,15 +67,17 @@ class StallWatch:
 
 
 def epoch_limit_s(job: Job, predictor: Predictor) -> tuple[float, float]:
-    """The longest that its epoch may take, and what one usually takes, in seconds.
+    """The longest that its epoch, or its run if it reports none, may take; what an epoch usually takes.
 
-    Infinite where nothing is known of its epochs.
+    In seconds; infinite where nothing is known of its epochs.
     """
     width = job.formed or job.workers
     expected = predictor.epoch_time(job.workload, width)
     own = job.progress.epoch_s
     usual_s = median(own) if own else expected.p50_s
     p90_s = max(own) if len(own) >= ENOUGH else max(expected.p90_s, *own, 0.0)
+    if not job.reports:
+        p90_s = predictor.remaining(job.workload, job.progress, width).p90_s
     if p90_s < FOREVER:
         _, next_p90_s = predictor.table((Ask(job.workload, job.progress, width),)).next_unit(0)
         p90_s = max(p90_s, next_p90_s)  # a validation, if this model's runs have one here

@@ -216,6 +216,41 @@ def test_a_link_that_is_queued_again_lets_its_successor_train_meanwhile(
     assert chain.left() == []
 
 
+def test_a_link_whose_exit_code_queues_it_again_lets_its_successor_train(
+    slurm: SlurmCluster, begin: Callable[[str], Chain]
+) -> None:
+    with (slurm.folder / "slurm.conf").open("a") as conf:
+        conf.write("RequeueExit=40-42\n")
+    slurm.ask("scontrol", "reconfigure")
+    trains = '[ "$LAXITY_CHAIN_LINK" = 1 ] || exec touch "$LAXITY_CHAIN_FOLDER/done"\nwhile'
+    chain = begin(WAITING.replace("while", trains))
+    process = chain.start("--method", "slurm_estimate")
+    until(lambda: chain.runs(1) and chain.job_of(2), "one link runs and one waits")
+
+    (chain.folder / "code").write_text("41")
+
+    assert exit_code_of(process) == 0
+    assert f"link 1: job {chain.job_of(1)} waits again" in chain.words
+    assert chain.jobs() == {"1": 1, "2": 1}
+    assert chain.left() == []
+
+
+def test_a_chain_goes_on_after_a_link_that_lost_its_node(
+    slurm: SlurmCluster, begin: Callable[[str], Chain]
+) -> None:
+    chain = begin(WAITING.replace("#SBATCH --time=30", "#SBATCH --time=30 --no-requeue"))
+    process = chain.start("--links", "2")
+    until(lambda: chain.runs(1), "the first link runs")
+
+    slurm.ask("scontrol", "update", "NodeName=n0", "State=DOWN", "Reason=test")
+    until(lambda: chain.runs(2), "the second link trains")
+    (chain.folder / "code").write_text("7")
+
+    assert exit_code_of(process) == 7
+    assert f"link 1: job {chain.job_of(1)} lost its node" in chain.words
+    assert chain.jobs() == {"1": 1, "2": 1}
+
+
 def test_a_refused_successor_is_tried_again_and_then_the_chain_ends_in_slurms_words(
     slurm: SlurmCluster,
     begin: Callable[[str], Chain],

@@ -15,6 +15,11 @@ ADVICE: Final = (
         "JobHeldUser",
         "it is held; let it start with: scontrol release {job_id} (--hold in a script holds each link)",
     ),
+    (
+        "BeginTime",
+        "its start time has not come; a job that was queued again waits some minutes first",
+    ),
+    ("NonZeroExitCode", "Slurm queues it again after this exit code"),
     ("JobHeldAdmin", "an administrator holds it"),
     (
         "launch failed requeued held",

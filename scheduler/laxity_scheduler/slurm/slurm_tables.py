@@ -31,6 +31,7 @@ _UNCONFIGURED: Final = re.compile(
     "|slurm.conf.*no such file|unable to process configuration",
     re.IGNORECASE,
 )
+_REQUEUES: Final = re.compile(r"^RequeueExit(?:Hold)?\s*=(.*)$", re.MULTILINE)
 _FULL: Final = re.compile("(?:Assoc|QOS)(?:Max|Grp)SubmitJob")
 
 
@@ -154,6 +155,14 @@ def parse_controller_time(text: str) -> float:
     if now_at is None:
         raise ValueError("scontrol show config does not say what time it is")
     return now_at
+
+
+def parse_requeue_exits(text: str) -> list[int]:
+    """The exit codes after which `scontrol show config` says that a job is queued again."""
+    codes: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", " ".join(_REQUEUES.findall(text))):
+        codes += range(int(first), int(last or first) + 1)
+    return codes
 
 
 def is_away(text: str) -> bool:

@@ -113,6 +113,7 @@ def test_slurm_ends_lines_with_newlines_only() -> None:
         ("QOSGrpCPUMinutesLimit", "has used up its budget of time"),
         ("AssocGrpWallLimit", "has used up its budget of time"),
         ("Job's account not permitted to use this partition (a allows b not c)", "cannot start"),
+        ("Job's QOS not permitted to use this partition (a allows b not c)", "cannot start"),
         ("job requeued in held state", "it starts after: scontrol release 4"),
         ("A reason of tomorrow | with a bar", "A reason of tomorrow | with a bar"),
     ],

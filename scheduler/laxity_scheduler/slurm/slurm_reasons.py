@@ -36,6 +36,7 @@ ADVICE: Final = (
     ("DependencyNeverSatisfied", "what it depends on has failed: it cannot start"),
     ("InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed", "it may not run there"),
     ("Job's account not permitted", "its account may not use the partition: it cannot start"),
+    ("Job's QOS not permitted", "its QOS may not use the partition: it cannot start"),
     (
         f"{LIMITED}MaxWallDurationPerJob",
         "its time limit is above that of your account or QOS; lower --time: it cannot start",

@@ -175,6 +175,11 @@ def is_full(text: str) -> bool:
     return bool(_FULL.search(text))
 
 
+def is_closed(text: str) -> bool:
+    """Whether an error message says that the partition takes no jobs for now."""
+    return "partition not available" in text
+
+
 def is_unconfigured(text: str) -> bool:
     """Whether an error message says that the command knows of no cluster."""
     return bool(_UNCONFIGURED.search(text))

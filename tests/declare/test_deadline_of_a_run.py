@@ -163,3 +163,20 @@ def test_a_deadline_counts_from_the_scheduled_start(
 
     (manifest,) = service.manifests
     assert datetime.fromisoformat(said(manifest, "submitted-at")) == scheduled_at
+
+
+def test_a_schedule_creates_runs_at_its_times(trainings: ModuleType, prefect_api: str) -> None:
+    """Which needs an SQLAlchemy that Prefect's server can work with."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+
+    deployment_id = trainings.train_digits.to_deployment("daily", cron="0 6 * * *").apply()
+    this_one = DeploymentFilter(id=DeploymentFilterId(any_=[deployment_id]))
+    with get_client(sync_client=True) as api:
+        api.request(
+            "POST", "/deployments/{id}/schedule", path_params={"id": deployment_id}, json={}
+        )
+        runs = api.read_flow_runs(deployment_filter=this_one)
+        api.delete_deployment(deployment_id)
+
+    assert {run.expected_start_time.hour for run in runs if run.expected_start_time} == {6}

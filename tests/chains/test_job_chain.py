@@ -94,6 +94,16 @@ def test_a_failing_link_takes_its_successor_out_of_the_queue(chain: JobChain) ->
     chain.until(lambda: sorted(chain.jobs()) == ["1"], "no successor waits")
 
 
+def test_a_link_that_loses_its_node_trains_on_another_one(chain: JobChain) -> None:
+    process = chain.start("--links", "1")
+    chain.end_pod("1", 143, disrupted="EvictionByEvictionAPI")
+    chain.until(lambda: chain.pod_of("1"), "it runs again")
+    chain.end_pod("1", 0)
+
+    assert process.wait(timeout=120) == 0
+    assert sorted(chain.jobs()) == ["1"]
+
+
 def test_a_successor_deleted_by_hand_is_created_once_more_and_links_end_at_their_cap(
     chain: JobChain,
 ) -> None:

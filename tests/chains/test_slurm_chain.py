@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from laxity_scheduler.following.chain_loop import MOST_REFUSALS
 from tests.support.slurm import WHY_NOT, SlurmCluster, until
 from tests.support.slurm_chain import Chain, exit_code_of
 
@@ -58,6 +59,13 @@ exec {sbatch} "$@"
 
 
 ALL_EPOCHS: Final = [f"epoch {n}" for n in range(1, 9)]
+
+
+def reconfigure(slurm: SlurmCluster, line: str) -> None:
+    """Add a line to the cluster's slurm.conf."""
+    with (slurm.folder / "slurm.conf").open("a") as conf:
+        conf.write(f"{line}\n")
+    slurm.ask("scontrol", "reconfigure")
 
 
 @pytest.mark.parametrize("method", ["reactive", "average_now", "slurm_estimate"])
@@ -216,15 +224,49 @@ def test_a_link_that_is_queued_again_lets_its_successor_train_meanwhile(
     assert chain.left() == []
 
 
+def test_a_link_whose_exit_code_queues_it_again_lets_its_successor_train(
+    slurm: SlurmCluster, begin: Callable[[str], Chain]
+) -> None:
+    reconfigure(slurm, "RequeueExit=40-42")
+    trains = '[ "$LAXITY_CHAIN_LINK" = 1 ] || exec touch "$LAXITY_CHAIN_FOLDER/done"\nwhile'
+    chain = begin(WAITING.replace("while", trains))
+    process = chain.start("--method", "slurm_estimate")
+    until(lambda: chain.runs(1) and chain.job_of(2), "one link runs and one waits")
+
+    (chain.folder / "code").write_text("41")
+
+    assert exit_code_of(process) == 0
+    assert f"link 1: job {chain.job_of(1)} waits again" in chain.words
+    assert chain.jobs() == {"1": 1, "2": 1}
+    assert chain.left() == []
+
+
+def test_a_chain_goes_on_after_a_link_that_lost_its_node(
+    slurm: SlurmCluster, begin: Callable[[str], Chain]
+) -> None:
+    chain = begin(WAITING.replace("#SBATCH --time=30", "#SBATCH --time=30 --no-requeue"))
+    process = chain.start("--links", "2")
+    until(lambda: chain.runs(1), "the first link runs")
+
+    slurm.ask("scontrol", "update", "NodeName=n0", "State=DOWN", "Reason=test")
+    until(lambda: chain.runs(2), "the second link trains")
+    (chain.folder / "code").write_text("7")
+
+    assert exit_code_of(process) == 7
+    assert f"link 1: job {chain.job_of(1)} lost its node" in chain.words
+    assert chain.jobs() == {"1": 1, "2": 1}
+
+
 def test_a_refused_successor_is_tried_again_and_then_the_chain_ends_in_slurms_words(
     slurm: SlurmCluster,
     begin: Callable[[str], Chain],
 ) -> None:
+    reconfigure(slurm, "EnforcePartLimits=ALL")
     chain = begin(WAITING)
     process = chain.start("--method", "slurm_estimate")
     until(lambda: chain.runs(1), "the first link runs")
     second = until(lambda: chain.job_of(2), "a successor")
-    slurm.ask("scontrol", "update", "PartitionName=batch", "State=DRAIN")
+    slurm.ask("scontrol", "update", "PartitionName=batch", "MaxTime=2")
     slurm.ask("scancel", second)
     until(lambda: chain.words.count("refused, to be tried again") > 1, "two refusals")
 
@@ -233,6 +275,23 @@ def test_a_refused_successor_is_tried_again_and_then_the_chain_ends_in_slurms_wo
     assert exit_code_of(process) == 1
     assert "link 2 was refused: sbatch: Batch job submission failed: " in chain.words
     assert chain.left() == []
+
+
+def test_a_partition_that_takes_no_jobs_is_waited_for(
+    slurm: SlurmCluster, begin: Callable[[str], Chain]
+) -> None:
+    chain = begin(WAITING)
+    process = chain.start("--method", "reactive", "--links", "2")
+    until(lambda: chain.runs(1), "the first link runs")
+    slurm.ask("scontrol", "update", "PartitionName=batch", "State=DRAIN")
+
+    (chain.folder / "code").write_text("7")
+    until(lambda: chain.state["links"][-1]["refusals"] > MOST_REFUSALS, "many refusals")
+    slurm.ask("scontrol", "update", "PartitionName=batch", "State=UP")
+
+    assert exit_code_of(process) == 7
+    assert chain.words.count("takes no jobs until an administrator opens it again (sbatch: ") == 1
+    assert chain.jobs() == {"1": 1, "2": 1}
 
 
 def test_links_end_at_their_cap_and_a_second_follower_is_turned_away(

@@ -23,6 +23,7 @@ from laxity_scheduler.slurm.slurm_tables import (
     parse_output_path,
     parse_own_jobs,
     parse_planned_start,
+    parse_requeue_exits,
     parse_sacct,
     parse_squeue,
     parse_time,
@@ -94,6 +95,8 @@ def test_slurm_ends_lines_with_newlines_only() -> None:
         ("PartitionConfig", "does not allow what it asks for"),
         ("PartitionDown", "its partition is down"),
         ("JobHeldUser", "scontrol release 4 (--hold in a script holds each link)"),
+        ("BeginTime", "queued again waits some minutes first (BeginTime)"),
+        ("NonZeroExitCode", "queues it again after this exit code (NonZeroExitCode)"),
         ("JobHeldAdmin", "an administrator holds it"),
         ("launch_failed_requeued_held", "Slurm holds it since"),
         ("Reservation", "its reservation has not begun"),
@@ -110,6 +113,7 @@ def test_slurm_ends_lines_with_newlines_only() -> None:
         ("QOSGrpCPUMinutesLimit", "has used up its budget of time"),
         ("AssocGrpWallLimit", "has used up its budget of time"),
         ("Job's account not permitted to use this partition (a allows b not c)", "cannot start"),
+        ("Job's QOS not permitted to use this partition (a allows b not c)", "cannot start"),
         ("job requeued in held state", "it starts after: scontrol release 4"),
         ("A reason of tomorrow | with a bar", "A reason of tomorrow | with a bar"),
     ],
@@ -238,7 +242,9 @@ def row(state: str, *, started: bool = True) -> QueueRow:
         ("FAILED", 1, "failed"),
         ("FAILED", None, "failed"),
         ("CANCELLED", None, "failed"),
-        ("NODE_FAIL", None, "failed"),
+        ("NODE_FAIL", None, "goes on"),
+        ("BOOT_FAIL", None, "goes on"),
+        ("PREEMPTED", 143, "goes on"),
         ("OUT_OF_MEMORY", 137, "failed"),
     ],
 )
@@ -332,6 +338,19 @@ def test_script_that_no_node_can_run_is_refused(script: str, words: str) -> None
 
 def facts(mean_wait_s: float | None, planned_at: float | None = None) -> QueueFacts:
     return QueueFacts(1000.0, 3, 3, 2, 2, mean_wait_s, "squeue", planned_at)
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [(("(null)", "(null)"), []), (("1-3,42", "50"), [1, 2, 3, 42, 50])],
+)
+def test_exit_codes_after_which_a_job_is_queued_again_are_read(
+    values: tuple[str, str], codes: list[int]
+) -> None:
+    first, held = values
+    text = f"JobRequeue              = 1\nRequeueExit = {first}\nRequeueExitHold   = {held}\nA = 9"
+
+    assert parse_requeue_exits(text) == codes
 
 
 def test_the_successor_is_submitted_once_the_mean_wait_reaches_the_end() -> None:

@@ -37,6 +37,7 @@ from laxity.flow.failed_states import (
     make_failed_state,
     note_error,
 )
+from laxity.flow.pool_variables import NO_EFFECT, OF_FLOW, VARIABLE, check_run, takes_deadline
 from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
 from laxity.flow.torch_launch import launch_of_process
@@ -54,10 +55,6 @@ F = TypeVar("F", bound=Flow[..., Any])
 POOL_DEADLINE: Final = (
     "the parameter deadline has no effect in a work pool, where the Job has its verdict already: "
     "give the run --job-variable deadline=1h"
-)
-NO_POOL_DEADLINE: Final = (
-    "the job variable deadline has an effect in a Kubernetes work pool only: give the run --param "
-    "deadline=1h"
 )
 FOLLOW_PATIENCE_S: Final = 5.0  # an absent service is asked again and again, this long each time
 
@@ -103,13 +100,17 @@ class DeadlineFlow(Flow[P, R]):
     def deploy(self, name: str, *args: Any, **options: Any) -> Any:
         """As for any flow. What is declared becomes job variables, under those that are given.
 
-        In a work pool the Job has its verdict before any code of the flow runs.
+        In a work pool of laxity's the Job has its verdict before any code of the flow runs. Elsewhere
+        the flow submits the job; a deadline that is given there is a QoSError.
         """
         job_variables = options.get("job_variables") or {}
         declared = self.declaration
         if job_variables.get("service_class") == "best_effort":
             declared = declared.with_changes(service_class="best_effort")
-        options["job_variables"] = {**declared.job_variables(), **job_variables}
+        if takes_deadline(next(iter(args), options.get("work_pool_name"))):
+            options["job_variables"] = {**declared.job_variables(), **job_variables}
+        elif VARIABLE in job_variables:
+            raise QoSError(VARIABLE, NO_EFFECT.format(instead=OF_FLOW))
         return super().deploy(name, *args, **options)
 
     def with_qos(self, **options: Any) -> "DeadlineFlow[P, R]":
@@ -200,12 +201,8 @@ def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[
         context = FlowRunContext.get()
         run = context.flow_run if context else None
         try:
-            if (
-                run
-                and "deadline" in (run.job_variables or {})
-                and not os.environ.get(names.ENV_POOL)
-            ):
-                raise QoSError("deadline", NO_POOL_DEADLINE)
+            if run:
+                check_run(run, declared.job_variables().get(VARIABLE))
             of_run, arguments = read_call(function, declared, args, kwargs)
             if of_run is not declared and os.environ.get(names.ENV_POOL):
                 say(POOL_DEADLINE)

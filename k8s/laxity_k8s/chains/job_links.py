@@ -21,6 +21,10 @@ from laxity_scheduler.following.link_wrapper import link_body
 LONGEST_NAME: Final = 36  # of the manifest; chain, link and try come behind it
 PULL_S: Final = 60.0  # from a pod's start to its container's: the image is pulled meanwhile ...
 PULL_SHARE: Final = 0.1  # ... at most this share of the limit
+LOST_NODE: Final = {  # the Job makes another pod, which goes on
+    "action": "Ignore",
+    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+}
 OURS: Final = (names.DEADLINE, names.CLASS, names.WALL_LIMIT)
 
 _SETUP: Final = """
@@ -115,7 +119,9 @@ def build_link(manifest: Json, state: ChainState, link: LinkRecord, limit_s: flo
         spec.pop(field, None)
     rules = json_tree.list_at(spec, "podFailurePolicy", "rules")
     unfinished = {"operator": "In", "values": [EXIT_UNFINISHED]}
-    spec["podFailurePolicy"] = {"rules": [{"action": "FailJob", "onExitCodes": unfinished}, *rules]}
+    spec["podFailurePolicy"] = {
+        "rules": [{"action": "FailJob", "onExitCodes": unfinished}, *rules, LOST_NODE]
+    }
     spec["backoffLimit"] = 0
     template, pod = spec["template"], spec["template"]["spec"]
     labels = {**json_tree.labels_of(template), **chain_labels}

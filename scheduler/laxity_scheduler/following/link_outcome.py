@@ -11,6 +11,10 @@ def outcome_of_row(row: QueueRow, exit_code: int | None) -> LinkOutcome:
             return outcome_of_code(0)
         case "TIMEOUT":
             return LinkOutcome("goes on", "reached its time limit")
+        case "NODE_FAIL" | "BOOT_FAIL":
+            return LinkOutcome("goes on", "lost its node")
+        case "PREEMPTED":
+            return LinkOutcome("goes on", "was preempted")
         case "CANCELLED" if not row.has_started:
             return LinkOutcome("cancelled", "was cancelled before it started")
         case "FAILED" if exit_code is not None:

@@ -38,7 +38,7 @@ class QueueRefusalError(QueueError):
 
 
 class QueueFullError(QueueRefusalError):
-    """A limit on how many jobs may be there at once: it takes more when others have ended."""
+    """It takes no more jobs for now: others are to end first, or somebody opens it again."""
 
 
 class QueueAwayError(QueueError):

@@ -58,7 +58,10 @@ fi
 noted=$code
 case $code in
   {goes_on}) ;;
-  *) [ "$received" != TERM ] || noted={terminated} ;; # its time limit, or it is queued again: no failure
+  *)
+    case " ${{requeued-}} " in *" $code "*) received=TERM ;; esac # the queue starts it again after these
+    [ "$received" != TERM ] || noted={terminated} # its time limit, or it is queued again: no failure
+    ;;
 esac
 note "$link.exit" "$noted $job"
 exit "$code"

@@ -3,7 +3,7 @@
 import fcntl
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ _SETUP: Final = """
 folder={folder}
 link={link}
 job=$SLURM_JOB_ID
+requeued={requeued}
 index=0
 export LAXITY_CHAIN_ID={chain_id}
 """
@@ -74,11 +75,19 @@ def refuse_variables(environ: Mapping[str, str]) -> None:
             raise ValueError(f"{name}={environ[name]}: {reason}: unset it")
 
 
-def write_link_script(state: ChainState, link: LinkRecord, folder: Path) -> Path:
-    """The script to submit for this link. The user's own is `script` in the same folder."""
+def write_link_script(
+    state: ChainState, link: LinkRecord, folder: Path, requeued: Iterable[int] = ()
+) -> Path:
+    """The script to submit for this link. The user's own is `script` in the same folder.
+
+    After an exit code of `requeued` Slurm queues the job again.
+    """
     user_script = (folder / "script").read_text(encoding="utf-8")
     setup = _SETUP.format(
-        folder=shlex.quote(str(folder)), link=link.seq, chain_id=shlex.quote(state.chain_id)
+        folder=shlex.quote(str(folder)),
+        link=link.seq,
+        chain_id=shlex.quote(state.chain_id),
+        requeued=shlex.quote(" ".join(map(str, requeued))),
     )
     body = link_body(setup=setup, ends_at=_ENDS_AT, command='"$folder/script"')
     path = folder / "links" / f"{link.seq}.sh"

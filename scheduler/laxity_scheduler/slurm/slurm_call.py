@@ -13,10 +13,17 @@ from laxity_scheduler.following.link_queue import (
     QueueFullError,
     QueueRefusalError,
 )
-from laxity_scheduler.slurm.slurm_tables import is_away, is_full, is_unconfigured, slurm_words
+from laxity_scheduler.slurm.slurm_tables import (
+    is_away,
+    is_closed,
+    is_full,
+    is_unconfigured,
+    slurm_words,
+)
 
 AWAY: Final = "the Slurm controller does not answer"
 FULL: Final = "your account or QOS may have no more jobs in the queue until others have ended"
+CLOSED: Final = "the partition takes no jobs until an administrator opens it again"
 UNCONFIGURED: Final = (
     "no Slurm cluster is configured here: run this on a login node of the cluster, or name its "
     "slurm.conf in SLURM_CONF"
@@ -82,4 +89,6 @@ def _error_of(words: str) -> QueueError:
         return NoQueueError(f"{UNCONFIGURED} ({words})")
     if is_full(words):
         return QueueFullError(f"{FULL} ({words})")
+    if is_closed(words):
+        return QueueFullError(f"{CLOSED} ({words})")
     return QueueAwayError(f"{AWAY} ({words})") if is_away(words) else QueueRefusalError(words)

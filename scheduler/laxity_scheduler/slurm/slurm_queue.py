@@ -40,6 +40,7 @@ from laxity_scheduler.slurm.slurm_tables import (
     parse_output_path,
     parse_own_jobs,
     parse_planned_start,
+    parse_requeue_exits,
     parse_sacct,
     parse_squeue,
 )
@@ -116,7 +117,8 @@ class SlurmQueue:
 
     def submit(self, link: LinkRecord) -> str:
         name = self._state.job_name(link)
-        script = write_link_script(self._state, link, self._folder)
+        requeued = ask_slurm(parse_requeue_exits, "scontrol", "show", "config")
+        script = write_link_script(self._state, link, self._folder, requeued)
         command = ("sbatch", "--parsable", f"--job-name={name}", f"--comment={name}")
         output = run_slurm(
             *(*command, *self._options, str(script)),

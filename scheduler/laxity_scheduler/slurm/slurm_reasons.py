@@ -15,6 +15,11 @@ ADVICE: Final = (
         "JobHeldUser",
         "it is held; let it start with: scontrol release {job_id} (--hold in a script holds each link)",
     ),
+    (
+        "BeginTime",
+        "its start time has not come; a job that was queued again waits some minutes first",
+    ),
+    ("NonZeroExitCode", "Slurm queues it again after this exit code"),
     ("JobHeldAdmin", "an administrator holds it"),
     (
         "launch failed requeued held",
@@ -31,6 +36,7 @@ ADVICE: Final = (
     ("DependencyNeverSatisfied", "what it depends on has failed: it cannot start"),
     ("InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed", "it may not run there"),
     ("Job's account not permitted", "its account may not use the partition: it cannot start"),
+    ("Job's QOS not permitted", "its QOS may not use the partition: it cannot start"),
     (
         f"{LIMITED}MaxWallDurationPerJob",
         "its time limit is above that of your account or QOS; lower --time: it cannot start",

@@ -31,6 +31,7 @@ _UNCONFIGURED: Final = re.compile(
     "|slurm.conf.*no such file|unable to process configuration",
     re.IGNORECASE,
 )
+_REQUEUES: Final = re.compile(r"^RequeueExit(?:Hold)?\s*=(.*)$", re.MULTILINE)
 _FULL: Final = re.compile("(?:Assoc|QOS)(?:Max|Grp)SubmitJob")
 
 
@@ -156,6 +157,14 @@ def parse_controller_time(text: str) -> float:
     return now_at
 
 
+def parse_requeue_exits(text: str) -> list[int]:
+    """The exit codes after which `scontrol show config` says that a job is queued again."""
+    codes: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", " ".join(_REQUEUES.findall(text))):
+        codes += range(int(first), int(last or first) + 1)
+    return codes
+
+
 def is_away(text: str) -> bool:
     """Whether an error message says that the controller does not answer, not that it refuses."""
     return bool(_AWAY.search(text))
@@ -164,6 +173,11 @@ def is_away(text: str) -> bool:
 def is_full(text: str) -> bool:
     """Whether an error message names a limit of jobs that are there at once."""
     return bool(_FULL.search(text))
+
+
+def is_closed(text: str) -> bool:
+    """Whether an error message says that the partition takes no jobs for now."""
+    return "partition not available" in text
 
 
 def is_unconfigured(text: str) -> bool:

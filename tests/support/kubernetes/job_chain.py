@@ -60,15 +60,15 @@ class JobChain(ChainProcess):
             None,
         )
 
-    def end_pod(self, link: str, code: int, reason: str = "") -> None:
+    def end_pod(self, link: str, code: int, reason: str = "", disrupted: str = "") -> None:
         """On a simulated node: the link's command has ended with this code.
 
-        With a reason, the kubelet has ended it.
+        With a reason, the kubelet has ended it. `disrupted` is why its node was not to keep it.
         """
-        ended = partial(self._end_pod, link, code, reason)
+        ended = partial(self._end_pod, link, code, reason, disrupted)
         self.until(ended, f"link {link} runs, and its end is written down")
 
-    def _end_pod(self, link: str, code: int, reason: str) -> bool:
+    def _end_pod(self, link: str, code: int, reason: str, disrupted: str) -> bool:
         """False where it does not run yet, or was changed by somebody else meanwhile."""
         pod = self.pod_of(link)
         if pod is None:
@@ -78,6 +78,9 @@ class JobChain(ChainProcess):
         ended |= {"finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
         status["phase"] = "Failed" if code else "Succeeded"
         status["reason"] = reason
+        if disrupted:
+            target = {"type": "DisruptionTarget", "status": "True", "reason": disrupted}
+            status.setdefault("conditions", []).append(target)
         for row in status["containerStatuses"]:
             row |= {"ready": False, "state": {"terminated": ended}}
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"

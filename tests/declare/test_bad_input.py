@@ -40,6 +40,7 @@ SOUND: dict[str, Any] = {
         pytest.param({"deadline": "9" * 500 + "d"}, "deadline", "no duration", id="500 digits"),
         pytest.param({"deadline": math.nan}, "deadline", "no unit", id="NaN"),
         pytest.param({"deadline": "inf"}, "deadline", "no deadline", id="infinity"),
+        pytest.param({"deadline": "nan"}, "deadline", "no deadline", id="nan as a text"),
         pytest.param({"deadline": timedelta(0)}, "deadline", "longer than 0s", id="zero timedelta"),
         pytest.param(
             {"deadline": timedelta(seconds=-1)}, "deadline", "-1s", id="negative timedelta"
@@ -126,6 +127,8 @@ def test_a_qos_that_cannot_be_meant_names_its_field_and_the_remedy(
         pytest.param("preemptible", "yes", "preemptible", "'false'", id="yes for true"),
         pytest.param("epoch-estimate", "5", "epoch-estimate", "5s", id="an estimate, no unit"),
         pytest.param("wall-limit", "-1h", "wall-limit", "1h30m", id="a negative limit"),
+        pytest.param("entry", "no-colon", "entry", "module:function", id="no function"),
+        pytest.param("parameters", "{nope", "parameters", "", id="no JSON"),
         pytest.param("on-miss", "die", "on-miss", "continue, stop", id="unknown on-miss"),
         pytest.param("parameters", "[1]", "parameters", "object", id="a list of parameters"),
         pytest.param("parameters", '{"a": NaN}', "parameters", "NaN", id="NaN in JSON"),
@@ -167,6 +170,9 @@ def test_a_job_with_a_wrong_annotation_is_told_which(
         ),
         pytest.param(
             {"metadata": {**SOUND["metadata"], "labels": {}}}, "metadata.labels", id="no label"
+        ),
+        pytest.param(
+            {"metadata": {**SOUND["metadata"], "labels": [1]}}, "metadata.labels", id="label list"
         ),
         pytest.param({"kind": "CronJob"}, "kind", id="another kind"),
         pytest.param({"spec": {}}, "spec.template.spec.containers", id="no container"),

@@ -1,8 +1,6 @@
 """Bad input gets a clear answer on that job alone: a service with real workers goes on beside it."""
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,8 @@ import pytest
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from tests.support.builders import bearer
+from tests.support.local_service import LocalService, local_service
 from tests.support.mlflow_store import copy_store
-from tests.support.stage import Stage, stage
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -23,11 +20,9 @@ TRAININGS = Path(__file__).parents[1] / "support/programs/failing.py"
 
 
 @pytest.fixture(scope="module")
-def there(blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def there(blank_mlflow: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     home = tmp_path_factory.mktemp("bad-input")
-    copy_store(blank_mlflow, home)
-    with stage(home, prefect_api="") as opened:
-        until(opened.client.alive, limit_s=60, what="the service")
+    with local_service(home, slots=3, tracking_uri=copy_store(blank_mlflow, home)) as opened:
         yield opened
 
 
@@ -48,15 +43,16 @@ LIMITS = ("spec", "template", "spec", "containers", 0, "resources", "limits")
     ids=["a Pod", "spec is a list", "links too short", "100 kB", "a Job of Kueue", "no GPUs"],
 )
 def test_what_cannot_be_meant_is_turned_away_by_field(
-    there: Stage, path: tuple[str | int, ...], value: object, field: str, words: str
+    there: LocalService, path: tuple[str | int, ...], value: object, field: str, words: str
 ) -> None:
     """tests/declare/test_bad_input.py has what else cannot be meant."""
     made = place = manifest("never-made")
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    status, answer = post(there, json.dumps(made).encode())
-    assert (status, answer["error"]["code"]) == (422, "invalid")
+    reply = there.ask("POST", "/v1/jobs", made)
+    answer = reply.json()
+    assert (reply.status_code, answer["error"]["code"]) == (422, "invalid")
     assert answer["error"]["field"] == field
     assert words in answer["error"]["message"]
     assert "never-made" not in {job.id.partition("/")[2] for job in there.client.jobs()}
@@ -72,28 +68,28 @@ def test_what_cannot_be_meant_is_turned_away_by_field(
         pytest.param("leaves_midway", "before the last epoch's end", id="os._exit(0) in an epoch"),
     ],
 )
-def test_a_training_that_fails_says_why_on_its_job(there: Stage, function: str, words: str) -> None:
+def test_a_training_that_fails_says_why_on_its_job(
+    there: LocalService, function: str, words: str
+) -> None:
     job = submit(there, f"fails-{function.replace('_', '-')}", function)
-    until(lambda: there.client.job(job).state == "failed", limit_s=60, what="the failure")
-    assert words in there.client.job(job).error
+    assert words in there.until(job, lambda view: view.state == "failed").error
 
 
 def test_a_training_without_an_epochs_end_can_be_cancelled_and_one_that_is_starting_too(
-    there: Stage,
+    there: LocalService,
 ) -> None:
     endless = submit(there, "endless", "endless")
-    until(lambda: there.client.job(endless).workers > 0, limit_s=30, what="its start")
+    there.until(endless, lambda view: view.workers > 0)
     starting = submit(there, "starting", "endless")
     for job in (starting, endless):
         there.client.cancel(job)
-        until(lambda job=job: there.client.job(job).state == "cancelled", limit_s=40, what=job)  # type: ignore[misc]
+        there.until(job, lambda view: view.state == "cancelled")
     until(lambda: not there.workers(), limit_s=60, what="their workers to be gone")
 
 
-def test_a_good_job_beside_all_this_is_promised_and_kept(there: Stage) -> None:
+def test_a_good_job_beside_all_this_is_promised_and_kept(there: LocalService) -> None:
     job = submit(there, "good", "good")
-    until(lambda: there.client.job(job).ended, limit_s=60, what="its end")
-    ended = there.client.job(job)
+    ended = there.ended(job)
     assert (ended.state, ended.verdict, ended.kept) == ("finished", "promised", True)
     assert ended.result == {"epochs": 3}
 
@@ -111,16 +107,5 @@ def manifest(name: str, function: str = "good", *, model: str = "bad-input") -> 
     return copied
 
 
-def submit(there: Stage, name: str, function: str) -> str:
+def submit(there: LocalService, name: str, function: str) -> str:
     return there.client.submit(manifest(name, function)).id
-
-
-def post(there: Stage, body: bytes, path: str = "/v1/jobs") -> tuple[int, Any]:
-    request = urllib.request.Request(  # noqa: S310 - loopback
-        f"{there.url}{path}", data=body, headers={"Content-Type": "application/json", **bearer()}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310
-            return reply.status, json.loads(reply.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())

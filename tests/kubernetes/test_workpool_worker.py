@@ -38,7 +38,7 @@ def service(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    made = Service(cluster, folder, prefect_api=prefect_api, service_forker=service_forker)
+    made = Service(cluster, folder, service_forker=service_forker, PREFECT_API_URL=prefect_api)
     with made.running():
         yield made
 

@@ -101,13 +101,6 @@ def test_the_same_key_attaches_and_another_job_of_the_name_is_refused(
     assert "keyed" in other.stderr
 
 
-def test_a_bad_deadline_is_told_by_field(live: LocalService, entry: str) -> None:
-    said = live.laxity("submit", entry, "--name", "bad", "--deadline", "soon")
-
-    assert said.returncode == 2
-    assert "deadline" in said.stderr
-
-
 def test_lists_and_figures_are_there_for_people_and_machines(live: LocalService) -> None:
     listed = live.laxity("ls", "--all")
     cluster = live.json("cluster")

@@ -31,26 +31,6 @@ def undisturbed(tmp_path: Path, *, width: int = 1) -> object:
     return job_workers.result()
 
 
-def test_killed_it_trains_all_epochs_again(
-    job_workers: JobWorkers, service: Service, tmp_path: Path
-) -> None:
-    job_workers.open_gate(2)
-    worker = job_workers.start(FUNCTION)
-    job_workers.until_noted("began", epoch=3)
-    kill(worker)
-
-    job_workers.open_gate()
-    code = job_workers.run(FUNCTION)
-
-    assert code == 0
-    assert [epoch for epoch, _ in service.epochs()] == [1, 2, 1, 2, 3, 4]
-    assert [line.get("again", False) for line in service.of("epoch")] == [False] * 2 + [
-        True
-    ] * 2 + [False] * 2
-    assert service.of("resumed") == service.of("saved") == []
-    assert job_workers.result() == undisturbed(tmp_path)
-
-
 def test_stopped_at_an_epochs_end_it_says_what_is_lost(
     job_workers: JobWorkers, service: Service, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from laxity_k8s.local.worker_processes import pids_of
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition
 from laxity_scheduler.live import Report
-from tests.support.machine import Machine, complete
+from tests.support.machine import Machine
 from tests.support.waiting import Eyes, until
 
 pytestmark = pytest.mark.slow
@@ -35,9 +35,7 @@ def test_a_worker_has_the_environment_of_a_pod_and_what_laxity_adds(machine: Mac
         {"name": "IP", "valueFrom": address},
     ]
     job_id = machine.run("env", ENVIRONMENT, width=2, container={"env": env})
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
-        uid = eyes.job(job_id)["metadata"]["uid"]
+    uid = machine.complete(job_id)["metadata"]["uid"]
     said = json.loads(machine.log(job_id, 1))
     assert said["JOB_COMPLETION_INDEX"] == "1"
     assert said["HOSTNAME"] == "env-1"
@@ -62,8 +60,7 @@ def test_command_and_args_are_expanded_and_run_in_the_working_folder(
         "workingDir": str(tmp_path),
     }
     job_id = machine.run("args", "", container=container)
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
+    machine.complete(job_id)
     assert machine.log(job_id).split() == ["me", str(tmp_path)]
 
 
@@ -152,9 +149,7 @@ open(mark, 'a').write('.')
 sys.exit(1 if first and mark.endswith('1') else 0)
 """
     job_id = machine.run("once", once, str(tmp_path / "mark"), width=2)
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
-        assert eyes.job(job_id)["status"]["failed"] == 1
+    assert machine.complete(job_id)["status"]["failed"] == 1
     assert [(tmp_path / f"mark{index}").read_text() for index in (0, 1)] == [".", ".."]
 
 
@@ -185,8 +180,7 @@ def test_image_and_volumes_are_passed_over_with_one_notice(machine: Machine) -> 
     job_id = machine.run(
         "notice", "", width=2, pod={"volumes": volumes}, container={"image": "registry/trainer"}
     )
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
+    machine.complete(job_id)
     said = [event["message"] for event in machine.api.list("events").items]
     assert len(said) == 1
     assert "image registry/trainer, volume data" in said[0]
@@ -218,8 +212,7 @@ def test_what_ended_while_no_service_was_there_is_noted_by_the_next(
     gate.write_text("go")
     until((tmp_path / "pods" / uid / "exit.json").exists, "it has ended")
     machine.open()
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
+    machine.complete(job_id)
 
 
 def test_stopped_workers_go_on_with_the_next_service_and_no_failure_is_counted(
@@ -306,8 +299,7 @@ def test_a_labelled_job_starts_suspended_and_one_of_kueues_does_not(machine: Mac
 
 def test_old_jobs_and_what_they_left_are_collected_and_young_ones_kept(machine: Machine) -> None:
     job_id = machine.run("old", "print('done')")
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
+    machine.complete(job_id)
     log = Path(machine.api.log_path(job_id, 0))
     (folder,) = (machine.home / "checkpoints/default").iterdir()
     machine.api.collect(keep_s=3600.0)
@@ -328,8 +320,7 @@ def test_a_clock_that_is_set_far_ahead_removes_no_finished_job(
     set_by_s: float, kept: bool, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = machine.run("old", "print('done')")
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
+    machine.complete(job_id)
     machine.api.close()
     world = open_world(machine.home, lambda _: Report(), slots=4, keep_s=-1.0)
     monkeypatch.setattr(steady_clock, "_boot_at", lambda: steady_clock._FIRST_BOOT_AT + set_by_s)
@@ -345,8 +336,7 @@ def test_logs_are_bounded_and_the_latest_is_kept(
     monkeypatch.setattr("laxity_k8s.local.worker_processes.LOG_BYTES", 1000)
     chatty = "for n in range(400): print(f'{n:05}', flush=True)"
     job_id = machine.run("chatty", chatty)
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
+    machine.complete(job_id)
     log = Path(machine.api.log_path(job_id, 0))
     kept = log.with_name(f"{log.name}.1").read_text() + log.read_text()
     assert kept.splitlines()[-1] == "00399"
@@ -371,7 +361,6 @@ def test_deleting_a_job_by_name_and_creating_it_anew_makes_another_worker(machin
 
 def test_the_log_of_a_pod_is_read_through_the_api(machine: Machine) -> None:
     job_id = machine.run("talking", "print('words')")
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
+    machine.complete(job_id)
     (pod,) = machine.api.list("pods").items
     assert machine.api.log(json_tree.object_id(pod)) == "words\n"

@@ -7,8 +7,8 @@ import pytest
 from laxity_k8s.local.gpus import VISIBLE, choose_gpus, find_gpus, gpus_of_nodes
 from laxity_k8s.local.local_cluster import open_world
 from laxity_scheduler.live import Report
-from tests.support.machine import Machine, complete
-from tests.support.waiting import Eyes, until
+from tests.support.machine import Machine
+from tests.support.waiting import until
 
 SEES = f"import os; print(os.environ.get('{VISIBLE}', 'all of them'), flush=True)"
 SEES_AND_STAYS = f"{SEES}; import signal; signal.pause()"
@@ -84,10 +84,8 @@ def test_each_worker_sees_a_gpu_of_its_own_also_after_the_service_was_away(
     first = {sees("default/two", index) for index in (0, 1)}
     machine.api.close()
     machine.open({"local": 3}, gpus=("0", "2", "5"))
-    with Eyes(machine.api) as eyes:
-        for name in ("third", "fourth"):
-            machine.run(name, SEES)
-            complete(eyes, f"default/{name}")
+    for name in ("third", "fourth"):
+        machine.complete(machine.run(name, SEES))
     third, fourth = sees("default/third", 0), sees("default/fourth", 0)
     assert len(first) == 2
     assert {*first, third} == {"0", "2", "5"}
@@ -96,10 +94,8 @@ def test_each_worker_sees_a_gpu_of_its_own_also_after_the_service_was_away(
 
 @pytest.mark.slow
 def test_where_there_are_no_gpus_a_worker_sees_what_its_container_says(machine: Machine) -> None:
-    machine.run("plain", SEES)
-    machine.run("said", SEES, container={"env": [{"name": VISIBLE, "value": "7"}]})
-    with Eyes(machine.api) as eyes:
-        for job_id in ("default/plain", "default/said"):
-            complete(eyes, job_id)
+    machine.complete(machine.run("plain", SEES))
+    said = {"env": [{"name": VISIBLE, "value": "7"}]}
+    machine.complete(machine.run("said", SEES, container=said))
     assert machine.log("default/plain").strip() == "all of them"
     assert machine.log("default/said").strip() == "7"

@@ -77,6 +77,13 @@ class Cluster:
         """Its worker asks the service."""
         self.pod_signals.note_answer("default/job", self.signals.of(self.job))
 
+    def told_to_stop(self) -> Json:
+        """What its pod is told, which does not ask for a while."""
+        self.ask(stop=STOP)
+        self.look(NOW)
+        (told,) = self.look(NOW + PATIENCE_S)
+        return told
+
     def look(self, now: float) -> Sequence[Json]:
         """One cycle: the signals that are written onto the pod in it."""
         row = job_row(self.job, now=now)
@@ -115,25 +122,19 @@ def test_a_worker_that_asks_is_not_told_twice(cluster: Cluster) -> None:
 
 def test_having_asked_before_the_change_does_not_count(cluster: Cluster) -> None:
     cluster.heard()
-    cluster.ask(stop=STOP)
-    cluster.look(NOW)
-    (told,) = cluster.look(NOW + PATIENCE_S)
+    told = cluster.told_to_stop()
     assert told["stop"] is True
 
 
 def test_a_pod_that_was_told_hears_of_the_withdrawal_at_once(cluster: Cluster) -> None:
-    cluster.ask(stop=STOP)
-    cluster.look(NOW)
-    cluster.look(NOW + PATIENCE_S)
+    cluster.told_to_stop()
     cluster.ask(stop=None)
     (told,) = cluster.look(NOW + PATIENCE_S + 1.0)
     assert told["stop"] is False
 
 
 def test_a_service_started_anew_knows_which_pods_were_told(cluster: Cluster) -> None:
-    cluster.ask(stop=STOP)
-    cluster.look(NOW)
-    cluster.look(NOW + PATIENCE_S)
+    cluster.told_to_stop()
     later = Cluster()
     later.put("pods", cluster.pod)
     (told,) = later.look(NOW + 60.0)
@@ -141,9 +142,7 @@ def test_a_service_started_anew_knows_which_pods_were_told(cluster: Cluster) -> 
 
 
 def test_that_a_worker_waits_is_read_in_its_log(cluster: Cluster) -> None:
-    cluster.ask(stop=STOP)
-    cluster.look(NOW)
-    (told,) = cluster.look(NOW + PATIENCE_S)
+    told = cluster.told_to_stop()
     said = format_parked_line(epoch=7, generation=told["generation"])
     cluster.log_text = f"loss 0.1\nlaxity: {said}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
@@ -153,9 +152,7 @@ def test_that_a_worker_waits_is_read_in_its_log(cluster: Cluster) -> None:
 
 
 def test_an_older_word_in_the_log_is_not_believed(cluster: Cluster) -> None:
-    cluster.ask(stop=STOP)
-    cluster.look(NOW)
-    (told,) = cluster.look(NOW + PATIENCE_S)
+    told = cluster.told_to_stop()
     said = format_parked_line(epoch=3, generation=told["generation"] - 1)
     cluster.log_text = f"laxity: {said}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
@@ -164,9 +161,7 @@ def test_an_older_word_in_the_log_is_not_believed(cluster: Cluster) -> None:
 
 
 def test_what_was_read_is_forgotten_when_nobody_asks_it_to_stop(cluster: Cluster) -> None:
-    cluster.ask(stop=STOP)
-    cluster.look(NOW)
-    (told,) = cluster.look(NOW + PATIENCE_S)
+    told = cluster.told_to_stop()
     cluster.log_text = f"laxity: {format_parked_line(epoch=7, generation=told['generation'])}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
     cluster.pod_signals.close()

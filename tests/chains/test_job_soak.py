@@ -6,7 +6,6 @@ A link's pod runs for its limit, less the time in which it leaves.
 import itertools
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ import pytest
 from tests.support.chain_figures import mean_difference
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import WHY_NOT
+from tests.support.processes import run_command
 
 BINARIES: Final = Path(os.environ.get("KUBEBUILDER_ASSETS", ""))
 pytestmark = [
@@ -135,11 +135,7 @@ def run_chain(cluster: Cluster, place: Path, method: str) -> Standstill:
     manifest = one_gpu_job(place.name, RUN_S, exit_code=7)
     (place / "train.yaml").write_text(json.dumps(manifest))
     options = ["--interval", "5s", "--wall-limit", f"{LIMIT_S}s", "--links", str(LINKS)]
-    ended = subprocess.run(
-        [sys.executable, str(COMMAND), "train.yaml", "--method", method, *options],
-        cwd=place, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}, timeout=MOST_S,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ended = run_command(sys.executable, str(COMMAND), "train.yaml", "--method", method, *options, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}, cwd=place, timeout=MOST_S)  # fmt: skip
     assert ended.returncode == 7, ended.stdout + ended.stderr  # as many links as --links says
     return standstill_of(place / "train.chain")
 

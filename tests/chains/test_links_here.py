@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from laxity.api.job_view import TERMINAL_STATES
@@ -61,17 +60,12 @@ class Chain:
         (self.place / HURRY).touch()
 
     def until_ended(self) -> Any:
-        until(
-            lambda: self.there.client.job(self.id).state in TERMINAL_STATES,
-            limit_s=150,
-            what="the chain to end",
-        )
-        return self.there.client.job(self.id)
+        return self.there.until(self.id, lambda job: job.state in TERMINAL_STATES)
 
 
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path, "") as opened:
+    with stage(tmp_path) as opened:
         yield opened
 
 
@@ -104,10 +98,11 @@ def test_a_worker_that_is_killed_costs_its_epoch_and_no_link(there: Stage) -> No
 
 
 def test_a_service_that_is_killed_in_two_links_costs_no_epoch(there: Stage) -> None:
-    rng, chain = np.random.default_rng(0), Chain(there, epochs=20, epoch_s=2.0, limit_s=30.0)
+    chain = Chain(there, epochs=20, epoch_s=2.0, limit_s=30.0)
     for link in (1, 2):
         chain.until_link(link)
-        assert there.kill("service", rng)
+        there.kill()
+        there.start()
     seen = len(chain.lines("epochs"))
     until(lambda: len(chain.lines("epochs")) > seen, limit_s=150, what="an epoch after the kill")
     chain.hurry_from_link(2)

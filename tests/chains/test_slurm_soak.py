@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.support.chain_figures import mean_difference
+from tests.support.processes import run_command
 from tests.support.slurm import WHY_NOT, SlurmCluster
 
 pytestmark = [
@@ -106,10 +106,7 @@ def run_chain(cluster: SlurmCluster, place: Path, method: str) -> Outcome:
     place.mkdir(parents=True)
     (place / "train.sbatch").write_text(SCRIPT)
     command = [sys.executable, str(COMMAND), "train.sbatch", "--interval", "3s", "--method", method]
-    ended = subprocess.run(
-        command, cwd=place, env=cluster.environment, timeout=MOST_S, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+    ended = run_command(*command, env=cluster.environment, cwd=place, timeout=MOST_S)  # fmt: skip
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return outcome_of(place / "train.chain")
 

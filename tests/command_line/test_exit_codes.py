@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from laxity.cli.exit_codes import run_app
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 from tests.support.job_answers import REFUSED, answer_job
+from tests.support.processes import run_command
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -36,12 +36,11 @@ def test_control_c_while_the_console_script_imports_ends_it_without_a_traceback(
     module, _, function = scripts["laxity"].partition(":")
     path = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
 
-    done = subprocess.run(
-        [sys.executable, "-c", f"from {module} import {function}; {function}()"],
+    done = run_command(
+        sys.executable,
+        "-c",
+        f"from {module} import {function}; {function}()",
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert (done.returncode, done.stderr) == (130, "")

@@ -1,11 +1,11 @@
 import re
-import subprocess
 import sys
 from importlib.metadata import packages_distributions, requires
 
 import pytest
 
 from laxity.cli.optional_packages import EXTRAS, install_advice
+from tests.support.processes import run_command
 
 # a module set to None is one that cannot be imported
 WITHOUT = (
@@ -24,13 +24,7 @@ WITHOUT = (
 def test_a_command_that_lacks_a_package_says_which_extra_brings_it(
     missing: str, command: str, extra: str
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT, missing, *command.split()],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    ended = run_command(sys.executable, "-c", WITHOUT, missing, *command.split(), timeout=60)
 
     assert ended.returncode == 1
     told = (

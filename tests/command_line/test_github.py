@@ -12,6 +12,7 @@ from laxity import names
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 from tests.support.job_answers import answer_job
+from tests.support.processes import run_command
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -166,13 +167,16 @@ def test_the_action_says_which_of_its_secrets_is_empty(missing: str, tmp_path: P
     step = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"][-1]
     inputs = {"LAXITY_URL": "http://laxity.example", "LAXITY_TOKEN": "a-token"}
 
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+    done = run_command(
+        "bash",
+        "--noprofile",
+        "--norc",
+        "-eo",
+        "pipefail",
+        "-c",
+        step["run"],
         env=inputs | {f"LAXITY_{missing.upper()}": "", "PATH": os.environ["PATH"]},
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert done.returncode == 2

@@ -16,6 +16,7 @@ from laxity.cli import lazy_commands as floors
 from laxity.cli.exit_codes import CommandError
 from laxity.cli.lazy_commands import FLOOR_COMMANDS, FloorCommand
 from laxity.cli.main import app
+from tests.support.processes import run_command
 
 HEAVY = (
     "prefect",
@@ -33,7 +34,7 @@ FLOORS = ("laxity_profiler", "laxity_scheduler", "laxity_lab", "laxity_k8s")
 
 def laxity(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "laxity.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return run_command(*command, timeout=60)
 
 
 def test_help_is_there_in_less_than_three_tenths_of_a_second() -> None:
@@ -164,13 +165,13 @@ def test_an_installed_package_hides_the_demo_and_says_where_it_is(tmp_path: Path
     shutil.copytree(package, tmp_path / "laxity", ignore=shutil.ignore_patterns("__pycache__"))
 
     def installed(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "laxity.cli.main", *arguments],
+        return run_command(
+            sys.executable,
+            "-m",
+            "laxity.cli.main",
+            *arguments,
             env={**os.environ, "PYTHONPATH": str(tmp_path)},
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     assert " demo " not in installed("--help").stdout

@@ -1,30 +1,13 @@
 """kubectl laxity reads flags where kubectl's users write them, and says a service's error in words."""
 
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from laxity.cli import kubectl_plugin
+from tests.support.http_service import service
 
 SAYS = "deadline: '2hh' is no duration"
-
-
-class Service(BaseHTTPRequestHandler):
-    """Answers every call as laxity answers a Job that cannot be read."""
-
-    def do_POST(self) -> None:
-        body = json.dumps({"error": {"code": "invalid", "message": SAYS}}).encode()
-        self.send_response(422)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
 
 
 @pytest.fixture
@@ -39,14 +22,6 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kubectl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return noted
-
-
-@pytest.fixture
-def service() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Service) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -65,11 +40,13 @@ def test_a_namespace_may_stand_anywhere(arguments: tuple[str, ...], asked: Path)
 
 
 def test_whatif_says_the_error_of_the_service_without_its_wrapping(
-    asked: Path, service: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    asked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("LAXITY_URL", service)
     monkeypatch.setenv("LAXITY_TOKEN", "x" * 20)
-    assert kubectl_plugin.main(["whatif", "job.yaml"]) == 1
+    with service() as laxity:
+        laxity.answers["POST /v1/whatif"] = 422, {"error": {"code": "invalid", "message": SAYS}}
+        monkeypatch.setenv("LAXITY_URL", laxity.url)
+        assert kubectl_plugin.main(["whatif", "job.yaml"]) == 1
     assert capsys.readouterr().err == f"error: {SAYS}\n"
 
 

@@ -1,11 +1,11 @@
 """`laxity logs`: what workers wrote, as they wrote it, or why there is nothing."""
 
 import os
-import subprocess
 import sys
 
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
+from tests.support.processes import run_command
 
 
 def test_logs_of_a_worker_that_was_never_there_say_so(
@@ -43,12 +43,13 @@ def test_logs_are_printed_as_they_are(answering: Service, laxity: CommandLine) -
 def test_a_terminal_of_another_encoding_gets_the_characters_numbers(answering: Service) -> None:
     answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": "d\u00e9j\u00e0\n"})
 
-    done = subprocess.run(
-        [sys.executable, "-m", "laxity.cli.main", "logs", "train"],
+    done = run_command(
+        sys.executable,
+        "-m",
+        "laxity.cli.main",
+        "logs",
+        "train",
         env={**os.environ, "PYTHONIOENCODING": "ascii", "LAXITY_URL": answering.url},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert (done.returncode, done.stdout) == (0, "d\\xe9j\\xe0\n"), done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_service import Live, live_service
+from tests.support.local_service import LocalService, local_service
 from tests.support.services import manifest
 
 pytestmark = [
@@ -33,14 +33,14 @@ TOOLS = {"whatif", "submit", "show", "explain", "offers", "accept", "ls", "clust
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     home = tmp_path_factory.mktemp("agents")
     (home / "naps.py").write_text(FLOW)
-    with live_service(home, slots=1) as started:
+    with local_service(home, slots=1) as started:
         yield started
 
 
-def call_tools(live: Live, *calls: tuple[str, dict[str, Any]], **environ: str) -> list[Any]:
+def call_tools(live: LocalService, *calls: tuple[str, dict[str, Any]], **environ: str) -> list[Any]:
     """The tools' names, then what each call was answered: its value, or the text of its error."""
     from mcp import Client, StdioServerParameters, stdio_client
 
@@ -48,7 +48,7 @@ def call_tools(live: Live, *calls: tuple[str, dict[str, Any]], **environ: str) -
         server = StdioServerParameters(
             command=sys.executable,
             args=["-m", "laxity.cli.main", "mcp"],
-            env={**live.processes.environment, **environ},
+            env={**live.environment, **environ},
         )
         async with Client(stdio_client(server)) as client:
             answers: list[Any] = [{tool.name for tool in (await client.list_tools()).tools}]
@@ -64,7 +64,7 @@ def call_tools(live: Live, *calls: tuple[str, dict[str, Any]], **environ: str) -
     return asyncio.run(talk())
 
 
-def test_an_agent_asks_submits_and_follows_a_job(live: Live) -> None:
+def test_an_agent_asks_submits_and_follows_a_job(live: LocalService) -> None:
     given = {"source": f"{live.home / 'naps.py'}:nap", "params": {"seconds": 0.1}, "name": "agents"}
     options = {"deadline": "2m", "idempotency_key": "once"}
 
@@ -89,7 +89,7 @@ def test_an_agent_asks_submits_and_follows_a_job(live: Live) -> None:
     assert live.ended("agents").kept is True
 
 
-def test_an_agent_takes_an_offer_of_a_refused_job(live: Live) -> None:
+def test_an_agent_takes_an_offer_of_a_refused_job(live: LocalService) -> None:
     given = {"source": f"{live.home / 'naps.py'}:nap", "name": "hasty"}
 
     _, refused, offers, accepted = call_tools(
@@ -115,7 +115,7 @@ def test_an_agent_takes_an_offer_of_a_refused_job(live: Live) -> None:
     ],
 )
 def test_what_a_tool_cannot_do_is_said_to_the_agent(
-    live: Live, arguments: dict[str, Any], token: str, says: str
+    live: LocalService, arguments: dict[str, Any], token: str, says: str
 ) -> None:
     source = str(live.home / arguments["source"])
     environ = {"LAXITY_TOKEN": token} if token else {}
@@ -133,7 +133,7 @@ def test_options_are_those_that_a_job_is_submitted_with() -> None:
     assert set(JobOptions.model_fields) <= set(OPTION.values())
 
 
-def test_file_of_jobs_that_wait_for_one_another_is_one_group(live: Live) -> None:
+def test_file_of_jobs_that_wait_for_one_another_is_one_group(live: LocalService) -> None:
     file = live.home / "release.yaml"
     jobs = step("first"), step("second", after="first")
     file.write_text("\n---\n".join(map(json.dumps, jobs)))

@@ -16,7 +16,7 @@ from laxity.api.job_view import JobView
 from laxity.cli.job_source import script_manifest
 from laxity.flow.script import Script
 from laxity.instants import format_instant
-from tests.support.live_service import Live, live_service
+from tests.support.local_service import LocalService, local_service
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -37,14 +37,14 @@ SCRIPTS: dict[str, tuple[str, list[str], str]] = {  # what they need, their word
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_service(tmp_path_factory.mktemp("live"), slots=1, OMP_NUM_THREADS="1") as started:
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    with local_service(tmp_path_factory.mktemp("live"), slots=1, OMP_NUM_THREADS="1") as started:
         yield started
 
 
 @pytest.mark.parametrize("kind", SCRIPTS)
 def test_script_stopped_for_an_urgent_job_ends_with_the_weights_of_an_undisturbed_one(
-    live: Live, tmp_path: Path, kind: str
+    live: LocalService, tmp_path: Path, kind: str
 ) -> None:
     package, words, resume = SCRIPTS[kind]
     if find_spec("torch") is None or find_spec(package) is None:
@@ -71,7 +71,7 @@ def test_script_stopped_for_an_urgent_job_ends_with_the_weights_of_an_undisturbe
     assert weights(stopped / "out") == weights(alone / "out")
 
 
-def in_a_hurry(live: Live, name: str) -> JobView:
+def in_a_hurry(live: LocalService, name: str) -> JobView:
     """A job that is in time only if others make room at once; it has ended."""
     estimate = {names.EPOCH_ESTIMATE: "4s", names.DEADLINE: "30m"}
     manifest = script_manifest(Script(("bash", CURL, "8")), estimate, name=name)

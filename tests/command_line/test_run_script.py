@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live_service import Live, live_service
+from tests.support.local_service import LocalService, local_service
 from tests.support.manifests import indexed_job, train_template
 from tests.support.waiting import until
 
@@ -20,19 +20,19 @@ SILENT = "no progress was reported"
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_service(tmp_path_factory.mktemp("live"), slots=1, OMP_NUM_THREADS="1") as started:
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    with local_service(tmp_path_factory.mktemp("live"), slots=1, OMP_NUM_THREADS="1") as started:
         yield started
 
 
-def run(live: Live, *arguments: str) -> str:
+def run(live: LocalService, *arguments: str) -> str:
     """What `laxity run` printed, of a job that has ended well."""
     done = live.laxity("run", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
-def test_script_that_only_calls_curl_is_promised_at_its_second_run(live: Live) -> None:
+def test_script_that_only_calls_curl_is_promised_at_its_second_run(live: LocalService) -> None:
     run(live, "--class", "soft", "--deadline", "5m", "--model", "curl", "--", "bash", CURL, "8")
 
     output = run(live, "--deadline", "5m", "--model", "curl", "--", "bash", CURL, "8")
@@ -42,7 +42,7 @@ def test_script_that_only_calls_curl_is_promised_at_its_second_run(live: Live) -
     assert SILENT not in output
 
 
-def test_script_that_resumes_makes_room_and_goes_on(live: Live, tmp_path: Path) -> None:
+def test_script_that_resumes_makes_room_and_goes_on(live: LocalService, tmp_path: Path) -> None:
     folder = f'cd {tmp_path} && exec bash {CURL} 40 "$@"'
     command = ("--", "bash", "-c", folder, "train")
     run(
@@ -62,7 +62,7 @@ def test_script_that_resumes_makes_room_and_goes_on(live: Live, tmp_path: Path) 
 
 
 def test_job_whose_container_has_its_own_command_is_heard_makes_room_and_goes_on(
-    live: Live, tmp_path: Path
+    live: LocalService, tmp_path: Path
 ) -> None:
     """As on Kubernetes, with kubectl: nothing of laxity runs beside the command."""
 
@@ -83,7 +83,7 @@ def test_job_whose_container_has_its_own_command_is_heard_makes_room_and_goes_on
     assert int((tmp_path / "state").read_text()) >= 8
 
 
-def test_script_that_posts_nothing_is_predicted_by_its_run_time(live: Live) -> None:
+def test_script_that_posts_nothing_is_predicted_by_its_run_time(live: LocalService) -> None:
     asked = ("--class", "soft", "--deadline", "5m", "--model", "silent", "--", "sleep", "3")
     first = run(live, *asked)
 
@@ -97,14 +97,14 @@ def test_script_that_posts_nothing_is_predicted_by_its_run_time(live: Live) -> N
     assert 2 < job.first_run_s < 30
 
 
-def test_script_that_fails_ends_the_command_with_1(live: Live) -> None:
+def test_script_that_fails_ends_the_command_with_1(live: LocalService) -> None:
     failed = live.laxity("run", "--class", "soft", "--deadline", "5m", "--restarts", "0", "false")
 
     assert failed.returncode == 1
     assert "false: exit code 1" in failed.stdout
 
 
-def test_killed_worker_leaves_no_script_behind(live: Live, tmp_path: Path) -> None:
+def test_killed_worker_leaves_no_script_behind(live: LocalService, tmp_path: Path) -> None:
     note = tmp_path / "pids"
     count = f"echo $$ >> {note}; sleep 600 & echo $! >> {note}; wait"
     run(
@@ -132,7 +132,9 @@ def test_killed_worker_leaves_no_script_behind(live: Live, tmp_path: Path) -> No
     live.laxity("cancel", "left")
 
 
-def test_transformers_script_without_a_changed_line_is_promised(live: Live, tmp_path: Path) -> None:
+def test_transformers_script_without_a_changed_line_is_promised(
+    live: LocalService, tmp_path: Path
+) -> None:
     pytest.importorskip("torch")
     command = (
         "--",

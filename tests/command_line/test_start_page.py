@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import run_command
 from tests.support.waiting import until
 
 PAGE = (Path(__file__).parents[2] / "docs/start.md").read_text()
@@ -30,14 +31,7 @@ class Reader:
 
     def types(self, line: str) -> subprocess.CompletedProcess[str]:
         words = line.replace("laxity up", "laxity up --port 0").split()
-        return subprocess.run(
-            words,
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_command(*words, env=self.environment, cwd=self.folder)
 
     def job(self, name: str) -> dict[str, object]:
         shown = self.types(f"laxity show {name} --json")

@@ -40,6 +40,7 @@ SOUND: dict[str, Any] = {
         pytest.param({"deadline": "9" * 500 + "d"}, "deadline", "no duration", id="500 digits"),
         pytest.param({"deadline": math.nan}, "deadline", "no unit", id="NaN"),
         pytest.param({"deadline": "inf"}, "deadline", "no deadline", id="infinity"),
+        pytest.param({"deadline": "nan"}, "deadline", "no deadline", id="nan as a text"),
         pytest.param({"deadline": timedelta(0)}, "deadline", "longer than 0s", id="zero timedelta"),
         pytest.param(
             {"deadline": timedelta(seconds=-1)}, "deadline", "-1s", id="negative timedelta"
@@ -126,6 +127,8 @@ def test_a_qos_that_cannot_be_meant_names_its_field_and_the_remedy(
         pytest.param("preemptible", "yes", "preemptible", "'false'", id="yes for true"),
         pytest.param("epoch-estimate", "5", "epoch-estimate", "5s", id="an estimate, no unit"),
         pytest.param("wall-limit", "-1h", "wall-limit", "1h30m", id="a negative limit"),
+        pytest.param("entry", "no-colon", "entry", "module:function", id="no function"),
+        pytest.param("parameters", "{nope", "parameters", "", id="no JSON"),
         pytest.param("on-miss", "die", "on-miss", "continue, stop", id="unknown on-miss"),
         pytest.param("parameters", "[1]", "parameters", "object", id="a list of parameters"),
         pytest.param("parameters", '{"a": NaN}', "parameters", "NaN", id="NaN in JSON"),
@@ -154,33 +157,58 @@ def test_a_job_with_a_wrong_annotation_is_told_which(
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"),
+    ("changes", "field", "hint"),
     [
-        pytest.param({"metadata": []}, "metadata", id="metadata is a list"),
-        pytest.param({"metadata": {**SOUND["metadata"], "name": "A b"}}, "name", id="a bad name"),
+        pytest.param({"metadata": []}, "metadata", "no mapping", id="metadata is a list"),
         pytest.param(
-            {"metadata": {**SOUND["metadata"], "name": "a" * 64}}, "name", id="a name of 64"
-        ),
-        pytest.param({"metadata": {**SOUND["metadata"], "name": None}}, "name", id="no name"),
-        pytest.param(
-            {"metadata": {**SOUND["metadata"], "namespace": "../x"}}, "namespace", id="a path"
+            {"metadata": {**SOUND["metadata"], "name": "A b"}}, "name", "DNS label", id="a bad name"
         ),
         pytest.param(
-            {"metadata": {**SOUND["metadata"], "labels": {}}}, "metadata.labels", id="no label"
+            {"metadata": {**SOUND["metadata"], "name": "a" * 64}},
+            "name",
+            "1 to 63",
+            id="a name of 64",
         ),
-        pytest.param({"kind": "CronJob"}, "kind", id="another kind"),
-        pytest.param({"spec": {}}, "spec.template.spec.containers", id="no container"),
-        pytest.param({"spec": {**SOUND["spec"], "parallelism": -1}}, "parallelism", id="-1 pods"),
-        pytest.param({"spec": {**SOUND["spec"], "parallelism": "4"}}, "parallelism", id="a text"),
+        pytest.param(
+            {"metadata": {**SOUND["metadata"], "name": None}}, "name", "DNS label", id="no name"
+        ),
+        pytest.param(
+            {"metadata": {**SOUND["metadata"], "namespace": "../x"}},
+            "namespace",
+            "DNS",
+            id="a path",
+        ),
+        pytest.param(
+            {"metadata": {**SOUND["metadata"], "labels": {}}},
+            "metadata.labels",
+            "is not 'true'",
+            id="no label",
+        ),
+        pytest.param(
+            {"metadata": {**SOUND["metadata"], "labels": [1]}},
+            "metadata.labels",
+            "no mapping",
+            id="label list",
+        ),
+        pytest.param({"kind": "CronJob"}, "kind", "not batch/v1 Job", id="another kind"),
+        pytest.param(
+            {"spec": {}}, "spec.template.spec.containers", "one container", id="no container"
+        ),
+        pytest.param(
+            {"spec": {**SOUND["spec"], "parallelism": -1}}, "parallelism", "", id="-1 pods"
+        ),
+        pytest.param(
+            {"spec": {**SOUND["spec"], "parallelism": "4"}}, "parallelism", "", id="a text"
+        ),
     ],
 )
 def test_a_manifest_that_is_no_job_of_laxity_is_told_why(
-    changes: dict[str, Any], field: str
+    changes: dict[str, Any], field: str, hint: str
 ) -> None:
     with pytest.raises(QoSError) as error:
         TrainingSpec.from_manifest({**SOUND, **changes})
 
-    assert field in [where for where, _ in error.value.problems]
+    assert any(where == field and hint in what for where, what in error.value.problems)
 
 
 @pytest.mark.parametrize("annotation", ["deadline", "class", "epoch-estimate", "wall-limit"])

@@ -1,7 +1,6 @@
 """A Job written by hand is completed before it is created: its workers know what they work on."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity.worker.code import environment
 from laxity.worker.code.environment import WorkerEnvironment, WorkerEnvironmentError
+from tests.support.processes import run_command
 
 Json = dict[str, Any]
 TOLD = {
@@ -143,12 +143,12 @@ def test_a_volume_at_the_usual_place_holds_the_checkpoints(
 def test_a_pod_of_a_job_that_is_not_told_which_says_so_and_trains_alone(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("def alone(training): return [*training.epochs(total=2)]\n")
     there = {name: value for name, value in os.environ.items() if not name.startswith("LAXITY_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "laxity.worker", f"{tmp_path}/train.py:alone"],
+    done = run_command(
+        sys.executable,
+        "-m",
+        "laxity.worker",
+        f"{tmp_path}/train.py:alone",
         env=there | {names.ENV_INDEX: "1"},
-        check=False,
-        capture_output=True,
-        text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr

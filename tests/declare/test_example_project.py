@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from tests.support.processes import stop_marked
-from tests.support.served_project import Served
+from tests.support.local_service import LocalService, local_service
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
@@ -24,16 +23,15 @@ PROJECT = Path(__file__).parents[2] / "flows" / "examples" / "project"
 
 
 @pytest.fixture
-def served(tmp_path: Path, prefect_api: str) -> Iterator[Served]:
+def served(tmp_path: Path, prefect_api: str) -> Iterator[LocalService]:
     home = tmp_path / "home"
-    service = Served(home, prefect_api=prefect_api, tracking_uri=f"sqlite:///{home}/mlflow.db")
-    yield service
-    service.processes.stop()
-    stop_marked(home)
+    given = {"tracking_uri": f"sqlite:///{home}/mlflow.db", "LAXITY_SAVING_SHARE": "1"}
+    with local_service(home, prefect_api=prefect_api, **given) as service:
+        yield service
 
 
 def test_a_project_that_is_killed_trains_its_models_in_one_run_each(
-    served: Served, tmp_path: Path
+    served: LocalService, tmp_path: Path
 ) -> None:
     project = tmp_path / "project"
     shutil.copytree(PROJECT, project)
@@ -61,7 +59,7 @@ def test_a_project_that_is_killed_trains_its_models_in_one_run_each(
     assert labels["laxity.mlflow_run"] == runs[first.id].info.run_id
 
 
-def run_module(served: Served, project: Path, module: str) -> "subprocess.Popen[bytes]":
+def run_module(served: LocalService, project: Path, module: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", module]
     with served.processes.log(module).open("wb") as log:
         return subprocess.Popen(
@@ -69,38 +67,25 @@ def run_module(served: Served, project: Path, module: str) -> "subprocess.Popen[
         )
 
 
-def killed_twice(served: Served) -> str:
+def killed_twice(served: LocalService) -> str:
     """Kill the worker of the first training in an epoch, and the service in a later one; its job."""
     until(lambda: bool(served.client.jobs()), limit_s=240, what="the first training")
     job = served.client.jobs()[0].id
     until(lambda: served.client.job(job).epochs_done >= 3, limit_s=240, what="three epochs")
-    os.kill(worker_of(served), signal.SIGKILL)
+    (worker,) = served.workers()
+    os.kill(worker, signal.SIGKILL)
     until(lambda: served.client.job(job).epochs_done >= 6, limit_s=240, what="six epochs")
     served.kill()
     served.start()
     return job
 
 
-def worker_of(served: Served) -> int:
-    """The process that trains."""
-    found = subprocess.run(
-        ["pgrep", "-f", "laxity.worker vision"], capture_output=True, text=True, check=True
-    )
-    marked = f"{names.ENV_HOME}={served.home}".encode()
-    (number,) = (
-        int(number)
-        for number in found.stdout.split()
-        if marked in Path(f"/proc/{number}/environ").read_bytes()
-    )
-    return number
-
-
-def epochs_trained(served: Served, job: str) -> Counter[str]:
+def epochs_trained(served: LocalService, job: str) -> Counter[str]:
     """How often the training code said that it had done an epoch."""
     return Counter(re.findall(r"epoch (\d+) done", served.client.logs(job)))
 
 
-def runs_of(served: Served) -> list[Any]:
+def runs_of(served: LocalService) -> list[Any]:
     from mlflow import MlflowClient
 
     client = MlflowClient(served.environment["MLFLOW_TRACKING_URI"])

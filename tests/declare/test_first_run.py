@@ -9,6 +9,7 @@ import pytest
 
 from laxity import names
 from tests.support.attacked import attacked
+from tests.support.processes import run_command
 
 ANALYTICS = "PREFECT_SERVER_ANALYTICS_ENABLED"
 FLOW = """
@@ -31,14 +32,7 @@ def test_the_first_run_under_prefects_temporary_server_shows_no_traceback(tmp_pa
     own = {name: text for name, text in os.environ.items() if not name.startswith("PREFECT_")}
     with attacked(tmp_path / "home") as service:
         homes = {names.ENV_HOME: str(service.home), "PREFECT_HOME": str(tmp_path / "prefect")}
-        done = subprocess.run(
-            [sys.executable, "train.py"],
-            cwd=tmp_path,
-            env=own | homes,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_command(sys.executable, "train.py", env=own | homes, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "loss 0.5" in done.stdout
     assert "Starting temporary server" in done.stdout + done.stderr

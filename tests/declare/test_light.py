@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from laxity import Training, deadline_flow
+from tests.support.processes import run_command
 
 ROOT = Path(__file__).parents[2]
 ENTRIES = Path(__file__).parents[1] / "support/programs/entries.py"
@@ -17,13 +18,7 @@ ENTRIES = Path(__file__).parents[1] / "support/programs/entries.py"
 def python(code: str, **env: str) -> str:
     """What a fresh interpreter prints; it fails the test if it fails."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_command(sys.executable, "-c", code, env={**os.environ, "PYTHONPATH": path, **env})
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from laxity.flow.project import is_secret, project_of, with_project, worker_vari
 from laxity.job.pod_template import pod_template
 from laxity.job.qos import QoSError
 from tests.support import acme
+from tests.support.processes import run_command
 
 SAY = "import json; print(json.dumps([found.entry, found.workdir, dict(found.env)]))"
 DECLARED = (
@@ -40,14 +40,7 @@ print(load_function(sys.argv[1]).__globals__["SCALE"])
 
 def python(code: str, *arguments: str, cwd: Path, env: dict[str, str]) -> str:
     """What a fresh interpreter prints, started like `python -m`: the folder is on its path."""
-    ran = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=cwd,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_command(sys.executable, "-c", code, *arguments, env=env, cwd=cwd)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip().splitlines()[-1]
 
@@ -112,9 +105,7 @@ def test_a_function_of_a_notebook_is_refused_with_what_to_do(tmp_path: Path) -> 
         "def train(training): pass\nfrom laxity.flow.project import project_of\nproject_of(train)"
     )
 
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    ran = run_command(sys.executable, "-c", code, cwd=tmp_path)
 
     assert "train stands in no file (a notebook, or an interactive session)" in ran.stderr
     assert "write it into a .py file and import it from there" in ran.stderr

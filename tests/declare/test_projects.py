@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support import acme
-from tests.support.processes import stop_marked
-from tests.support.served_project import Served
+from tests.support.local_service import LocalService, local_service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -34,16 +33,13 @@ def train(training: Training, marks: str) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    home = tmp_path_factory.mktemp("service")
-    found = Served(home)
-    yield found
-    found.processes.stop()
-    stop_marked(home)
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    with local_service(tmp_path_factory.mktemp("service"), LAXITY_SAVING_SHARE="1") as found:
+        yield found
 
 
 def test_a_worker_runs_in_its_submitters_folder_and_environment(
-    served: Served, tmp_path: Path
+    served: LocalService, tmp_path: Path
 ) -> None:
     acme.write(tmp_path)
     submit = ("submit", "acme/flows.py:train", "--name", "acme", "--pass-env", "FOO*", "--follow")
@@ -58,7 +54,9 @@ def test_a_worker_runs_in_its_submitters_folder_and_environment(
     }
 
 
-def test_show_lists_what_was_taken_along_and_no_values(served: Served, tmp_path: Path) -> None:
+def test_show_lists_what_was_taken_along_and_no_values(
+    served: LocalService, tmp_path: Path
+) -> None:
     acme.write(tmp_path)
     submit = ("submit", "acme.flows:train", "--name", "listed", "--pass-env", "MY_TOKEN")
     served.laxity(*submit, cwd=tmp_path, MY_TOKEN="hidden-value")
@@ -72,7 +70,9 @@ def test_show_lists_what_was_taken_along_and_no_values(served: Served, tmp_path:
     assert served.ended("listed").state == "finished"
 
 
-def test_the_services_own_variables_do_not_reach_workers(served: Served, tmp_path: Path) -> None:
+def test_the_services_own_variables_do_not_reach_workers(
+    served: LocalService, tmp_path: Path
+) -> None:
     code = "import os; print('STORE_PASSWORD' in os.environ, os.getcwd())"
     job = by_hand("outside", [sys.executable, "-c", code])
     (tmp_path / "job.json").write_text(json.dumps(job))
@@ -84,7 +84,7 @@ def test_the_services_own_variables_do_not_reach_workers(served: Served, tmp_pat
 
 
 def test_the_attempt_after_a_failure_goes_on_from_the_last_finished_epoch(
-    served: Served, tmp_path: Path
+    served: LocalService, tmp_path: Path
 ) -> None:
     (tmp_path / "flaky.py").write_text(FLAKY)
     marks = f"marks={tmp_path / 'marks'}"
@@ -105,7 +105,7 @@ def test_the_attempt_after_a_failure_goes_on_from_the_last_finished_epoch(
     }
 
 
-def test_a_fresh_attempt_begins_at_the_first_epoch(served: Served, tmp_path: Path) -> None:
+def test_a_fresh_attempt_begins_at_the_first_epoch(served: LocalService, tmp_path: Path) -> None:
     (tmp_path / "flaky.py").write_text(FLAKY)
     marks = f"marks={tmp_path / 'marks'}"
     submit = ("submit", "flaky.py:train", "--name", "anew", "--key", "ci-2", "-p", marks)
@@ -117,7 +117,9 @@ def test_a_fresh_attempt_begins_at_the_first_epoch(served: Served, tmp_path: Pat
     assert served.client.job("anew-a2").result == {"restored": 0, "w": 21}
 
 
-def test_a_refused_key_asks_again_under_its_new_deadline(served: Served, tmp_path: Path) -> None:
+def test_a_refused_key_asks_again_under_its_new_deadline(
+    served: LocalService, tmp_path: Path
+) -> None:
     acme.write(tmp_path)
     submit = ("submit", "acme/flows.py:train", "--name", "hasty", "--key", "ci-3", "--deadline")
 
@@ -132,7 +134,7 @@ def test_a_refused_key_asks_again_under_its_new_deadline(served: Served, tmp_pat
 
 
 def test_a_job_whose_worker_cannot_start_fails_with_its_error(
-    served: Served, tmp_path: Path
+    served: LocalService, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "laxity.worker", "nomodule:f"]
     (tmp_path / "job.json").write_text(json.dumps(by_hand("unstartable", command, deadline="20m")))

@@ -4,7 +4,6 @@ import contextlib
 import io
 import logging
 import os
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +18,7 @@ from laxity.api.status_text import TrainingCancelled
 from laxity.worker.training import Training
 from tests.support.flow_runs import latest_run, lines_of
 from tests.support.job_service import StandIn
+from tests.support.processes import run_command
 
 REFUSED = {"state": "refused", "verdict": "refused", "reason_code": "r", "reason": "too late"}
 
@@ -117,9 +117,7 @@ def test_a_script_shows_its_own_line_and_no_frames_of_prefect(
     root = Path(__file__).parents[2]
     environ = os.environ | {"PREFECT_API_URL": prefect_api, "PYTHONPATH": str(root)}
 
-    ended = subprocess.run(
-        [sys.executable, str(script)], env=environ, capture_output=True, text=True, check=False
-    )
+    ended = run_command(sys.executable, str(script), env=environ)
 
     frames = [line for line in ended.stderr.splitlines() if line.startswith("  File ")]
     assert ended.returncode == 1

@@ -9,22 +9,16 @@ import pytest
 import yaml
 
 from laxity import names
+from tests.support.local_service import LocalService, local_service
 from tests.support.programs import release
-from tests.support.served_project import Served
 from tests.support.waiting import until
 
 PROGRAM = Path(release.__file__)
 EPOCHS = {"base": 4, "base-en": 6, "base-de": 6, "base-fr": 6, "evaluate": 2}
 
 
-class Served3(Served):
-    """Three trainings run side by side."""
-
-    slots = 3
-
-
 def start_release(
-    served: Served, name: str, deadline: str, *arguments: str
+    served: LocalService, name: str, deadline: str, *arguments: str
 ) -> "subprocess.Popen[bytes]":
     command = [sys.executable, str(PROGRAM), *arguments]
     return served.processes.start(name, command, RELEASE_DEADLINE=deadline)
@@ -50,8 +44,8 @@ def test_killed_client_and_service_lose_no_epoch_of_a_workflow(
 ) -> None:
     evidence = tmp_path / "evidence"
     evidence.mkdir()
-    served = Served3(tmp_path / "home", prefect_api=prefect_api, EVIDENCE=str(evidence))
-    try:
+    given = {"slots": 3, "prefect_api": prefect_api, "EVIDENCE": str(evidence)}
+    with local_service(tmp_path / "home", **given) as served:
         start_release(served, "first", "10m")
         until(lambda: len(epochs_of(evidence)) >= 2, limit_s=180, what="the second step")
         served.processes.running["first"].kill()
@@ -62,8 +56,6 @@ def test_killed_client_and_service_lose_no_epoch_of_a_workflow(
         (name,) = {job.group for job in served.client.jobs()}
         group = served.client.group(name)
         log = served.processes.log("second").read_text()
-    finally:
-        served.processes.stop()
     assert second.returncode == 0, log[-3000:]
     assert log.strip().splitlines()[-1] == "['base-de', 'base-en', 'base-fr']"
     assert epochs_of(evidence) == {name: list(range(1, n + 1)) for name, n in EPOCHS.items()}
@@ -77,14 +69,12 @@ def test_killed_client_and_service_lose_no_epoch_of_a_workflow(
 def test_workflow_that_cannot_be_in_time_is_refused_by_the_name_of_its_step(
     tmp_path: Path, prefect_api: str, arguments: list[str]
 ) -> None:
-    served = Served3(tmp_path / "home", prefect_api=prefect_api, EVIDENCE=str(tmp_path))
-    try:
+    given = {"slots": 3, "prefect_api": prefect_api, "EVIDENCE": str(tmp_path)}
+    with local_service(tmp_path / "home", **given) as served:
         flow = start_release(served, "flow", "5s", *arguments)
         until(lambda: flow.poll() is not None, limit_s=180, what="the refusal")
         log = served.processes.log("flow").read_text()
         jobs = served.client.jobs()
-    finally:
-        served.processes.stop()
     assert flow.returncode != 0
     assert "step finetune takes the most" in log
     assert latest_state(prefect_api) == "Refused"
@@ -119,13 +109,10 @@ def test_file_of_steps_is_followed_to_its_end_and_no_step_waits_for_the_next_loo
         for step, after in steps.items()
     ]
     (tmp_path / "release.yaml").write_text(yaml.safe_dump_all(jobs))
-    served = Served(tmp_path / "home")
-    try:
+    with local_service(tmp_path / "home") as served:
         call = ("submit", "release.yaml", "--deadline", "10m", "--follow")
         followed = served.laxity(*call, cwd=tmp_path)
         views = {job.step: job for job in served.client.jobs()}
-    finally:
-        served.processes.stop()
 
     assert followed.returncode == 0, followed.stderr
     assert "attached" not in followed.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.support.kubernetes.documented import EPOCHS, Json, at_home, documente
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.pod_cluster import MANIFESTS, PATIENCE_S, PodCluster
 from tests.support.kubernetes.service import LAXITY
+from tests.support.processes import run_command
 from tests.support.programs.podtrainings import weights_after
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -132,12 +132,13 @@ def bare(job: Json) -> Json:
 def submitted(pod_cluster: PodCluster, job: Json, folder: Path, place: str) -> None:
     file = folder / "job.yaml"
     file.write_text(yaml.safe_dump(job), encoding="utf-8")
-    done = subprocess.run(
-        [str(LAXITY), "submit", str(file), "--namespace", place],
+    done = run_command(
+        str(LAXITY),
+        "submit",
+        str(file),
+        "--namespace",
+        place,
         env=os.environ | {names.ENV_URL: pod_cluster.url, names.ENV_TOKEN: TOKEN},
-        check=False,
-        capture_output=True,
-        text=True,
         timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,6 +17,7 @@ from tests.support.kubernetes.namespace_jobs import (
     NamespaceJobs,
     open_namespace_jobs,
 )
+from tests.support.kubernetes.place import events_about
 from tests.support.kubernetes.priority import FOREIGN, priority_class
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
@@ -73,23 +74,7 @@ def elsewhere(there: NamespaceJobs, name: str, node: str) -> None:
 
 
 def reasons(there: NamespaceJobs, name: str) -> list[str]:
-    about = f"involvedObject.name={name}"
-    said = kubectl(
-        there.cluster,
-        "-n",
-        there.namespace,
-        "get",
-        "events",
-        "--field-selector",
-        about,
-        "-o",
-        "json",
-    )
-    return [
-        one["reason"]
-        for one in json.loads(said)["items"]
-        if one["source"].get("component") == "laxity"
-    ]
+    return [one["reason"] for one in events_about(there.cluster, there.namespace, name)]
 
 
 def until_told(there: NamespaceJobs, name: str, *why: str) -> None:

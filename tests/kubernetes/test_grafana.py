@@ -2,7 +2,6 @@
 
 import json
 import re
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import remove_namespace
 from tests.support.kubernetes.kubectl import apply, kubectl
@@ -87,21 +85,16 @@ def exported(account: None, cluster: Cluster, tmp_path_factory: pytest.TempPathF
     try:
         service.start()
         cluster.until(
-            lambda: {'outcome="kept"', 'verdict="refused"'} <= seen(metrics(service)),
+            lambda: (
+                {'outcome="kept"', 'verdict="refused"'} <= seen(service.ask("GET", "/metrics").text)
+            ),
             90.0,
             "a promise kept and a refusal",
         )
-        return metrics(service)
+        return service.ask("GET", "/metrics").text
     finally:
         service.stop()
         remove_namespace(cluster, namespace)
-
-
-def metrics(service: Service) -> str:
-    asked = urllib.request.Request(f"http://127.0.0.1:{service.port}/metrics", headers=bearer())
-    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
-        text: str = reply.read().decode()
-    return text
 
 
 def seen(text: str) -> set[str]:

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import venv
 import zipfile
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import run_command
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "k8s" / "images"
@@ -166,6 +167,6 @@ def test_machine_code_that_the_image_keeps_is_used_though_layers_keep_whole_seco
 
 def run(*command: str, cwd: Path | None = None, **more: str) -> str:
     env = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"} | more
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd, env=env)
+    done = run_command(*command, env=env, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -13,6 +13,7 @@ import yaml
 from tests.support.builders import TOKEN
 from tests.support.kubernetes.kubectl import kubectl, tried
 from tests.support.kubernetes.place import HARD, Place, judged
+from tests.support.processes import run_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 PACK = Path(__file__).parents[2] / "k8s/krew/pack.py"
@@ -33,9 +34,7 @@ def laxity(there: Place, plugin: Path, *words: str, **env: str) -> tuple[int, st
     command = [str(there.cluster.binaries / "kubectl"), "laxity", *words, "-n", there.namespace]
     path = f"{plugin}:{there.cluster.binaries}:{os.environ['PATH']}"
     given = {"PATH": path, "KUBECONFIG": str(there.cluster.kubeconfig), "HOME": str(plugin), **env}
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, env=given, timeout=60
-    )
+    done = run_command(*command, env=given, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -104,7 +103,7 @@ def test_whatif_tells_a_verdict_and_creates_nothing(
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump(there.job("asked", {**HARD, "epoch-estimate": "1h"})))
-    service = {"LAXITY_URL": f"http://127.0.0.1:{there.service.port}", "LAXITY_TOKEN": TOKEN}
+    service = {"LAXITY_URL": there.service.url, "LAXITY_TOKEN": TOKEN}
     code, said = laxity(there, plugin, "whatif", str(file), **service)
     assert (code, said.splitlines()[0].partition(":")[0]) == (3, "refused"), said
     assert "instead: laxity.dev/deadline=" in said

@@ -54,7 +54,8 @@ def test_a_leader_that_was_paused_for_longer_than_its_lease_acts_no_more(
     one, other = replicas
     now = tmp_path / "now"
     with open_namespace_jobs(cluster, namespace, one, other) as there:
-        one.start(End(step, 1, signal.SIGSTOP, since=str(now)))
+        one.begin(End(step, 1, signal.SIGSTOP, since=str(now)))
+        one.until_ready()
         fills = there.apply(16, WHENEVER, run_s=None)
         there.until(lambda: there.running(fills) == 16, "the cluster to be full")
         other.start()

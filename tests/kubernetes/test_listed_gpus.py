@@ -55,7 +55,7 @@ def asking(
 
 def free_gpus(there: Place) -> dict[str, int]:
     """Of each node, as `laxity cluster` shows them."""
-    client = Client(f"http://127.0.0.1:{there.service.port}", TOKEN)
+    client = Client(there.service.url, TOKEN)
     return {row["id"]: row["free_gpus"] for row in client.cluster()["nodes"]}
 
 

@@ -1,8 +1,6 @@
 """Nodes labelled inference are lent to trainings on a real API server, and given back."""
 
-import json
 import sqlite3
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import datetime
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 
 from laxity import names
-from tests.support.builders import bearer
 from tests.support.kubernetes.audit import WRITES, Audit, Right, granted
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS
@@ -79,14 +76,7 @@ def train(
 
 
 def post(there: NamespaceJobs, path: str, body: dict[str, Any]) -> None:
-    asked = urllib.request.Request(  # noqa: S310 - http on loopback
-        f"{there.replicas[0].url}{path}",
-        method="POST",
-        data=json.dumps(body).encode(),
-        headers={**bearer(), "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
-        reply.read()
+    there.replicas[0].ask("POST", path, body).raise_for_status()
 
 
 def rights_of_loans(audit: Audit) -> set[Right]:
@@ -115,9 +105,7 @@ def nodes_of(there: NamespaceJobs, name: str) -> list[str]:
 
 def metric(there: NamespaceJobs, name: str) -> float:
     """A series of the service that has no labels."""
-    asked = urllib.request.Request(f"{there.replicas[0].url}/metrics", headers=bearer())  # noqa: S310 - http on loopback
-    with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
-        lines = reply.read().decode().splitlines()
+    lines = there.replicas[0].ask("GET", "/metrics").text.splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
 
 

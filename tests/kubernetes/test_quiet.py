@@ -2,12 +2,10 @@
 
 import json
 import re
-import urllib.request
 from collections import Counter
 
 import pytest
 
-from tests.support.builders import bearer
 from tests.support.kubernetes.place import Place, complete
 from tests.support.kubernetes.service import Json
 
@@ -20,10 +18,7 @@ BATCH = 50  # of Jobs that one kubectl applies
 
 def patches(there: Place) -> float:
     """Patches that the service has sent, whatever became of them."""
-    url = f"http://127.0.0.1:{there.service.port}/metrics"
-    request = urllib.request.Request(url, headers=bearer())
-    with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310
-        text = reply.read().decode()
+    text = there.service.ask("GET", "/metrics").text
     return sum(map(float, re.findall(r"^laxity_patches_total\{.*\} (\S+)$", text, re.MULTILINE)))
 
 

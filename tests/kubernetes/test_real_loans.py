@@ -1,14 +1,11 @@
 """A real node is lent to a real training, and a real Deployment takes it back, again and again."""
 
-import json
-import urllib.request
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.support.builders import bearer
 from tests.support.kubernetes.fixtures import MANIFESTS
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.pod_cluster import PodCluster, Run
@@ -42,13 +39,8 @@ def fleet(real_pod_cluster: PodCluster) -> Iterator[dict[str, Any]]:
 
 
 def post(pod_cluster: PodCluster, path: str, body: dict[str, Any]) -> None:
-    request = urllib.request.Request(  # noqa: S310 - http on loopback
-        f"{pod_cluster.url}{path}",
-        data=json.dumps(body).encode(),
-        headers={**bearer(), "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310
-        reply.read()
+    assert pod_cluster.service is not None
+    pod_cluster.service.ask("POST", path, body).raise_for_status()
 
 
 def waits_s(serving: Deployment) -> list[float]:

@@ -1,15 +1,11 @@
 """`laxity release --all` on a cluster: what runs goes on, and nothing else is started."""
 
-import json
-import urllib.request
-
 import pytest
 
 from laxity import names
 from laxity.json_tree import object_id
 from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.node_rows.affinity import preferred_nodes
-from tests.support.builders import bearer
 from tests.support.kubernetes.place import HARD, Place, annotations, judged, labels, running
 from tests.support.kubernetes.service import Json, verdict_of
 
@@ -19,12 +15,7 @@ NOTHING_REFUSED: Json = {"refused": {}, "nodes_refused": {}}
 
 
 def release(there: Place) -> Json:
-    url = f"http://127.0.0.1:{there.service.port}/v1/release"
-    asked = urllib.request.Request(url, method="POST", data=b"{}", headers=bearer())
-    asked.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310 - http on loopback
-        found: Json = json.load(reply)
-    return found
+    return dict(there.service.ask("POST", "/v1/release", {}).json())
 
 
 def unfinished(there: Place) -> dict[str, Json]:

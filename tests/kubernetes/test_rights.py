@@ -5,7 +5,6 @@ of Kueue's and Jobs without laxity's label, in the middle of it all, were never 
 """
 
 import json
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from laxity import names
-from tests.support.builders import bearer
 from tests.support.kubernetes.audit import Audit, Right, granted
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS, remove_namespace
@@ -166,11 +164,4 @@ def nodes_of(there: NamespaceJobs, called: list[str]) -> set[str]:
 
 def called(there: NamespaceJobs, method: str, where: str, body: Any = None) -> Any:
     """What the service answers."""
-    asked = urllib.request.Request(  # noqa: S310 - http on loopback
-        there.replicas[0].url + where,
-        method=method,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", **bearer()},
-    )
-    with urllib.request.urlopen(asked, timeout=60) as reply:  # noqa: S310
-        return json.load(reply)
+    return there.replicas[0].ask(method, where, body).raise_for_status().json()

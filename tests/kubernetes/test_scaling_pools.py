@@ -38,7 +38,7 @@ def there(
         POOL.format(name=name, label=LABEL, within=WITHIN_S, nodes=nodes)
         for name, nodes in (("comes", 1), ("never", 1), ("kept", 2))
     ]
-    service = Service(cluster, tmp_path, service_forker=service_forker, pools="".join(pools))
+    service = Service(cluster, tmp_path, service_forker=service_forker, LAXITY_POOLS="".join(pools))
     with service.running():
         yield Place(cluster, service, namespace)
     for name in ("comes-1", "kept-1", "kept-2"):

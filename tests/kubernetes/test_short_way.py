@@ -6,7 +6,6 @@ rights and the policies that the file brings.
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import WHY_NOT
 from tests.support.kubernetes.service import Service
+from tests.support.processes import run_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -69,8 +69,6 @@ def run(cluster: Cluster, folder: Path, command: str) -> str:
     """What a command of the page prints in a shell of whoever administers the cluster."""
     path = f"{cluster.binaries}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = os.environ | {"KUBECONFIG": str(cluster.kubeconfig), "PATH": path}
-    done = subprocess.run(
-        ["bash", "-euc", command], cwd=folder, env=env, capture_output=True, text=True, check=False
-    )
+    done = run_command("bash", "-euc", command, env=env, cwd=folder)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout

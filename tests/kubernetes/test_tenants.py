@@ -6,8 +6,6 @@ hold without one.
 
 import copy
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,6 @@ from laxity_k8s.http.api_cluster import KubernetesApi
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
 from laxity_scheduler.model.job import Promise
 from laxity_scheduler.model.reasons import reason
-from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import ACCOUNT, Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS
 from tests.support.kubernetes.killable_services import End, ServiceForker
@@ -57,20 +54,6 @@ def forged(namespace: str) -> Json:
         names.SEAL: "00.00", names.PROMISED_FINISH: "2096-10-02T07:06:40Z",
     }  # fmt: skip
     return made
-
-
-def asked(service: Service, method: str, where: str, body: Json) -> tuple[int, Json]:
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{service.port}{where}",
-        method=method,
-        data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", **bearer()},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
-            return reply.status, json.load(reply)
-    except urllib.error.HTTPError as refused:
-        return refused.code, json.load(refused)
 
 
 def job_of(cluster: Cluster, namespace: str, name: str) -> Json:
@@ -137,24 +120,15 @@ def test_promises_stand_when_store_or_seal_is_lost(
 
 def is_acted_on(service: Service) -> bool:
     """A cycle has ended: a snapshot is shown before the store knows what was seen in it."""
-    status, answer = asked_for(service, "/v1/cluster")
-    return status == 200 and not answer["failure"] and ended_cycles(service) > 0
+    answer = service.ask("GET", "/v1/cluster")
+    return answer.is_success and not answer.json()["failure"] and ended_cycles(service) > 0
 
 
 def ended_cycles(service: Service) -> float:
-    request = urllib.request.Request(f"http://127.0.0.1:{service.port}/metrics", headers=bearer())
-    with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
-        lines = reply.read().decode().splitlines()
+    lines = service.ask("GET", "/metrics").text.splitlines()
     return sum(
         float(line.split()[1]) for line in lines if line.startswith("laxity_cycle_seconds_count")
     )
-
-
-def asked_for(service: Service, where: str) -> tuple[int, Json]:
-    url = f"http://127.0.0.1:{service.port}{where}"
-    request = urllib.request.Request(url, headers=bearer())
-    with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
-        return reply.status, json.load(reply)
 
 
 def test_a_token_creates_no_more_than_its_namespace_allows(
@@ -174,10 +148,10 @@ def test_a_token_creates_no_more_than_its_namespace_allows(
             (system, "kube-system is not for trainings"),
             (nowhere, "there is no namespace"),
         ):
-            status, answer = asked(service, "POST", where, body)
-            assert (status, words in str(answer)) == (422, True), answer
+            answer = service.ask("POST", where, body)
+            assert (answer.status_code, words in answer.text) == (422, True), answer.text
     soft = training_job(namespace, "soft", {**HARD, "class": "soft"})
-    assert asked(service, "POST", "/v1/jobs", soft)[0] == 201
+    assert service.ask("POST", "/v1/jobs", soft).status_code == 201
     made = job_of(cluster, namespace, "soft")["spec"]["template"]
     assert made["spec"]["securityContext"]["runAsNonRoot"] is True
 
@@ -226,7 +200,7 @@ def test_a_job_where_the_service_has_no_rights_is_explained_in_a_line_and_then_a
 
         def chain() -> list[Json]:
             where = f"/v1/jobs/{namespace}/waits/explain"
-            return list(asked(service, "GET", where, {})[1].get("chain", ()))
+            return list(service.ask("GET", where).json().get("chain", ()))
 
         cluster.until(lambda: "undone" in kinds(chain()), 60.0, "what was refused to be told")
         assert kinds(chain()) == ["undone"]
@@ -250,7 +224,8 @@ def test_a_service_leads_again_where_it_has_lost_its_rights_to_a_job_that_it_mov
 ) -> None:
     replica = Replica(cluster, service_forker, tmp_path / "service")
     try:
-        replica.start(End("after journal", 1))
+        replica.begin(End("after journal", 1))
+        replica.until_ready()
         apply(cluster, training_job(namespace, "moved", HARD))
         cluster.until(replica.dead, 60.0, "the service to die once it has decided")
         kubectl(cluster, "delete", "clusterrolebinding", "laxity-namespace")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.killable_services import ServiceForker
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import LAXITY
+from tests.support.processes import run_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(200)]
 
@@ -38,10 +38,7 @@ def test_a_second_service_with_its_own_store_exits_and_says_who_acts(
     with opens("one", lease_s=5.0) as one:
         until(cluster, one.leads, "the first to lead")
         env = opens("other", lease_s=5.0).env
-        ended = subprocess.run(
-            [str(LAXITY), "serve", "--world", "kubernetes", "--port", "0", "--tracking-uri", "none"],
-            env={**os.environ, **env}, capture_output=True, text=True, timeout=90, check=False,
-        )  # fmt: skip
+        ended = run_command(str(LAXITY), "serve", "--world", "kubernetes", "--port", "0", "--tracking-uri", "none", env={**os.environ, **env}, timeout=90)  # fmt: skip
         last_line = ended.stderr.splitlines()[-1]
         assert ended.returncode == FAILED
         assert last_line.startswith(f"error: {one.said()['leader']} acts on this cluster")

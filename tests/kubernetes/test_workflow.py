@@ -5,7 +5,6 @@ One of three side by side takes twice as long as predicted, and the service is k
 
 import json
 import os
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from tests.support.job_workers import whole_lines
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.pod_cluster import PATIENCE_S, PodCluster
 from tests.support.kubernetes.service import LAXITY
+from tests.support.processes import run_command
 from tests.support.programs import podtrainings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -143,12 +143,15 @@ def step_job(pod_cluster: PodCluster, place: str, name: str) -> Json:
 def run_submit(pod_cluster: PodCluster, place: str, jobs: list[Json]) -> None:
     file = pod_cluster.folder / place / "release.yaml"
     file.write_text(yaml.safe_dump_all(jobs), encoding="utf-8")
-    done = subprocess.run(
-        [str(LAXITY), "submit", str(file), "--namespace", place, "--deadline", "10m"],
+    done = run_command(
+        str(LAXITY),
+        "submit",
+        str(file),
+        "--namespace",
+        place,
+        "--deadline",
+        "10m",
         env=os.environ | {names.ENV_URL: pod_cluster.url, names.ENV_TOKEN: TOKEN},
-        check=False,
-        capture_output=True,
-        text=True,
         timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr

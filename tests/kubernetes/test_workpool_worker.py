@@ -38,7 +38,7 @@ def service(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    made = Service(cluster, folder, prefect_api=prefect_api, service_forker=service_forker)
+    made = Service(cluster, folder, service_forker=service_forker, PREFECT_API_URL=prefect_api)
     with made.running():
         yield made
 
@@ -101,6 +101,12 @@ def verdict_of_run(there: Place, run: PoolRun) -> str:
     return str(verdict_of(job).get("kind")) if job and verdict_of(job) else ""
 
 
+def message_of(there: Place, run: PoolRun, kind: str, name: str) -> str:
+    """Wait until Prefect shows this state of the run; its message."""
+    there.until(lambda: run.shown()[:2] == (kind, name), f"Prefect to show {name}")
+    return run.shown()[2]
+
+
 def test_a_promised_run_has_its_pod_and_loses_its_job_once_it_has_ended_cancelled(
     there: Place, pool: str
 ) -> None:
@@ -119,17 +125,31 @@ def test_a_run_that_waits_is_shown_as_waiting_and_ends_when_it_is_cancelled(
     there.apply(*[there.job(f"runs-{number}", WHENEVER) for number in range(GPUS)])
     there.until(lambda: sum(map(running, there.jobs())) == GPUS, "all GPUs to be taken")
     run = ask_for_run(pool, there, service_class="best_effort")
-    there.until(lambda: run.shown()[:2] == ("PENDING", "Waiting"), "Prefect to show that it waits")
+    assert "it needs 1 GPU" in message_of(there, run, "PENDING", "Waiting")
     assert job_of_run(there, run)
     run.becomes("CANCELLING")
     there.until(lambda: job_of_run(there, run) is None, "its Job to be deleted")
-    there.until(lambda: run.state() == "CANCELLED", "the run to be cancelled")
+    assert "cancelled" in message_of(there, run, "CANCELLED", "Cancelled")
 
 
-def test_a_run_whose_deadline_is_refused_fails_with_the_reason(there: Place, pool: str) -> None:
-    run = ask_for_run(pool, there, deadline="10s")
-    there.until(lambda: verdict_of_run(there, run) == "refusal", "its Job to be refused")
-    there.until(lambda: run.state() == "FAILED", "the run to fail")
-    kind, name, message = run.shown()
-    assert (kind, name) == ("FAILED", "Refused")
-    assert "DeadlineRefused" in message
+def test_a_refused_run_fails_with_the_reason_and_goes_on_when_an_offer_is_taken(
+    there: Place, pool: str
+) -> None:
+    run = ask_for_run(pool, there, deadline="60s")
+    message = message_of(there, run, "FAILED", "Refused")
+    for words in ("DeadlineRefused", "before_fastest_finish", "offer 1: deadline", "laxity accept"):
+        assert words in message
+    (job,) = there.jobs()
+    assert job["spec"]["suspend"] is True
+
+    name = job["metadata"]["name"]
+    there.kubectl("annotate", "job", name, "--overwrite", f"{names.DEADLINE}=5h")
+    assert "promised" in message_of(there, run, "PENDING", "Promised")
+    assert [one["metadata"]["name"] for one in there.jobs()] == [name], "no second Job was started"
+
+
+def test_an_annotation_that_makes_no_sense_ends_the_run_with_what_is_wrong(
+    there: Place, pool: str
+) -> None:
+    run = ask_for_run(pool, there, deadline="soonish")
+    assert "soonish" in message_of(there, run, "FAILED", "Refused")

@@ -16,6 +16,7 @@ from laxity_scheduler.learned.weights_file import SHIPPED
 from tests.learn.test_journal_training import decided_by
 from tests.predict.test_own_epochs import learned
 from tests.support.policy_registry import add, make_registry, store_of
+from tests.support.processes import run_command
 
 pytestmark = [pytest.mark.slow]
 CRONJOB = Path(__file__).parents[2] / "k8s" / "manifests" / "learning" / "cronjob.yaml"
@@ -43,13 +44,12 @@ def run_container(folder: Path, secret: dict[str, str]) -> subprocess.CompletedP
     for name, value in given.items():
         words = [word.replace(f"$({name})", value) for word in words]
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    return subprocess.run(
-        [Path(sys.executable).with_name("laxity"), *words, *FEW],
+    return run_command(
+        Path(sys.executable).with_name("laxity"),
+        *words,
+        *FEW,
         env={**kept, **given, "TMPDIR": str(folder)},
         cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=300,
     )
 

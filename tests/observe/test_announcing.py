@@ -1,10 +1,6 @@
 """What became of a job is told once per change; who is told can be away without harm."""
 
-import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +15,7 @@ from laxity_scheduler.notifications.outbox import NotYetError, Outbox
 from laxity_scheduler.notifications.webhook import Webhook
 from laxity_scheduler.service.settings import Settings
 from tests.support.builders import Curve
+from tests.support.http_service import service
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import PATIENCE_S, staged, wait_until
 
@@ -84,35 +81,10 @@ class Deaf:
         self.release.wait(30.0)
 
 
-@contextmanager
-def posted() -> Iterator[tuple[str, list[Json]]]:
-    """An address, and the bodies that are posted to it."""
-    bodies: list[Json] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            bodies.append(json.loads(self.rfile.read(length)))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/hook", bodies
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
 def test_each_event_of_a_job_is_told_once(tmp_path: Path) -> None:
     listener = Listening()
     with staged(tmp_path, MemoryWorld(1), listeners=[listener]) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1")
         stage.world.finished("default/a")
         stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
         wait_until(lambda: "ended_kept" in listener.events, "the end to be told")
@@ -157,8 +129,7 @@ def test_what_was_not_told_before_a_restart_is_told_after_it_and_what_was_is_not
 ) -> None:
     world, first = MemoryWorld(2), Listening()
     with staged(tmp_path, world, listeners=[first]) as stage:
-        stage.submit("told", deadline="1h", widths="1")
-        stage.until("default/told", lambda view: view["workers"] > 0, "running")
+        stage.run("told", deadline="1h", widths="1")
         wait_until(lambda: first.events == ["promised"], "the promise to be told")
         wait_until(
             lambda: bool((stage.service.view_cache.view("default/told") or {}).get("told")),
@@ -167,8 +138,7 @@ def test_what_was_not_told_before_a_restart_is_told_after_it_and_what_was_is_not
         stage.world.wake()
         wait_until(lambda: not stage.service.view_cache.rows_to_save(), "it saved")
         first.away = 1_000_000
-        stage.submit("untold", deadline="1h", widths="1")
-        stage.until("default/untold", lambda view: view["workers"] > 0, "running")
+        stage.run("untold", deadline="1h", widths="1")
     second = Listening()
     with staged(tmp_path, world, listeners=[second]):
         wait_until(lambda: bool(second.events), "the rest to be told")
@@ -191,14 +161,13 @@ def test_a_promise_in_danger_and_then_broken_is_told_once_each() -> None:
 
 def test_a_webhook_gets_each_event_as_json(tmp_path: Path) -> None:
     with (
-        posted() as (url, bodies),
-        staged(tmp_path, MemoryWorld(1), listeners=[Webhook(url)]) as stage,
+        service() as hook,
+        staged(tmp_path, MemoryWorld(1), listeners=[Webhook(f"{hook.url}/hook")]) as stage,
     ):
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
-        wait_until(lambda: bool(bodies), "something posted")
-    assert bodies[0]["events"] == ["promised"]
-    assert bodies[0]["job"]["id"] == "default/a"
+        stage.run("a", deadline="1h", widths="1")
+        wait_until(lambda: bool(hook.asked), "something posted")
+    assert hook.asked[0].body["events"] == ["promised"]
+    assert hook.asked[0].body["job"]["id"] == "default/a"
 
 
 def test_the_error_of_a_prediction_is_that_of_the_run_time() -> None:
@@ -226,8 +195,7 @@ def test_mlflow_shows_promise_and_prediction_by_epoch(tmp_path: Path, mlflow_uri
 
     listener = MlflowSink(mlflow_uri, on_run, page_url="http://me")
     with staged(tmp_path, world, listeners=[listener], predictor=Curve(epoch_s=20.0)) as stage:
-        stage.submit("a", deadline="1h", widths="1", epochs=10)
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1", epochs=10)
         wait_until(lambda: bool(world.signal("default/a").run_id), "a run")
         world.send_epochs("default/a", 4, epoch_s=20.0)
         stage.until("default/a", lambda view: view["epochs_done"] == 4, "four epochs on")
@@ -336,8 +304,7 @@ def test_a_run_that_its_code_ended_goes_on_with_its_job(tmp_path: Path, mlflow_u
         MlflowClient(mlflow_uri),
     )
     with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", deadline="1h", widths="1")
     listener.deliver(Message(view))
     client.set_terminated(made[0], "FINISHED")
 
@@ -383,8 +350,7 @@ def test_a_run_shows_where_its_training_comes_from_and_what_it_was_given(
 def test_a_tracking_server_that_does_not_answer_is_told_with_the_job(tmp_path: Path) -> None:
     listener = MlflowSink("http://127.0.0.1:9", lambda *_: None)
     with staged(tmp_path, MemoryWorld(1), listeners=[listener]) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1")
         wait_until(lambda: bool(stage.http.get("/v1/jobs/default/a").json()["untracked"]), "told")
         stage.world.finished("default/a")
         ended = stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")

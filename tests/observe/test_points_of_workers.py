@@ -38,8 +38,7 @@ def test_points_that_come_late_do_not_open_a_run_again(tmp_path: Path, mlflow_ur
     leader = MlflowSink(mlflow_uri, lambda *run: made.append(run[-1]))
     other, client = MlflowSink(mlflow_uri, lambda *_: None), MlflowClient(mlflow_uri)
     with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", deadline="1h", widths="1")
     leader.deliver(Message(view))
     ended = {"state": "finished", "finished_at": view["submitted_at"] + 9.0, "outcome": "kept"}
     leader.deliver(Message(view | ended))
@@ -61,8 +60,7 @@ def test_run_of_a_job_that_never_gets_a_verdict_ends_with_it(
     made = list[str]()
     sink = MlflowSink(mlflow_uri, lambda *run: made.append(run[-1]))
     with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", deadline="1h", widths="1")
     unjudged = view | {"verdict": "none", "run_id": ""}
     sink.deliver(Message(unjudged, (), (POINT,)))
     ended = {"state": "finished", "finished_at": view["submitted_at"] + 9.0, "outcome": "kept"}
@@ -81,8 +79,7 @@ def test_an_experiment_that_was_deleted_is_named_with_what_brings_it_back(tmp_pa
     client, made = MlflowClient(uri), list[str]()
     sink = MlflowSink(uri, lambda *run: made.append(run[-1]))
     with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", deadline="1h", widths="1")
     sink.deliver(Message(view))
     experiment = client.get_run(made[0]).info.experiment_id
     client.delete_experiment(experiment)

@@ -4,16 +4,13 @@ Pool "spot" has up to two nodes of 8 GPUs, which come within 4 minutes.
 """
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from laxity import names
-from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.node_rows.scaling_pool import read_pools
 from laxity_k8s.objects.status_annotation import JobStatusRecord
-from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.scaling_pools import BACKOFF
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState, Coming
@@ -22,7 +19,7 @@ from laxity_scheduler.model.pool_arrivals import Arrival, PoolArrivals
 from laxity_scheduler.service.pool_keeper import PoolKeeper
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store
-from tests.support.empty_cluster import Nothing
+from tests.support.empty_cluster import Observed
 from tests.support.manifests import CREATED, CREATED_AT, EVER_SUSPENDED, job, node, pod
 
 WITHIN_S = 240.0
@@ -35,22 +32,12 @@ SPOT = """
 """
 
 
-class Eye:
+class Eye(Observed):
     """A cluster without nodes; `look` is one observation, at so many seconds after a start."""
 
     def __init__(self, nodes: int = 2) -> None:
-        self.cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
-        pools = read_pools(SPOT.replace("NODES", str(nodes)))
-        self.snapshot = Snapshot(self.cache, lambda _: NO_REPORT, fit_within_s=60.0, pools=pools)
-        self.revision = 10
+        super().__init__(pools=read_pools(SPOT.replace("NODES", str(nodes))))
         self.look(-1.0)
-
-    def put(self, *things: Json) -> None:
-        for thing in things:
-            self.revision += 1
-            meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
-            kind: Any = f"{thing['kind'].lower()}s"
-            self.cache.put_object(kind, {**thing, "metadata": meta})
 
     def start(self) -> None:
         """A Job of one worker with 8 GPUs is started on spot+1; the scheduler finds no node."""
@@ -78,9 +65,7 @@ class Eye:
         self.put(bound)
 
     def look(self, after_s: float) -> ClusterState:
-        with self.cache.take_dirty() as (touched, nodes):
-            now = CREATED_AT + after_s
-            return self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1)
+        return self.observe(CREATED_AT + after_s)
 
 
 def free(state: ClusterState) -> dict[str, int]:

@@ -7,7 +7,7 @@ import pytest
 
 from laxity_profiler.estimate import Progress
 from laxity_profiler.learning.learner import Learner
-from laxity_scheduler.process.start import RefreshingLearner, catching_up_first
+from laxity_scheduler.process.start import RefreshingLearner
 from tests.support.first_epoch import Link, read_line, told, unseen, within
 from tests.support.runs import LATER_AT, epoch_line, history_in, line, trained, workload
 
@@ -26,12 +26,6 @@ class Pair:
             RefreshingLearner(history, learner)
             for history, learner in zip(self.histories, self.learners, strict=True)
         ]
-        self.led = [True, False]
-
-    def cycle(self) -> tuple[str, str]:
-        """Both look, as in every cycle; the versions of their predictors."""
-        first, second = (replica.predictor().version for replica in self.replicas)
-        return first, second
 
     def finishes(self, number: int, took: float) -> None:
         """A job that was predicted by the leader ends `took` times as late as its P50."""
@@ -51,33 +45,10 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         history.engine.dispose()
 
 
-def test_a_standby_that_becomes_leader_predicts_as_the_one_before(pair: Pair) -> None:
+def test_the_p90_of_who_takes_over_is_as_careful_as_the_outcomes_ask_for(pair: Pair) -> None:
     trained(pair.histories[0], "first", "mlp", epoch_s=EPOCHS)
-    pair.cycle()
-    for number in range(12):
-        pair.finishes(number, took=1.6)
-        pair.cycle()
-    leader, standby = pair.learners
-    known = len(leader.coverage())
-    assert known
-    assert not standby.coverage(), "it has judged none"
-
-    leads = catching_up_first(lambda: pair.led[1], standby.reload_outcomes)
-    assert not leads()
-    pair.led = [False, True]
-    assert leads()
-
-    assert standby.coverage() == leader.coverage()
-    first, second = pair.cycle()
-    fresh = Learner(pair.histories[1]).predictor()
-    assert second == fresh.version, "as if it had been started now"
-    assert first == second
-
-
-def test_its_p90_is_as_careful_as_the_outcomes_ask_for(pair: Pair) -> None:
-    trained(pair.histories[0], "first", "mlp", epoch_s=EPOCHS)
-    pair.cycle()
-    standby = pair.replicas[1]
+    leader, standby = pair.replicas
+    leader.predictor()
     for number in range(12):
         pair.finishes(number, took=1.6)
     unaware_s = standby.predictor().remaining(MLP, Progress(0, (), ()), 1).p90_s

@@ -2,10 +2,8 @@
 
 import json
 import math
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +17,7 @@ from laxity_profiler.cli.commands import register
 from laxity_profiler.cli.profiling import run
 from laxity_profiler.learning.profile_fit import ProfiledRun, fit_profile
 from tests.support.command_line import invoke
+from tests.support.http_service import Answer, Asked, JsonServer
 from tests.support.runs import OpenHistory, history_in, trained
 
 if TYPE_CHECKING:
@@ -36,21 +35,25 @@ spec:
 """
 
 
-class Trainer(ThreadingHTTPServer):
+class Trainer:
     """Answers like the service: a job is running when submitted and finished when asked after."""
 
     def __init__(self, folder: Path, *, state: str) -> None:
-        super().__init__(("127.0.0.1", 0), Answering)
         self.history = history_in(folder)
         self.state = state
         self.jobs: dict[str, dict[str, Any]] = {}
+        self.server = JsonServer(self.answer)
+        self.url = self.server.url
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    def view(self, name: str, state: str) -> dict[str, Any]:
-        return {"id": f"default/{name}", "uid": name, "state": state, "revision": state}
+    def answer(self, asked: Asked) -> Answer:
+        state, name = "running", asked.path.partition("?")[0].rpartition("/")[2]
+        if asked.method == "POST":
+            name = asked.body["metadata"]["name"]
+            self.jobs[name] = asked.body
+        else:
+            self.train(name)
+            state = self.state
+        return 200, {"id": f"default/{name}", "uid": name, "state": state, "revision": state}
 
     def train(self, name: str) -> None:
         said = self.jobs[name]["metadata"]["annotations"]
@@ -92,41 +95,14 @@ def test_who_interrupts_profiling_leaves_no_probe_behind() -> None:
     assert client.cancelled == ["default/probe"]
 
 
-class Answering(BaseHTTPRequestHandler):
-    server: Trainer
-
-    def do_POST(self) -> None:
-        manifest = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        name = manifest["metadata"]["name"]
-        self.server.jobs[name] = manifest
-        self._answer(201, self.server.view(name, "running"))
-
-    def do_GET(self) -> None:
-        name = self.path.partition("?")[0].rpartition("/")[2]
-        self.server.train(name)
-        self._answer(200, self.server.view(name, self.server.state))
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-    def _answer(self, status: int, body: dict[str, Any]) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-
 @contextmanager
 def trainer(folder: Path, *, state: str = "finished") -> Iterator[Trainer]:
-    with Trainer(folder, state=state) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            server.history.engine.dispose()
+    made = Trainer(folder, state=state)
+    try:
+        yield made
+    finally:
+        made.server.close()
+        made.history.engine.dispose()
 
 
 def profile(home: Path, url: str, *words: str) -> Result:

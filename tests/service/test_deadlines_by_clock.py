@@ -23,8 +23,7 @@ def test_a_clock_deadline_is_its_next_instant_and_is_shown_with_its_zone(tmp_pat
 def test_amending_to_a_clock_time_names_its_zone(tmp_path: Path) -> None:
     far_from_now = time.strftime("%H:%M", time.gmtime(time.time() + DAY_S / 2))
     with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=1.0)) as stage:
-        stage.submit("a", deadline="2h")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="2h")
         bare = stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "12:34"})
         granted = stage.http.post(
             "/v1/jobs/default/a/amend", json={"deadline": f"{far_from_now}Z"}

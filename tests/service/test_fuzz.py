@@ -2,7 +2,6 @@
 
 import json
 import logging
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -12,6 +11,7 @@ from http import HTTPStatus
 import pytest
 
 from tests.support.attacked import Attacked, attacked
+from tests.support.processes import run_command
 from tests.support.request_grammar import Grammar
 from tests.support.services import manifest
 
@@ -80,12 +80,7 @@ def conforming(service: Attacked, examples: int, *, part: int = 0, parts: int = 
     service.ask("POST", "/v1/jobs", json.dumps(manifest("known")).encode())
     address = f"http://{service.host}:{service.port}"
     numbers = map(str, (examples, part, parts))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.programs.openapi_calls", address, service.token, *numbers],
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
+    done = run_command(sys.executable, "-m", "tests.support.programs.openapi_calls", address, service.token, *numbers)  # fmt: skip
     LOG.info("%s%.0f MB", done.stderr, service.megabytes())
     assert done.returncode == 0, done.stderr
     assert service.megabytes() < MOST_MEGABYTES

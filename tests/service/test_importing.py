@@ -1,9 +1,10 @@
 """MLflow is imported by several threads of a process; none of them gets it half-made."""
 
-import subprocess
 import sys
 
 import pytest
+
+from tests.support.processes import run_command
 
 pytestmark = pytest.mark.slow
 
@@ -91,8 +92,6 @@ begin = threading.Thread(target=ask, name="part", daemon=True).start
 )
 def test_mlflow_is_whole_though_another_thread_imports_it(given: str, part: str) -> None:
     script = RACE.format(given=given, part=part)
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=False
-    )
+    ended = run_command(sys.executable, "-c", script, timeout=200)
     assert "partially initialized" not in ended.stderr
     assert (ended.returncode, ended.stdout) == (0, "met True\n"), ended.stderr

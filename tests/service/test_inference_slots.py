@@ -1,20 +1,17 @@
 """Slots of this machine that an inference process lends, and wants back: real workers, real orders."""
 
-import json
-import os
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from laxity.api.client import Client
 from laxity_scheduler.service.settings import Settings, SettingsError
-from tests.service.test_up import client, laxity
+from tests.support import waiting
+from tests.support.local_service import LocalService, local_service
 
-PATIENCE_S = 90.0
+until = partial(waiting.until, limit_s=90.0)
 EPOCHS = 150  # its end comes after all that is told to it, also on a slow machine
 # Its epochs are long enough to be seen, shorter on more workers; each is noted with its width.
 TRAINING = """
@@ -33,84 +30,69 @@ def train(training):
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def live(tmp_path: Path) -> Iterator[LocalService]:
     (tmp_path / "work.py").write_text(
         TRAINING.format(notes=str(tmp_path / "notes"), hurry=str(tmp_path / "hurry"))
     )
-    yield tmp_path / "home"
-    laxity(tmp_path / "home", "down", ok=False)
+    options = ("--inference-slots", "2")
+    with local_service(tmp_path / "home", slots=1, options=options) as started:
+        yield started
 
 
-def order(home: Path, body: dict[str, Any] | None) -> dict[str, Any]:
+def order(live: LocalService, body: dict[str, Any] | None) -> dict[str, Any]:
     """What the service answers; no body takes the order back."""
-    told = json.loads((home / "service.json").read_text())
-    request = urllib.request.Request(  # noqa: S310 - http on loopback
-        f"{told['url']}/v1/loans",
-        method="DELETE" if body is None else "POST",
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Authorization": f"Bearer {told['token']}", "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310
-        answer: dict[str, Any] = json.loads(reply.read())
-    return answer
+    reply = live.ask("DELETE" if body is None else "POST", "/v1/loans", body)
+    return dict(reply.raise_for_status().json())
 
 
-def until(check: Callable[[], bool], words: str) -> None:
-    give_up_at = time.monotonic() + PATIENCE_S
-    while not check():
-        assert time.monotonic() < give_up_at, f"waited for {words}"
-        time.sleep(0.05)
+def pools(live: LocalService) -> dict[str, str]:
+    return {node["id"]: node["pool"] for node in live.client.cluster()["nodes"]}
 
 
-def pools(service: Client) -> dict[str, str]:
-    return {node["id"]: node["pool"] for node in service.cluster()["nodes"]}
-
-
-def widths(home: Path) -> dict[int, list[int]]:
+def widths(live: LocalService) -> dict[int, list[int]]:
     """The widths that each epoch was trained at: one, if it was trained once."""
-    rows = [line.split() for line in (home.parent / "notes").read_text().splitlines()]
+    rows = [line.split() for line in (live.home.parent / "notes").read_text().splitlines()]
     return {
         int(epoch): [int(width) for other, width in rows if other == epoch] for epoch, _ in rows
     }
 
 
-def submit(home: Path) -> None:
-    laxity(
-        home, "submit", f"{home.parent / 'work.py'}:train", "--name", "grows", "--workers", "1..3",
+def submit(live: LocalService) -> None:
+    done = live.laxity(
+        "submit", f"{live.home.parent / 'work.py'}:train", "--name", "grows", "--workers", "1..3",
         "--epochs", str(EPOCHS), "--deadline", "1h", "--estimate", "1s",
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_promised_training_grows_into_lent_slots_and_leaves_at_the_end_of_an_epoch(
-    home: Path,
+    live: LocalService,
 ) -> None:
-    laxity(home, "up", "--port", "0", "--slots", "1", "--inference-slots", "2")
-    service = client(home)
-    submit(home)
-    until(lambda: service.job("default/grows").epochs_done >= 2, "it to train")
-    assert pools(service) == {
+    submit(live)
+    live.until("grows", lambda job: job.epochs_done >= 2)
+    assert pools(live) == {
         "local": "training",
         "inference-0": "inference",
         "inference-1": "inference",
     }
-    assert order(home, {"loan": 2})["allowed_gpus"] == 2
-    until(lambda: [3] in widths(home).values(), "an epoch on three workers")
-    line = laxity(home, "cluster")
+    assert order(live, {"loan": 2})["allowed_gpus"] == 2
+    until(lambda: [3] in widths(live).values(), "an epoch on three workers")
+    line = live.laxity("cluster").stdout
     assert "2 of 2 inference GPUs lent" in line
-    order(home, {"reclaim": 2, "by": "5m"})
-    until(lambda: set(pools(service).values()) == {"training", "inference"}, "both to go back")
-    view = service.job("default/grows")
+    order(live, {"reclaim": 2, "by": "5m"})
+    until(lambda: set(pools(live).values()) == {"training", "inference"}, "both to go back")
+    view = live.client.job("grows")
     assert (view.state, view.workers, view.preemptions) == ("running", 1, 0)
-    order(home, {"loan": 1})
-    until(lambda: [2] in widths(home).values(), "an epoch on two workers")
-    assert order(home, None)["allowed_gpus"] == 0, "without an order nothing is lent"
-    until(lambda: "loaned" not in pools(service).values(), "it to go back")
-    (home.parent / "hurry").touch()
-    until(lambda: service.job("default/grows").ended, "its end")
-    assert service.job("default/grows").raw["outcome"] == "kept"
-    trained = widths(home)
+    order(live, {"loan": 1})
+    until(lambda: [2] in widths(live).values(), "an epoch on two workers")
+    assert order(live, None)["allowed_gpus"] == 0, "without an order nothing is lent"
+    until(lambda: "loaned" not in pools(live).values(), "it to go back")
+    (live.home.parent / "hurry").touch()
+    live.ended("grows")
+    assert live.client.job("grows").raw["outcome"] == "kept"
+    trained = widths(live)
     assert sorted(trained) == list(range(1, EPOCHS + 1))
     assert [width for width in trained.values() if len(width) > 1] == [], "each epoch once"
 
@@ -118,22 +100,19 @@ def test_a_promised_training_grows_into_lent_slots_and_leaves_at_the_end_of_an_e
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_slots_stay_lent_when_the_service_is_killed_and_go_back_when_it_is_up_again(
-    home: Path,
+    live: LocalService,
 ) -> None:
-    options = ("--port", "0", "--slots", "1", "--inference-slots", "2")
-    laxity(home, "up", *options)
-    submit(home)
-    order(home, {"loan": 2})
-    until(lambda: (home.parent / "notes").exists() and [3] in widths(home).values(), "growth")
-    os.kill(int(json.loads((home / "service.json").read_text())["pid"]), 9)
-    laxity(home, "up", *options)
-    service = client(home)
-    assert [pools(service)[f"inference-{number}"] for number in (0, 1)] == ["loaned"] * 2
-    order(home, {"reclaim": 2})
-    until(lambda: "loaned" not in pools(service).values(), "both to go back")
-    (home.parent / "hurry").touch()
-    until(lambda: service.job("default/grows").ended, "its end")
-    trained = widths(home)
+    submit(live)
+    order(live, {"loan": 2})
+    until(lambda: (live.home.parent / "notes").exists() and [3] in widths(live).values(), "growth")
+    live.kill()
+    live.start()
+    assert [pools(live)[f"inference-{number}"] for number in (0, 1)] == ["loaned"] * 2
+    order(live, {"reclaim": 2})
+    until(lambda: "loaned" not in pools(live).values(), "both to go back")
+    (live.home.parent / "hurry").touch()
+    live.ended("grows")
+    trained = widths(live)
     assert sorted(trained) == list(range(1, EPOCHS + 1))
 
 

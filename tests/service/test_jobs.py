@@ -24,8 +24,7 @@ from tests.support.services import Json, manifest, staged, wait_until
 
 def test_a_job_with_enough_time_is_promised_and_starts(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as stage:
-        stage.submit("a", deadline="1h")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", deadline="1h")
     assert (view["state"], view["verdict"], view["class"]) == ("running", "promised", "hard")
     assert view["promised_p90_at"] <= view["deadline_at"]
     assert view["width_history"][0][1] == view["workers"]
@@ -136,8 +135,7 @@ def test_a_verdict_that_came_sooner_than_it_was_asked_for_is_answered_at_once(
     monkeypatch.setattr(long_poll, "VERDICT_WAIT_S", 3600.0)
     with staged(tmp_path, MemoryWorld(1)) as stage:
         since = stage.service.completed
-        stage.submit("a", deadline="1h")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h")
         stage.world.wake()
         wait_until(lambda: stage.service.completed > since + 1, "two cycles")
         asked = long_poll.wait_for_verdict("default/a", stage.desk, stage.service, since=since)
@@ -149,8 +147,7 @@ def test_a_refused_amendment_changes_nothing_and_a_granted_one_moves_the_deadlin
     tmp_path: Path,
 ) -> None:
     with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
-        stage.submit("a", deadline="2h")
-        before = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        before = stage.run("a", deadline="2h")
         refused = stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "30s"}).json()
         stands = stage.http.get("/v1/jobs/default/a").json()
         granted = stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "3h"}).json()
@@ -164,8 +161,7 @@ def test_a_refused_amendment_is_explained_with_the_deadline_that_was_asked_for(
     tmp_path: Path,
 ) -> None:
     with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
-        stage.submit("a", deadline="2h")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="2h")
         refused = stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "30s"}).json()
 
         def amendments() -> list[Json]:
@@ -191,8 +187,7 @@ def test_the_log_has_a_line_for_each_verdict(
         caplog.at_level(logging.INFO, logger=logger),
         staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage,
     ):
-        stage.submit("a", deadline="2h")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="2h")
         stage.submit("b", deadline="5s")
         stage.until("default/b", lambda view: view["state"] == "refused", "refused")
 
@@ -252,8 +247,7 @@ def test_a_job_links_to_the_flow_run_that_attached_to_it_last(tmp_path: Path) ->
 
 def test_a_cancelled_job_stays_visible_as_cancelled(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as stage:
-        stage.submit("a", deadline="1h")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h")
         stage.http.delete("/v1/jobs/default/a")
         view = stage.until("default/a", lambda view: view["state"] == "cancelled", "cancelled")
     assert (view["outcome"], view["workers"], view["broken"]) == ("cancelled", 0, False)
@@ -296,8 +290,7 @@ def test_promises_add_up_whether_users_fail_cancel_or_wait(tmp_path: Path) -> No
 
 def test_explain_tells_the_chain_and_who_holds_what_a_job_waits_for(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=30.0)) as stage:
-        stage.submit("first", deadline="320s", widths="1")
-        stage.until("default/first", lambda view: view["workers"] > 0, "running")
+        stage.run("first", deadline="320s", widths="1")
         stage.submit("second", widths="1")
         stage.until("default/second", lambda view: view["verdict"] == "forecast", "told")
         wait_until(
@@ -313,8 +306,7 @@ def test_explain_tells_the_chain_and_who_holds_what_a_job_waits_for(tmp_path: Pa
 
 def test_a_released_job_is_pinned_and_touched_no_more(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(2)) as stage:
-        stage.submit("a", deadline="1h")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h")
         answer = stage.http.post("/v1/jobs/default/a/release", json={})
         pinned = stage.world.job("default/a")["metadata"]["annotations"]
     assert answer.json() == {"released": "default/a"}
@@ -325,8 +317,7 @@ def test_a_job_that_does_not_run_is_not_released_and_one_not_pinned_not_taken_ba
     tmp_path: Path,
 ) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.submit("runs", deadline="1h", widths="1")
-        stage.until("default/runs", lambda view: view["workers"] > 0, "running")
+        stage.run("runs", deadline="1h", widths="1")
         stage.submit("waits")
         stage.until("default/waits", lambda view: view["verdict"] != "none", "told")
         waits = stage.http.post("/v1/jobs/default/waits/release", json={})
@@ -343,8 +334,7 @@ def test_a_job_that_does_not_run_is_not_released_and_one_not_pinned_not_taken_ba
 
 def test_letting_everything_go_ends_every_job_for_the_service(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(2)) as stage:
-        stage.submit("a", deadline="1h")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h")
         answer = stage.http.post("/v1/release", json={})
         view = stage.until("default/a", lambda view: view["state"] == "cancelled", "let go")
     assert answer.json() == {"released": 1, "suspended": [], "refused": {}, "nodes_refused": {}}
@@ -360,8 +350,7 @@ class Unwilling(MemoryWorld):
 
 def test_a_job_that_could_not_be_let_go_is_managed_as_before(tmp_path: Path) -> None:
     with staged(tmp_path, Unwilling(2)) as stage:
-        stage.submit("a", deadline="1h")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h")
         answer = stage.http.post("/v1/release", json={})
         stage.world.cancel("default/a")
         view = stage.until("default/a", lambda view: view["state"] == "cancelled", "gone")
@@ -371,8 +360,7 @@ def test_a_job_that_could_not_be_let_go_is_managed_as_before(tmp_path: Path) -> 
 
 def test_metrics_count_what_happened(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(2)) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1")
         stage.world.finished("default/a")
         stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
         wait_until(lambda: 'state="finished"' in stage.http.get("/metrics").text, "it counted")

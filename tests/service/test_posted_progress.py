@@ -85,8 +85,7 @@ def test_what_is_no_progress_is_told_and_changes_nothing(tmp_path: Path, body: A
 
 def test_job_that_counts_its_epochs_itself_is_told_so(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.submit("trains", widths="1")
-        view = stage.until("default/trains", lambda view: view["workers"] > 0, "running")
+        view = stage.run("trains", widths="1")
         answer = post(stage, view, "trains-0")
     assert answer.status_code == 409
     assert "default/trains counts its epochs itself" in answer.json()["error"]["message"]

@@ -5,12 +5,10 @@ import json
 import logging
 import os
 import stat
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -30,7 +28,8 @@ from laxity_scheduler.process.logs import JsonFormatter, TextFormatter
 from laxity_scheduler.process.tracking_links import tracking_lines
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store, StoreError
-from tests.support.processes import free_ports
+from tests.support.http_service import Answer, Asked, JsonServer
+from tests.support.processes import free_ports, run_command
 
 MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
 PASSWORD = "hunter2-of-the-tests"
@@ -130,47 +129,27 @@ def test_a_log_line_and_its_traceback_hold_no_secrets(formatter: logging.Formatt
 # --- the login arrives ---
 
 
-class Asked:
+class Login:
     """An HTTP server that wants a login, and remembers what it was asked with."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[str, str, str]] = []
-        asked = self
+        self.seen: list[Asked] = []
+        self.server = JsonServer(self.answer)
+        self.place = f"127.0.0.1:{self.server.port}"
 
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                self.rfile.read(length)
-                login = self.headers.get("Authorization", "")
-                asked.seen.append((self.path, login, self.headers["Host"]))
-                self.send_response(200 if login else 401)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            do_GET = do_POST = answer  # noqa: N815 - the library's names
-
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.place = f"127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def answer(self, asked: Asked) -> Answer:
+        self.seen.append(asked)
+        return (200 if asked.token else 401), {}
 
 
 @pytest.fixture
-def asked() -> Iterator[Asked]:
-    made = Asked()
+def asked() -> Iterator[Login]:
+    made = Login()
     yield made
-    made.close()
+    made.server.close()
 
 
-def test_a_login_in_an_address_goes_into_the_header(asked: Asked) -> None:
+def test_a_login_in_an_address_goes_into_the_header(asked: Login) -> None:
     address = f"http://us%40er:{PASSWORD}%2F@{asked.place}"
     message = Message(view={"id": "default/a", "uid": "u"}, events=("ended",))
 
@@ -180,11 +159,11 @@ def test_a_login_in_an_address_goes_into_the_header(asked: Asked) -> None:
     PrefectApi(address).request("GET", "/flow_runs/1")
 
     basic = base64.b64encode(f"us@er:{PASSWORD}/".encode()).decode()
-    assert {login for _, login, _ in asked.seen} == {f"Basic {basic}"}
-    assert [path for path, *_ in asked.seen] == [
+    assert {one.token for one in asked.seen} == {f"Basic {basic}"}
+    assert [one.path for one in asked.seen] == [
         "/health", "/health", f"/hook?token={TOKEN}", "/flow_runs/1",
     ]  # fmt: skip
-    assert {host for *_, host in asked.seen} == {asked.place}
+    assert {one.host for one in asked.seen} == {asked.place}
 
 
 def test_a_header_that_is_given_counts_more_than_the_login() -> None:
@@ -251,7 +230,7 @@ def train(training):
 def test_a_service_and_its_workers_show_no_secrets_anywhere(
     tmp_path: Path,
     postgres_url: str,
-    asked: Asked,
+    asked: Login,
     by_option: bool,
 ) -> None:
     (tmp_path / "work.py").write_text(TRAINING)
@@ -270,13 +249,8 @@ def test_a_service_and_its_workers_show_no_secrets_anywhere(
     words = [text for pair in options.items() for text in pair] if by_option else []
 
     def laxity(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "laxity.cli.main", *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env=environ,
-            check=False,
+        done = run_command(
+            sys.executable, "-P", "-m", "laxity.cli.main", *arguments, env=environ, cwd=tmp_path
         )
         return done.stdout + done.stderr
 
@@ -307,7 +281,7 @@ def test_a_service_and_its_workers_show_no_secrets_anywhere(
     shown += [(home / "service.log").read_text()]
     assert not [text for text in shown if any(secret in text for secret in SECRETS)]
     assert readable_by_others(home) == []
-    assert f"/hook?token={TOKEN}" in [path for path, *_ in asked.seen]
+    assert f"/hook?token={TOKEN}" in [one.path for one in asked.seen]
 
 
 def test_no_manifest_puts_a_variable_on_a_command_line() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from laxity_profiler.history.history import History
-from laxity_scheduler.notifications.message import Message
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
-from tests.support.services import Stage, staged, wait_until
+from tests.support.services import Charts, Stage, staged, wait_until
 
 Json = dict[str, Any]
 
@@ -24,8 +23,7 @@ def epoch(seq: int, number: int, at: float) -> Json:
 
 
 def running(stage: Stage, name: str = "a", **said: Any) -> Json:
-    stage.submit(name, **({"deadline": "1h", "widths": "1"} | said))
-    return stage.until(f"default/{name}", lambda view: view["workers"] > 0, "running")
+    return stage.run(name, **({"deadline": "1h", "widths": "1"} | said))
 
 
 def call(stage: Stage, job: str = "default/a", **body: Any) -> Any:
@@ -88,21 +86,6 @@ def test_nonsense_among_the_reports_harms_no_other_line(tmp_path: Path) -> None:
     assert done["verdict"] == "promised"
 
 
-class Charts:
-    """Plays MLflow: keeps the points that it is sent."""
-
-    name = "mlflow"
-
-    def __init__(self) -> None:
-        self.points: list[tuple[int, dict[str, float]]] = []
-
-    def deliver(self, message: Message) -> None:
-        self.points += [(point.epoch, dict(point.values)) for point in message.points]
-
-    def losses(self) -> list[tuple[int, float]]:
-        return [(epoch, values["loss"]) for epoch, values in self.points if "loss" in values]
-
-
 def test_points_of_a_worker_that_ends_before_it_opened_mlflow_are_logged_here(
     tmp_path: Path,
 ) -> None:
@@ -117,9 +100,9 @@ def test_points_of_a_worker_that_ends_before_it_opened_mlflow_are_logged_here(
         ]
         last = {"seq": 2, "kind": "finished", "at": at, "result": None, "points": points}
         answer = call(stage, reports=[epoch(1, 1, at), last]).json()
-        wait_until(lambda: len(charts.losses()) == 2, "both readable points")
+        wait_until(lambda: len(charts.values()) == 2, "both readable points")
     assert answer["logs_points"] is True
-    assert charts.losses() == [(1, 0.5), (2, 0.3)]
+    assert charts.values() == [(1, 0.5), (2, 0.3)]
 
 
 def test_a_service_without_mlflow_asks_for_no_points(tmp_path: Path) -> None:

@@ -157,8 +157,7 @@ def test_a_stall_stands_in_show_in_tables_and_on_the_run() -> None:
 
 def test_a_service_tells_of_a_stall_and_of_its_end(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1")
         stage.world.epoch_began("default/a", time.time() - 200.0)
         stage.until("default/a", lambda view: view["stalled_since"] is not None, "stalled")
         told = "laxity_jobs_stalled 1.0"

@@ -7,10 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,8 @@ from laxity.api.client import Client
 from laxity.worker.__main__ import _TRACKED_S
 from laxity_scheduler.process.instance_dir import InstanceDir
 from laxity_scheduler.process.tracking_links import tracking_lines
+from tests.support.http_service import service
+from tests.support.processes import run_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -67,13 +67,8 @@ def laxity(
 ) -> str:
     """Run a command on this home, in a folder; what it printed."""
     env = os.environ | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": tracking}
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "laxity.cli.main", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=env,
-        check=False,
+    done = run_command(
+        sys.executable, "-P", "-m", "laxity.cli.main", *arguments, env=env, cwd=folder
     )
     assert not ok or done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -178,9 +173,7 @@ def test_a_user_without_an_account_is_served_where_laxity_home_is_set(home: Path
 
     def run(*words: str, **more: str) -> "subprocess.CompletedProcess[str]":
         command, env = [*UNKNOWN_USER, *module, *words], environ | more
-        return subprocess.run(
-            command, cwd=home.parent, env=env, capture_output=True, text=True, check=False
-        )
+        return run_command(*command, env=env, cwd=home.parent)
 
     refused = run("up", "--port", "0")
     begun = run("up", "--port", "0", "--slots", "1", LAXITY_HOME=str(home))
@@ -275,19 +268,8 @@ def test_up_names_the_page_of_a_local_store(tmp_path: Path) -> None:
 
 
 def test_up_asks_a_server_for_the_experiment_it_will_show() -> None:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = b'{"experiment": {"experiment_id": "7"}}'
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        uri = f"http://127.0.0.1:{server.server_port}"
-        (line,) = tracking_lines(uri)
-        server.shutdown()
-    assert line == f"runs: {uri}/#/experiments/7/runs?workflowType=machine_learning"
+    with service() as mlflow:
+        experiment = {"experiment": {"experiment_id": "7"}}
+        mlflow.answers["GET /api/2.0/mlflow/experiments/get-by-name"] = 200, experiment
+        (line,) = tracking_lines(mlflow.url)
+    assert line == f"runs: {mlflow.url}/#/experiments/7/runs?workflowType=machine_learning"

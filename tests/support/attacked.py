@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from laxity_scheduler.process.instance_dir import InstanceDir
+from tests.support.processes import run_command
 
 MEGABYTE = 1024 * 1024
 
@@ -80,12 +80,12 @@ def more_files(number: int) -> Iterator[None]:
 def laxity(home: Path, *arguments: str) -> str:
     """Run a command on this home; what it printed."""
     env = {name: text for name, text in os.environ.items() if not name.startswith("LAXITY_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "laxity.cli.main", *arguments],
+    done = run_command(
+        sys.executable,
+        "-m",
+        "laxity.cli.main",
+        *arguments,
         env=env | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": "none"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

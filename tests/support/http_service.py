@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,58 +16,77 @@ class Asked:
     method: str
     path: str
     body: Any
-    token: str
+    token: str  # of its Authorization
+    host: str
+
+
+class JsonServer:
+    """Answers each call with a status and JSON, or no body for None, until closed.
+
+    Status 0 breaks the connection off.
+    """
+
+    def __init__(self, answer: Callable[[Asked], Answer], *, port: int = 0) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else None
+                token = self.headers.get("Authorization") or ""
+                asked = Asked(self.command, self.path, body, token, self.headers["Host"])
+                status, content = answer(asked)
+                if status == 0:
+                    self.close_connection = True
+                    return
+                text = b"" if content is None else json.dumps(content).encode()
+                with suppress(OSError):  # who asked may have been killed
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(text)))
+                    self.end_headers()
+                    self.wfile.write(text)
+
+            do_GET = do_POST = do_DELETE = answer  # noqa: N815 - the library's names
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.port = int(self._server.server_address[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
 @dataclass
 class Service:
     """`answers` maps "METHOD /path" (without the query) to a status and JSON, or to a function."""
 
-    url: str
+    url: str = ""
     answers: dict[str, Answer | Callable[[Asked], Answer]] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
+
+    def answer(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        said = self.answers.get(f"{asked.method} {asked.path.partition('?')[0]}")
+        if said is None:
+            return 404, {"error": {"code": "unknown", "message": f"no {asked.path}"}}
+        return said(asked) if callable(said) else said
 
 
 @contextmanager
 def service() -> Iterator[Service]:
-    known = Service("")
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            asked = Asked(self.command, self.path, body, self.headers.get("Authorization") or "")
-            known.asked.append(asked)
-            said = known.answers.get(f"{self.command} {self.path.partition('?')[0]}")
-            if said is None:
-                error = {"code": "unknown", "message": f"no {self.path}"}
-                said = (404, {"error": error})
-            status, content = said(asked) if callable(said) else said
-            if status == 0:
-                self.close_connection = True  # the connection breaks without an answer
-                return
-            text = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_POST = do_DELETE = answer  # noqa: N815 - the library's names
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    known.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
+    known = Service()
+    server = JsonServer(known.answer)
+    known.url = server.url
     try:
         yield known
     finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        server.close()
 
 
 def job(name: str = "train", **changes: Any) -> dict[str, Any]:

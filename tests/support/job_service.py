@@ -4,14 +4,13 @@ It answers what a follower needs: submit, long poll, cancel. Each question with 
 in `seen` is answered by the next planned step, so a story is told without clocks or sleeps.
 """
 
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.http_service import Answer, Asked, JsonServer
 
 Json = dict[str, Any]
 ANNOTATION = "laxity.dev/"
@@ -29,8 +28,7 @@ class StandIn:
         self.errors: list[int] = []  # the next questions for a job are answered with these
         self.changed = threading.Condition()
         self._steps: dict[str, list[Json]] = {}
-        self._server: ThreadingHTTPServer | None = None
-        self._thread: threading.Thread | None = None
+        self._server: JsonServer | None = None
         self._port = 0
         self.start()
 
@@ -44,20 +42,14 @@ class StandIn:
 
     def start(self) -> None:
         """Listen, on the same port as before if there was one."""
-        handler = type("Bound", (Handler,), {"service": self})
-        self._server = Server(("127.0.0.1", self._port), handler)
-        self._port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
+        self._server = JsonServer(self._answer, port=self._port)
+        self._port = self._server.port
 
     def stop(self) -> None:
         """Be away; what is known stays known."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._server = None
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     def wait_until(self, condition: Callable[[], bool], *, timeout_s: float = 120.0) -> None:
         with self.changed:
@@ -96,6 +88,32 @@ class StandIn:
         if job_id in self.jobs:
             self.update(job_id, state="cancelled")
 
+    def _answer(self, asked: Asked) -> Answer:
+        parts = urlsplit(asked.path)
+        job_id = parts.path.removeprefix("/v1/jobs/")
+        if asked.method == "GET":
+            return (200, {}) if parts.path == "/healthz" else self._answer_poll(job_id, parts.query)
+        with self.changed:
+            if asked.method == "POST":
+                answer: Answer = self.submit(asked.body)
+            else:
+                self.cancel(job_id)
+                answer = 200, {}
+            self.changed.notify_all()
+        return answer
+
+    def _answer_poll(self, job_id: str, words: str) -> Answer:
+        query = parse_qs(words)
+        if self.errors:
+            return self.errors.pop(0), {"error": {"code": "x", "message": "x"}}
+        seen, wait_s = query.get("seen", [None])[0], float(query.get("wait_s", ["0"])[0])
+        job = self.poll(job_id, seen, wait_s)
+        with self.changed:
+            self.changed.notify_all()
+        if job is None:
+            return 404, {"error": {"code": "not_found", "message": "no such job"}}
+        return 200, job
+
     def _new(self, manifest: Json, *, key: str | None, attempt: int) -> Json:
         meta, said = manifest["metadata"], manifest["metadata"]["annotations"]
         suffix = f"-a{attempt}" if attempt > 1 else ""
@@ -112,58 +130,6 @@ class StandIn:
             "verdict": "none",
             "revision": 1,
         }
-
-
-class Server(ThreadingHTTPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
-
-
-class Handler(BaseHTTPRequestHandler):
-    service: StandIn
-
-    def do_POST(self) -> None:
-        manifest = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with self.service.changed:
-            status, job = self.service.submit(manifest)
-            self.service.changed.notify_all()
-        self._answer(status, job)
-
-    def do_GET(self) -> None:
-        parts = urlsplit(self.path)
-        if parts.path == "/healthz":
-            return self._answer(200, {})
-        query = parse_qs(parts.query)
-        if self.service.errors:
-            return self._answer(
-                self.service.errors.pop(0), {"error": {"code": "x", "message": "x"}}
-            )
-        seen, wait_s = query.get("seen", [None])[0], float(query.get("wait_s", ["0"])[0])
-        job = self.service.poll(parts.path.removeprefix("/v1/jobs/"), seen, wait_s)
-        with self.service.changed:
-            self.service.changed.notify_all()
-        if job is None:
-            return self._answer(404, {"error": {"code": "not_found", "message": "no such job"}})
-        return self._answer(200, job)
-
-    def do_DELETE(self) -> None:
-        with self.service.changed:
-            self.service.cancel(self.path.removeprefix("/v1/jobs/"))
-            self.service.changed.notify_all()
-        self._answer(200, {})
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        pass
-
-    def _answer(self, status: int, body: Json) -> None:
-        content = json.dumps(body).encode()
-        with suppress(ConnectionError):  # who asked may have been killed
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
 
 
 def story_of(epochs: int, *, result: Any = None, **verdict: Any) -> Sequence[Json]:

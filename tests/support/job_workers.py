@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -58,6 +57,9 @@ class JobWorkers:
         self._all.append(process)
         return process
 
+    def start_all(self, count: int, function: str = "mean_model") -> list[subprocess.Popen[bytes]]:
+        return [self.start(function, index=index) for index in range(count)]
+
     def run(self, function: str = "mean_model", **more: Any) -> int:
         """Start worker 0 and wait for its end; the exit code."""
         return self.start(function, **more).wait(PATIENCE_S)
@@ -97,8 +99,7 @@ class JobWorkers:
     def close(self) -> None:
         for process in self._all:
             if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-            process.wait()
+                kill(process)
 
     def _parameters(self, function: str) -> dict[str, str]:
         takes_gates = f"def {function}(training: Training, gates" in self._file.read_text()
@@ -106,16 +107,19 @@ class JobWorkers:
         return {"LAXITY_PARAMETERS": json.dumps(given)}
 
 
+def kill(worker: subprocess.Popen[bytes]) -> None:
+    worker.kill()
+    worker.wait(30)
+
+
 def narrow_for_an_epoch(job_workers: JobWorkers, service: Service) -> None:
     """Of two workers in their second epoch, leave one for the third, and have both for the fourth."""
     job_workers.until_noted("began", epoch=2, times=2)
-    service.order(workers=1)
-    service.until_order_is_known()
+    service.tell(workers=1)
     job_workers.open_gate(2)
     service.until_reported("formed", width=1)
     job_workers.until_noted("began", epoch=3)
-    service.order(workers=2)
-    service.until_order_is_known()
+    service.tell(workers=2)
     job_workers.open_gate()
 
 

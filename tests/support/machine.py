@@ -7,6 +7,7 @@ from typing import Any
 
 from laxity import names
 from laxity.backoff import Backoff
+from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.local_cluster import LocalCluster
 from laxity_k8s.objects.conditions import read_condition
 from tests.support.waiting import Eyes
@@ -63,8 +64,12 @@ class Machine:
         path = Path(self.api.log_path(job_id, index))
         return path.read_text() if path.exists() else ""
 
+    def complete(self, job_id: str) -> Json:
+        """The Job once it is."""
 
-def complete(eyes: Eyes, job_id: str) -> None:
-    eyes.until(
-        lambda: read_condition(eyes.job(job_id), "Complete") == "True", f"{job_id} completes"
-    )
+        def found() -> Json | None:
+            job = eyes.job(job_id)
+            return job if read_condition(job, "Complete") == "True" else None
+
+        with Eyes(self.api) as eyes:
+            return eyes.until(found, f"{job_id} completes")

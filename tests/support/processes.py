@@ -134,6 +134,18 @@ def _wait_until(done: Callable[[], bool], limit_s: float) -> bool:
     return True
 
 
+def run_command(
+    *command: str | Path,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    timeout: float | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    """The command once it has ended, with all that it printed, whatever became of it."""
+    return subprocess.run(
+        command, env=env, cwd=cwd, timeout=timeout, capture_output=True, text=True, check=False
+    )
+
+
 def free_ports(number: int) -> list[int]:
     """Ports that nobody listens on now, all different.
 

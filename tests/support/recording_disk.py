@@ -26,7 +26,7 @@ class RecordingDisk:
     """Calls `look` with what is left of `folder`, after each of its steps and of `step()`."""
 
     def __init__(self, folder: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self._images, self._number = folder, images, 0
+        self.folder, self._images, self._number, self.looks = folder, images, 0, 0
         self._contents: dict[int, bytes] = {}
         self._entries: dict[int, list[Entry]] = {folder.stat().st_ino: _entries_of(folder)}
         self._held: list[int] = []  # so that no inode's number is used twice
@@ -42,6 +42,7 @@ class RecordingDisk:
         look, self._look = self._look, None
         if look is not None:
             for image in self._lose_power():
+                self.looks += 1
                 look(image)
         self._look = look
 

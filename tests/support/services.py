@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from fastapi.testclient import TestClient
@@ -17,6 +18,7 @@ from laxity_scheduler.http.app import create_app
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.tokens import Tokens
 from laxity_scheduler.notifications.dispatcher import Dispatcher
+from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.outbox import Sink
 from laxity_scheduler.plan import Policy
 from laxity_scheduler.policies import qos
@@ -60,6 +62,11 @@ class Stage:
         view: Json = answer.json()
         return view
 
+    def run(self, name: str = "a", **said: Any) -> Json:
+        """Submit it; its view once it has workers."""
+        self.submit(name, **said)
+        return self.until(f"default/{name}", lambda view: view["workers"] > 0, "running")
+
     def until(self, job_id: str, so: Callable[[Json], bool], words: str) -> Json:
         """The job's view once it is so."""
         view: Json = self.http.get(f"/v1/jobs/{job_id}").json()
@@ -88,6 +95,28 @@ def manifest(
     env = [{"name": names.ENV_EPOCHS, "value": str(epochs)}]
     template = train_template(image="train:1", env=env)
     return indexed_job(name, template, said | annotations, namespace=namespace)
+
+
+class Charts:
+    """Plays MLflow: away, or keeping the points that it is sent, once `answers` is set."""
+
+    name = "mlflow"
+
+    def __init__(self, *, is_away: bool = False, answers: bool = True) -> None:
+        self.is_away, self.delivered, self.answers = is_away, 0, Event()
+        self.points: list[tuple[int, float, dict[str, float]]] = []
+        if answers:
+            self.answers.set()
+
+    def deliver(self, message: Message) -> None:
+        if self.is_away:
+            raise ConnectionError("nobody is there")
+        assert self.answers.wait(PATIENCE_S)
+        self.points += [(point.epoch, point.at, dict(point.values)) for point in message.points]
+        self.delivered += 1
+
+    def values(self, name: str = "loss") -> list[tuple[int, float]]:
+        return [(epoch, values[name]) for epoch, _, values in self.points if name in values]
 
 
 @contextmanager

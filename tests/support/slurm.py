@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from tests.support.processes import free_ports
+from tests.support.processes import free_ports, run_command
 
 T = TypeVar("T")
 PATIENCE_S: Final = 120.0
@@ -120,9 +120,7 @@ class SlurmCluster:
 
     def ask(self, *command: str) -> str:
         """What a command of Slurm prints; nothing if it fails."""
-        answer = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=self.environment
-        )
+        answer = run_command(*command, env=self.environment)
         return answer.stdout if answer.returncode == 0 else ""
 
     def jobs(self) -> list[tuple[str, str, str]]:

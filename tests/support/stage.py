@@ -11,44 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from laxity.api.client import Client
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from tests.support.builders import TOKEN
-from tests.support.processes import free_ports
+from tests.support.local_service import NO_PREFECT, LocalService
 from tests.support.programs import marked as script
 
 SCRIPT = Path(script.__file__)
-LAXITY = Path(sys.executable).with_name("laxity")
 
 
-class Stage:
+class Stage(LocalService):
     """One home folder: a service on 3 slots, plain jobs, and flows by a Prefect API."""
 
     def __init__(self, home: Path, prefect_api: str) -> None:
-        self.home, self.evidence = home, home / "evidence"
+        super().__init__(
+            home, slots=3, prefect_api=prefect_api, tracking_uri=f"sqlite:///{home}/mlflow.db"
+        )
+        self.evidence = home / "evidence"
         self.evidence.mkdir(parents=True)
-        self.port = free_ports(1)[0]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.client = Client(self.url, TOKEN, patience_s=60.0)
-        self.env = {
-            **os.environ,
-            "LAXITY_HOME": str(home),
-            "LAXITY_URL": self.url,
-            "LAXITY_TOKEN": TOKEN,
-            "PREFECT_API_URL": prefect_api,
-            "OPENBLAS_NUM_THREADS": "1",
-        }
         self.flows: dict[str, subprocess.Popen[bytes]] = {}
         self.killed: list[str] = []
-        self.start_service()
-
-    def start_service(self) -> None:
-        with (self.home / "serve.log").open("ab") as log:
-            self.service = subprocess.Popen(
-                [str(LAXITY), "serve", "--slots", "3", "--port", str(self.port)],
-                env=self.env, stdout=log, stderr=log,
-            )  # fmt: skip
 
     def submit(self, name: str, **asked: Any) -> str:
         """A plain job by the HTTP API; asked again and again until somebody answers."""
@@ -64,33 +45,14 @@ class Stage:
         return str(self.client.submit(spec.to_manifest()).id)
 
     def start_flow(self, name: str) -> None:
-        with (self.home / f"flow-{name}.log").open("ab") as log:
-            self.flows[name] = subprocess.Popen(
-                [sys.executable, str(SCRIPT), name, str(self.evidence)],
-                env=self.env, stdout=log, stderr=log,
-            )  # fmt: skip
+        command = [sys.executable, str(SCRIPT), name, str(self.evidence)]
+        self.flows[name] = self.processes.start(f"flow-{name}", command)
 
-    def workers(self) -> list[int]:
-        """Processes that train for this home (not the shims that watch them)."""
-        found = []
-        for process in Path("/proc").iterdir():
-            if not process.name.isdigit():
-                continue
-            try:
-                command = (process / "cmdline").read_bytes()
-                environment = (process / "environ").read_bytes()
-            except OSError:
-                continue
-            if b"laxity.worker" in command and str(self.home).encode() in environment:
-                found.append(int(process.name))
-        return found
-
-    def kill(self, kind: str, rng: np.random.Generator) -> bool:
+    def kill_one(self, kind: str, rng: np.random.Generator) -> bool:
         """Kill one process of that kind with -9, and start service and flows again."""
         if kind == "service":
-            self.service.kill()
-            self.service.wait()
-            self.start_service()
+            self.kill()
+            self.start()
         elif kind == "worker":
             running = sorted(self.workers())
             if not running:
@@ -107,19 +69,12 @@ class Stage:
         self.killed.append(kind)
         return True
 
-    def close(self) -> None:
-        for flow in self.flows.values():
-            flow.kill()
-            flow.wait()
-        self.service.kill()
-        self.service.wait()
-        subprocess.run([str(LAXITY), "down"], env=self.env, check=False, capture_output=True)
-
 
 @contextmanager
-def stage(home: Path, prefect_api: str) -> Iterator[Stage]:
+def stage(home: Path, prefect_api: str = NO_PREFECT) -> Iterator[Stage]:
     opened = Stage(home, prefect_api)
     try:
+        opened.start()
         yield opened
     finally:
-        opened.close()
+        opened.processes.stop()

@@ -2,13 +2,9 @@
 
 from laxity import names
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.status_annotation import JobStatusRecord
-from laxity_k8s.observe.cluster_cache import ClusterCache
-from laxity_k8s.observe.snapshot import Snapshot
-from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from tests.support.empty_cluster import Nothing
+from tests.support.empty_cluster import Observed
 from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, job, pod
 
 LONG_AGO = CREATED_AT
@@ -20,47 +16,36 @@ NOW = CREATED_AT + 3_600.0
 FIT_S = 60.0
 
 
-class Seen:
+class Seen(Observed):
     """One job of two workers that started long ago; `look` is one observation."""
 
     def __init__(self) -> None:
-        self.cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
-        self.snapshot = Snapshot(self.cache, lambda _: NO_REPORT, fit_within_s=FIT_S)
-        self.revision = 10
+        super().__init__(fit_within_s=FIT_S)
         made = job(width=2, suspend=False, nodes='["a", "a"]', status=EVER_SUSPENDED)
         state = JobStatusRecord(resumed_at=LONG_AGO, width_changed_at=LONG_AGO, wanted=2)
         made["metadata"]["annotations"][names.STATUS] = state.to_text()
-        self.put("jobs", made)
-
-    def put(self, kind: str, thing: Json) -> None:
-        self.revision += 1
-        meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
-        self.cache.put_object(kind, {**thing, "metadata": meta})  # type: ignore[arg-type]
+        self.put(made)
 
     def has(self, status: Json) -> None:
         """The job controller has written this."""
         (job,) = self.cache.jobs.values()
-        self.put("jobs", {**job, "status": status})
+        self.put({**job, "status": status})
 
     def lose(self, index: int) -> None:
         (name,) = [key for key in self.cache.pods if f"-{index}-" in key]
         self.cache.drop_object("pods", name)
 
     def look(self, now: float) -> Job:
-        (row,) = self._observe(now).jobs
+        (row,) = self.observe(now).jobs
         return row
 
     def free_gpus(self, now: float) -> int:
-        return sum(node.free_gpus for node in self._observe(now).nodes)
-
-    def _observe(self, now: float) -> ClusterState:
-        with self.cache.take_dirty() as (touched, nodes):
-            return self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1)
+        return sum(node.free_gpus for node in self.observe(now).nodes)
 
 
 def trained_for_an_hour() -> Seen:
     seen = Seen()
     for index in (0, 1):
-        seen.put("pods", pod(index, node="a"))
+        seen.put(pod(index, node="a"))
     assert seen.look(NOW).fitting_workers is None
     return seen

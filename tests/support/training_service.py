@@ -1,10 +1,10 @@
 """A small real HTTP server that plays laxity's service for one job: orders out, reports in."""
 
-import json
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.http_service import Answer, Asked, JsonServer
 
 Line = dict[str, Any]
 PATIENCE_S = 180.0
@@ -20,18 +20,8 @@ class Service:
         self._known_generation = 0  # of the orders, as the job's last call has named it
         self.turned_away = 0
         self._unwelcome, self._instead = "", (503, "")
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        return int(self._server.server_address[1])
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        self._server = JsonServer(self._answer, port=port)
+        self.port, self.url = self._server.port, self._server.url
 
     @property
     def lines(self) -> list[Line]:
@@ -40,6 +30,10 @@ class Service:
 
     def of(self, kind: str) -> list[Line]:
         return [line for line in self.lines if line["kind"] == kind]
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """Number and width of each that was reported."""
+        return [(line["epoch"], line["width"]) for line in self.of("epoch")]
 
     def order(self, **changes: Any) -> None:
         with self._changed:
@@ -67,25 +61,26 @@ class Service:
         self.until(found, f"report {kind} {fields}")
         return found(self)[0]
 
-    def until_order_is_known(self) -> None:
-        """Wait until the job has named the latest order in a call: it acts on it from now on."""
+    def tell(self, **changes: Any) -> None:
+        """Order this, and wait until the job has named it in a call: it acts on it from now on."""
+        self.order(**changes)
         self.until(lambda it: it._known_generation >= it._signal["generation"], "the order known")
 
     def close(self) -> None:
         with self._changed:
             self._signal["generation"] = int(self._signal["generation"]) + 1
             self._changed.notify_all()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
-    def _answer(self, asked: Line) -> Line | None:
+    def _answer(self, call: Asked) -> Answer:
+        asked: Line = call.body
         with self._changed:
             self._known_generation = max(self._known_generation, asked["generation"])
             if self._unwelcome in [line["kind"] for line in asked["reports"]]:
                 self.turned_away += 1
                 self._changed.notify_all()
-                return None
+                status, words = self._instead
+                return status, {"error": {"code": "unwelcome", "message": words}}
             self._by_seq |= {line["seq"]: line for line in asked["reports"]}
             self._changed.notify_all()
             if asked["wait_s"]:
@@ -93,28 +88,4 @@ class Service:
                     lambda: self._signal["generation"] != asked["generation"], asked["wait_s"]
                 )
             acked = next(n for n in range(len(self._by_seq) + 1) if n + 1 not in self._by_seq)
-            return {**self._signal, "acked": acked}
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                answer = service._answer(asked)
-                status, words = service._instead
-                error = {"error": {"code": "unwelcome", "message": words}}
-                body = json.dumps(error if answer is None else answer).encode()
-                try:
-                    self.send_response(status if answer is None else 200)
-                    self.send_header("Content-Type", "application/json")
-                    self.send_header("Content-Length", str(len(body)))
-                    self.end_headers()
-                    self.wfile.write(body)
-                except OSError:
-                    pass  # the worker was killed meanwhile
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        return Handler
+            return 200, {**self._signal, "acked": acked}

@@ -26,7 +26,7 @@ def test_a_pod_without_a_node_is_waited_for_some_seconds(nominated: str, waits_s
         {**unscheduled, "lastTransitionTime": "2026-11-21T08:00:00Z"}
     ]
     waiting["status"]["nominatedNodeName"] = nominated
-    seen.put("pods", waiting)
+    seen.put(waiting)
     assert seen.look(NOW + 1.0 + waits_s - 0.1).fitting_workers is None
     assert seen.look(NOW + 1.0 + waits_s).fitting_workers == 1
 
@@ -50,7 +50,7 @@ def test_a_worker_that_ran_and_vanished_at_once_has_failed_no_start() -> None:
     seen: Seen = trained_for_an_hour()
     seen.lose(1)
     seen.look(NOW + 1.0)
-    seen.put("pods", unschedulable(1))
+    seen.put(unschedulable(1))
     row = seen.look(NOW + 1.0 + UNSCHEDULABLE_S)
     assert row.displaced == "worker 1 has lost its place and has no node: 0/4 nodes are available"
     (stop,) = follow_ups(cluster(gpus=8, jobs=[replace(row, nodes=("n0", "n0"), widths=(2,))]))
@@ -60,8 +60,8 @@ def test_a_worker_that_ran_and_vanished_at_once_has_failed_no_start() -> None:
 def test_a_worker_that_lost_its_place_before_the_service_started_has_failed_no_start() -> None:
     seen = Seen()
     seen.has(EVER_SUSPENDED)
-    seen.put("pods", pod(0, node="a"))
-    seen.put("pods", unschedulable(1, created="2026-11-21T08:00:11Z"))
+    seen.put(pod(0, node="a"))
+    seen.put(unschedulable(1, created="2026-11-21T08:00:11Z"))
     seen.look(NOW)
     row = seen.look(NOW + FIT_S)
     assert row.displaced.startswith("worker 1 has lost its place")
@@ -71,8 +71,8 @@ def test_a_worker_that_lost_its_place_before_the_service_started_has_failed_no_s
 
 def test_a_worker_that_never_ran_has_failed_its_start() -> None:
     seen = Seen()
-    seen.put("pods", pod(0, node="a"))
-    seen.put("pods", unschedulable(1))
+    seen.put(pod(0, node="a"))
+    seen.put(unschedulable(1))
     seen.look(NOW)
     row = seen.look(NOW + FIT_S)
     assert (row.displaced, row.fitting_workers) == ("", 1)
@@ -82,9 +82,9 @@ def test_a_worker_that_never_ran_has_failed_its_start() -> None:
 
 def test_pods_for_which_no_node_is_found_hold_no_gpus() -> None:
     seen = Seen()
-    seen.put("nodes", node("a", gpus=4))
-    seen.put("pods", pod(0, node="a"))
-    seen.put("pods", unschedulable(1))
+    seen.put(node("a", gpus=4))
+    seen.put(pod(0, node="a"))
+    seen.put(unschedulable(1))
 
     early = seen.free_gpus(CREATED_AT)
     late = seen.free_gpus(CREATED_AT + UNSCHEDULABLE_S)
@@ -100,10 +100,10 @@ def test_pods_that_should_have_ended_are_named_with_node_and_instant() -> None:
         "deletionGracePeriodSeconds": 30,
         "finalizers": ["example.com/backup", "batch.kubernetes.io/job-tracking"],
     }
-    seen.put("pods", leaving)
+    seen.put(leaving)
     over_at = CREATED_AT + 60.0 + OVERDUE_S
 
-    seen.put("pods", pod(0, node="a"))
+    seen.put(pod(0, node="a"))
     before, after = seen.look(over_at - 1.0), seen.look(over_at)
 
     assert (before.cannot_end, before.fitting_workers) == ("", None)
@@ -121,7 +121,7 @@ def test_a_new_pod_has_its_time_beside_an_old_one_that_cannot_end() -> None:
     coming = pod(1, phase="Pending", node="a")
     coming["metadata"] |= {"name": "job-1-new", "creationTimestamp": "2026-11-21T08:01:10Z"}
     for each in (leaving, coming, pod(0, node="a")):
-        seen.put("pods", each)
+        seen.put(each)
     begun_at = CREATED_AT + 60.0 + OVERDUE_S
 
     assert seen.look(begun_at).fitting_workers is None
@@ -133,8 +133,8 @@ def test_the_words_of_the_scheduler_are_told_whole() -> None:
     waiting = unschedulable(0)
     words = "0/4 nodes are available: " + ", ".join(f"{n} Insufficient r{n}" for n in range(25))
     waiting["status"]["conditions"][0]["message"] = words
-    seen.put("pods", waiting)
-    seen.put("pods", pod(1, node="a"))
+    seen.put(waiting)
+    seen.put(pod(1, node="a"))
     seen.look(NOW)
 
     assert seen.look(NOW + FIT_S).pending == f"worker 0 has no node: {words}"

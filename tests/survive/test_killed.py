@@ -63,7 +63,7 @@ def strike(there: Stage, kind: str, rng: np.random.Generator) -> None:
     """Kill one process of a kind at a random moment of the next seconds."""
     strike_at = time.monotonic() + float(rng.uniform(0.2, 3.0))
     until(lambda: time.monotonic() > strike_at, limit_s=10, what="the moment")
-    until(lambda: there.kill(kind, rng), limit_s=180, what=f"a {kind} to kill")
+    until(lambda: there.kill_one(kind, rng), limit_s=180, what=f"a {kind} to kill")
 
 
 def _all_ended(there: Stage) -> bool:
@@ -84,8 +84,8 @@ def check_whole(there: Stage) -> None:
         assert job.result == {"sum": float(EPOCHS), "last": EPOCHS}, job.id
         assert job.epochs_done == EPOCHS
     for name, flow in there.flows.items():
-        assert flow.returncode == 0, (there.home / f"flow-{name}.log").read_text()[-3000:]
-        last = (there.home / f"flow-{name}.log").read_text().strip().splitlines()[-1]
+        assert flow.returncode == 0, there.processes.tail(f"flow-{name}", 40)
+        last = there.processes.tail(f"flow-{name}", 1)
         assert json.loads(last) == {"sum": float(EPOCHS), "last": EPOCHS}
     assert seen_epochs(there.home) == {job.uid: list(range(1, EPOCHS + 1)) for job in jobs}
 

@@ -1,7 +1,6 @@
 """Reports that a worker could not send to a service that was away are read when it is back."""
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,13 @@ import pytest
 from laxity import names
 from laxity_profiler.history.history import History, HistoryError
 from laxity_profiler.history.history_database import open_engine
-from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.tables import WaitingPointsRow
+from tests.support.local_service import LocalService, local_service
 from tests.support.memory_world import MemoryWorld
 from tests.support.mlflow_store import copy_store, mlflow_server
-from tests.support.processes import free_ports, stop_marked
-from tests.support.served_project import Served
-from tests.support.services import PATIENCE_S, Stage, staged, wait_until
+from tests.support.processes import free_ports
+from tests.support.services import Charts, Stage, staged, wait_until
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -39,24 +37,6 @@ def train(training):
 """
 
 
-class Charts:
-    """Plays an MLflow that answers when it is let, and keeps each point as often as it is sent."""
-
-    name = "mlflow"
-
-    def __init__(self) -> None:
-        self.answers = threading.Event()
-        self.losses: list[tuple[int, float]] = []
-
-    def deliver(self, message: Message) -> None:
-        assert self.answers.wait(PATIENCE_S)
-        self.losses += [
-            (point.epoch, point.values["loss"])
-            for point in message.points
-            if "loss" in point.values
-        ]
-
-
 def lines_of(began_at: float) -> list[Json]:
     """What worker 0 of a job writes that trains three epochs; its last line has points for MLflow."""
     points = [
@@ -75,8 +55,7 @@ def lines_of(began_at: float) -> list[Json]:
 def train_without_a_service(home: Path, world: MemoryWorld, path: Path) -> None:
     """Job a: the service hears of its first epoch and is gone when the worker writes the rest."""
     with staged(home, world) as stage:
-        stage.submit("a", epochs=3, widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", epochs=3, widths="1")
         lines = lines_of(view["submitted_at"])
         body = {"uid": view["uid"], "worker": 0, "reports": lines[:3]}
         assert stage.http.post("/v1/jobs/default/a/signal", json=body).json()["acked"] == 3
@@ -99,19 +78,19 @@ def ended(stage: Stage) -> Json:
 def test_a_service_that_is_back_reads_the_reports_of_a_worker_that_has_exited(
     tmp_path: Path, reports: Path
 ) -> None:
-    world, charts = MemoryWorld(1), Charts()
+    world, charts = MemoryWorld(1), Charts(answers=False)
     train_without_a_service(tmp_path, world, reports)
     with staged(tmp_path, world, listeners=[charts]) as stage:
         view = ended(stage)
         charts.answers.set()
-        wait_until(lambda: bool(charts.losses), "the points in MLflow")
+        wait_until(lambda: bool(charts.values()), "the points in MLflow")
         wait_until(lambda: not stage.service.store.load_rows(WaitingPointsRow), "nothing waiting")
         (model,) = stage.history.news(epochs_after=0, stops_after=0).epochs
         (run,) = stage.history.epochs(model)
 
     assert [(epoch.epoch, epoch.epoch_s) for epoch in run.epochs] == [(1, 1.0), (2, 2.0), (3, 3.0)]
     assert (view["epochs_done"], view["result"]) == (3, 0.9)
-    assert charts.losses == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
+    assert charts.values() == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
 
 
 def test_reports_that_the_store_does_not_take_at_once_are_read_in_a_later_cycle(
@@ -151,20 +130,19 @@ def test_a_job_whose_reports_cannot_be_read_is_shown_as_ended(
 
 
 @pytest.fixture(params=["the worker logs", "the service logs"])
-def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalService]:
     """A service whose MLflow is away, as nobody listens at its address yet."""
     uri = f"http://127.0.0.1:{free_ports(1)[0]}"
     tracked_by = {names.ENV_TRACKED_BY: "" if "worker" in request.param else "service"}
-    service = Served(tmp_path / "home", tracking_uri=uri, **tracked_by)
-    yield service
-    service.processes.stop()
-    stop_marked(service.home)
+    given = {"LAXITY_SAVING_SHARE": "1", **tracked_by}
+    with local_service(tmp_path / "home", tracking_uri=uri, **given) as service:
+        yield service
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_epochs_after_the_service_was_killed_are_in_history_and_mlflow_once(
-    served: Served, tmp_path: Path, blank_mlflow: Path
+    served: LocalService, tmp_path: Path, blank_mlflow: Path
 ) -> None:
     (tmp_path / "long.py").write_text(TRAIN)
     submit = ("submit", "long.py:train", "--name", "long", "--epochs", str(EPOCHS))
@@ -208,14 +186,14 @@ def series(client: "MlflowClient", name: str) -> list[tuple[int, float]]:
     return [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, name)]
 
 
-def reported_epochs(served: Served) -> list[tuple[int, float]]:
+def reported_epochs(served: LocalService) -> list[tuple[int, float]]:
     """Epochs and their seconds as the worker wrote them down."""
     (path,) = (served.home / "checkpoints" / "default").glob("long-*/reports.jsonl")
     lines = map(json.loads, path.read_text().splitlines())
     return [(line["epoch"], line["epoch_s"]) for line in lines if line["kind"] == "epoch"]
 
 
-def epochs_in_history(served: Served) -> list[tuple[int, float]]:
+def epochs_in_history(served: LocalService) -> list[tuple[int, float]]:
     engine = open_engine(Settings(home=served.home).store_url)
     try:
         history = History(engine)

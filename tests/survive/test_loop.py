@@ -73,8 +73,7 @@ def test_a_decision_that_does_not_fit_is_dropped_named_and_counted_and_all_other
     policy = Moody()
     policy.mood = "overbooks"
     with staged(tmp_path, MemoryWorld(1), policy=policy) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1")
         failure, metrics = stage.service.failure, stage.http.get("/metrics").text
         decided = [d for plan in stage.world.carried_out for d in plan.decisions]
     assert failure == ""
@@ -91,8 +90,7 @@ def test_a_cluster_that_cannot_be_seen_is_waited_for(tmp_path: Path) -> None:
         stage.world.wake()
         wait_until(lambda: "API server is away" in stage.service.failure, "a cluster away")
         stage.world.broken = None
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1")
 
 
 def test_on_a_cluster_that_it_cannot_follow_it_decides_nothing_and_says_why_once(
@@ -122,12 +120,10 @@ def test_on_a_cluster_that_it_cannot_follow_it_decides_nothing_and_says_why_once
 def test_a_service_that_comes_back_knows_all_jobs_and_repeats_no_verdict(tmp_path: Path) -> None:
     world = MemoryWorld(2)
     with staged(tmp_path, world) as stage:
-        stage.submit("done", deadline="1h", widths="1")
-        stage.until("default/done", lambda view: view["workers"] > 0, "running")
+        stage.run("done", deadline="1h", widths="1")
         world.finished("default/done")
         stage.until("default/done", lambda view: view["outcome"] == "kept", "kept")
-        stage.submit("on", deadline="1h", widths="1")
-        promised = stage.until("default/on", lambda view: view["workers"] > 0, "running")
+        promised = stage.run("on", deadline="1h", widths="1")
         before = stage.http.get("/v1/jobs/default/done").json()  # a cycle after it has ended
         cycle = stage.service.last_snapshot[0].cycle
     world._jobs.pop("default/done")
@@ -146,8 +142,7 @@ def test_a_service_that_comes_back_knows_all_jobs_and_repeats_no_verdict(tmp_pat
 def test_a_job_that_vanished_while_nobody_looked_is_cancelled(tmp_path: Path) -> None:
     world = MemoryWorld(1)
     with staged(tmp_path, world) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1")
     world.cancel("default/a")
     with staged(tmp_path, world) as again:
         view = again.http.get("/v1/jobs/default/a").json()
@@ -176,8 +171,7 @@ def test_a_cycle_that_another_service_has_decided_is_not_acted_on(tmp_path: Path
         taken = rival.last_cycle + 1
         state = replace(stage.service.last_snapshot[0], cycle=taken)
         rival.write_cycle(state, Plan(), Curve(version="rival"), policy="qos", decided_s=0.0)
-        stage.submit("a", deadline="1h", widths="1")
-        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.run("a", deadline="1h", widths="1")
         metrics = stage.http.get("/metrics").text
         rows = {row.cycle: row for row in stage.service.store.iter_cycles(0)}
         admitted = stage.service.store.latest_decisions(["default/a"], limit=10)

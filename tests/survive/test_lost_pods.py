@@ -9,7 +9,7 @@ def test_a_worker_that_is_being_replaced_is_waited_for() -> None:
     seen = trained_for_an_hour()
     seen.lose(0)
     assert seen.look(NOW + 1.0).fitting_workers is None
-    seen.put("pods", pod(0, node="a", phase="Pending"))
+    seen.put(pod(0, node="a", phase="Pending"))
     assert seen.look(NOW + 5.0).fitting_workers is None
     for read_at in (NOW + 1.0 + HANGS_S, NOW + 1.0 + HANGS_S + AGAIN_S):
         assert seen.snapshot.due_at == read_at, "its Events are read meanwhile"
@@ -29,7 +29,7 @@ def test_the_time_begins_anew_once_all_have_run() -> None:
     seen = trained_for_an_hour()
     seen.lose(1)
     seen.look(NOW + 1.0)
-    seen.put("pods", pod(1, node="a"))
+    seen.put(pod(1, node="a"))
     seen.look(NOW + 50.0)
     seen.lose(1)
     seen.look(NOW + 55.0)
@@ -39,7 +39,7 @@ def test_the_time_begins_anew_once_all_have_run() -> None:
 
 def test_a_service_started_anew_waits_once_more() -> None:
     seen = Seen()
-    seen.put("pods", pod(0, node="a"))
+    seen.put(pod(0, node="a"))
     assert seen.look(NOW).fitting_workers is None
     assert seen.look(NOW + FIT_S).fitting_workers == 1
 
@@ -66,5 +66,5 @@ def test_a_job_that_is_gone_with_its_pods_leaves_nothing_behind() -> None:
     with seen.cache.take_dirty() as (touched, nodes):
         assert not seen.snapshot.take_state(touched, nodes=nodes, now=NOW + 2.0, cycle=1).jobs
     assert seen.snapshot.wait_anew(NOW + 3.0) == ()
-    seen.put("jobs", made)
+    seen.put(made)
     assert seen.look(NOW + 4.0).id == job_id, "no rejection is left of it"

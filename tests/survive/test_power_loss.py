@@ -37,11 +37,9 @@ def newest_epoch(folder: Path) -> int:
 
 
 def test_a_written_checkpoint_outlives_a_loss_of_power(disk: RecordingDisk) -> None:
-    written, looks = 0, 0
+    written = 0
 
     def look(image: Path) -> None:
-        nonlocal looks
-        looks += 1
         Checkpoints(image).sweep()
         assert newest_epoch(image) in (written, written + 1)
         write_checkpoint(image, written + 1)
@@ -53,15 +51,13 @@ def test_a_written_checkpoint_outlives_a_loss_of_power(disk: RecordingDisk) -> N
         written = epoch
         disk.step()
 
-    assert looks > 4 * 2 * 7
+    assert disk.looks > 4 * 2 * 7
 
 
 def test_a_written_report_outlives_a_loss_of_power(disk: RecordingDisk) -> None:
-    reported, looks = 0, 0
+    reported = 0
 
     def look(image: Path) -> None:
-        nonlocal looks
-        looks += 1
         left = ReportChannel(image)
         epochs = [line["epoch"] for line in left.lines("epoch")]
         assert epochs in ([*range(1, reported + 1)], [*range(1, reported + 2)])
@@ -73,15 +69,13 @@ def test_a_written_report_outlives_a_loss_of_power(disk: RecordingDisk) -> None:
         reported = epoch
         disk.step()
 
-    assert looks > 3 * 2
+    assert disk.looks > 3 * 2
 
 
 def test_a_replaced_file_is_the_old_or_the_new_after_a_loss_of_power(disk: RecordingDisk) -> None:
-    written, looks = 0, 0
+    written = 0
 
     def look(image: Path) -> None:
-        nonlocal looks
-        looks += 1
         chain = load_chain(image)
         assert (int(chain.reason) if chain else 0) in (written, written + 1)
 
@@ -91,15 +85,13 @@ def test_a_replaced_file_is_the_old_or_the_new_after_a_loss_of_power(disk: Recor
         written = number
         disk.step()
 
-    assert looks > 3 * 2 * 2
+    assert disk.looks > 3 * 2 * 2
 
 
 def test_a_note_about_a_process_is_never_half_after_a_loss_of_power(disk: RecordingDisk) -> None:
-    note, looks = disk.folder / "note.json", 0
+    note = disk.folder / "note.json"
 
     def look(image: Path) -> None:
-        nonlocal looks
-        looks += 1
         left = image / note.name
         assert not left.exists() or json.loads(left.read_text())["exit_code"] in (1, 2)
 
@@ -107,4 +99,4 @@ def test_a_note_about_a_process_is_never_half_after_a_loss_of_power(disk: Record
     for code in (1, 2):
         write_note(str(note), {"exit_code": code})
 
-    assert looks == 2 * 2 * 2
+    assert disk.looks == 2 * 2 * 2

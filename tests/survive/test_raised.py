@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.processes import stop_marked
-from tests.support.served_project import Served
+from tests.support.local_service import LocalService, local_service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 CODE = """
@@ -67,28 +66,25 @@ def imports(training: Training) -> None:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     folder = tmp_path_factory.mktemp("raised")
     (folder / "work.py").write_text(CODE)
-    (folder / "home").mkdir()
-    opened = Served(folder / "home")
-    yield opened
-    opened.processes.stop()
-    stop_marked(folder / "home")
+    with local_service(folder / "home", LAXITY_SAVING_SHARE="1") as opened:
+        yield opened
 
 
-def submit(served: Served, function: str, *more: str, may_have_failed: bool = False) -> None:
+def submit(served: LocalService, function: str, *more: str, may_have_failed: bool = False) -> None:
     done = served.laxity(
         "submit", f"work.py:{function}", "--name", function, *more, cwd=served.home.parent
     )
     assert done.returncode in {0, 7} or (may_have_failed and done.returncode == 1), done.stderr
 
 
-def count_starts(served: Served, function: str) -> int:
+def count_starts(served: LocalService, function: str) -> int:
     return len((served.home.parent / function).read_text())
 
 
-def test_an_exception_starts_the_training_again_from_its_checkpoint(served: Served) -> None:
+def test_an_exception_starts_the_training_again_from_its_checkpoint(served: LocalService) -> None:
     submit(served, "mended")
 
     job = served.ended("mended")
@@ -97,7 +93,7 @@ def test_an_exception_starts_the_training_again_from_its_checkpoint(served: Serv
     assert served.reported_epochs("mended") == {"reports.jsonl": [1, 2, 3, 4]}
 
 
-def test_the_same_exception_twice_in_an_epoch_fails_the_training(served: Served) -> None:
+def test_the_same_exception_twice_in_an_epoch_fails_the_training(served: LocalService) -> None:
     submit(served, "broken")
 
     job = served.ended("broken")
@@ -108,7 +104,7 @@ def test_the_same_exception_twice_in_an_epoch_fails_the_training(served: Served)
 
 @pytest.mark.parametrize(("function", "error"), [("exits", "sys.exit(0)"), ("imports", "no_such")])
 def test_what_no_start_mends_fails_the_training_at_once(
-    served: Served, function: str, error: str
+    served: LocalService, function: str, error: str
 ) -> None:
     submit(served, function, may_have_failed=True)
 
@@ -118,7 +114,9 @@ def test_what_no_start_mends_fails_the_training_at_once(
     assert error in job.error
 
 
-def test_exit_codes_count_as_exceptions_do_up_to_the_declared_restarts(served: Served) -> None:
+def test_exit_codes_count_as_exceptions_do_up_to_the_declared_restarts(
+    served: LocalService,
+) -> None:
     submit(served, "killed", "--restarts", "1")
 
     job = served.ended("killed")

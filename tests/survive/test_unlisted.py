@@ -1,32 +1,25 @@
 """A node that is there holds the workers that run on it, whatever it lists as allocatable."""
 
-from typing import Any
-
 import pytest
 
 from laxity import json_tree, names
-from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.accelerator_counts import RELIST_S
-from laxity_k8s.observe.cluster_cache import ClusterCache
-from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.inflight import follow_ups
 from laxity_scheduler.model.cluster import ClusterState, Node
-from tests.support.empty_cluster import Nothing
+from tests.support.empty_cluster import Observed
 from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, job, node, pod
 
 NOW = CREATED_AT + 3_600.0
 GPU, SLICE = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 
 
-class Eye:
+class Eye(Observed):
     """A node of 8 GPUs, with a job of two workers with 3 GPUs each; `look` is one observation."""
 
     def __init__(self, *, resource: str = GPU) -> None:
-        self.cache = ClusterCache(Nothing(), lambda: None)  # type: ignore[arg-type]
-        self.snapshot = Snapshot(self.cache, lambda _: NO_REPORT, fit_within_s=60.0)
-        self.revision, self.now, self.resource = 10, NOW, resource
+        super().__init__()
+        self.now, self.resource = NOW, resource
         limits = {"limits": {resource: "3"}}
         running = job(width=2, suspend=False, nodes='["n", "n"]', status=EVER_SUSPENDED)
         state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=2)
@@ -37,13 +30,6 @@ class Eye:
         self.put(running, *workers)
         self.workers = [f"default/{made['metadata']['name']}" for made in workers]
         self.lists(8)
-
-    def put(self, *things: Json) -> None:
-        for thing in things:
-            self.revision += 1
-            meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
-            kind: Any = f"{thing['kind'].lower()}s"
-            self.cache.put_object(kind, {**thing, "metadata": meta})
 
     def lists(self, *gpus: int, capacity: int = 0, uid: str = "first") -> None:
         """The node lists so many; no argument: it does not list the resource at all."""
@@ -59,8 +45,7 @@ class Eye:
 
     def look(self, after_s: float = 1.0) -> ClusterState:
         self.now += after_s
-        with self.cache.take_dirty() as (touched, nodes):
-            return self.snapshot.take_state(touched, nodes=nodes, now=self.now, cycle=1)
+        return self.observe(self.now)
 
     def row(self, after_s: float = 1.0) -> Node:
         (row,) = self.look(after_s).nodes

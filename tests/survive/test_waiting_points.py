@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laxity import names
-from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.store.store import StoreError
 from laxity_scheduler.store.tables import WaitingPointsRow
+from tests.support.local_service import LocalService, local_service
 from tests.support.memory_world import MemoryWorld
 from tests.support.mlflow_store import copy_store
-from tests.support.processes import stop_marked
-from tests.support.served_project import Served
-from tests.support.services import Stage, staged, wait_until
+from tests.support.services import Charts, Stage, staged, wait_until
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -36,26 +34,6 @@ def train(training):
 """
 
 
-class Charts:
-    """Plays MLflow: away, or keeping the points that it is sent."""
-
-    name = "mlflow"
-
-    def __init__(self, *, is_away: bool = False) -> None:
-        self.is_away = is_away
-        self.points: list[tuple[int, float, dict[str, float]]] = []
-        self.delivered = 0
-
-    def deliver(self, message: Message) -> None:
-        if self.is_away:
-            raise ConnectionError("nobody is there")
-        self.points += [(point.epoch, point.at, dict(point.values)) for point in message.points]
-        self.delivered += 1
-
-    def values(self, name: str) -> list[tuple[int, float]]:
-        return [(epoch, values[name]) for epoch, _, values in self.points if name in values]
-
-
 def hand_over(stage: Stage, view: Json) -> Any:
     """What the service answers to a worker that ended before it had opened MLflow."""
     at = view["submitted_at"] + 1.0
@@ -70,8 +48,7 @@ def hand_over(stage: Stage, view: Json) -> Any:
 def test_points_that_mlflow_did_not_take_are_logged_once_after_a_restart(tmp_path: Path) -> None:
     world, back, later = MemoryWorld(1), Charts(), Charts()
     with staged(tmp_path, world, listeners=[Charts(is_away=True)]) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", deadline="1h", widths="1")
         answer = hand_over(stage, view)
     with staged(tmp_path, world, listeners=[back]) as stage:
         wait_until(lambda: len(back.values("loss")) == 2, "both epochs in MLflow")
@@ -91,8 +68,7 @@ def test_a_worker_gets_no_answer_before_its_points_are_in_the_store(
 ) -> None:
     charts = Charts()
     with staged(tmp_path, MemoryWorld(1), listeners=[charts]) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", deadline="1h", widths="1")
         with monkeypatch.context() as broken:
             broken.setattr(stage.service.store, "save_rows", raise_store_error)
             first = hand_over(stage, view)
@@ -128,21 +104,19 @@ def test_points_that_cannot_be_read_any_more_cost_no_other_job_its_points(tmp_pa
 
 
 @pytest.fixture(params=["a worker hands them over", "the service logs each"])
-def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalService]:
     """A service whose MLflow is away: where its folder should be is a file."""
     (tmp_path / "tracking").touch()
     home, uri = tmp_path / "home", f"sqlite:///{tmp_path}/tracking/mlflow.db"
     tracked_by = {names.ENV_TRACKED_BY: "" if "worker" in request.param else "service"}
-    service = Served(home, tracking_uri=uri, **tracked_by)
-    yield service
-    service.processes.stop()
-    stop_marked(home)
+    with local_service(home, tracking_uri=uri, LAXITY_SAVING_SHARE="1", **tracked_by) as service:
+        yield service
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_short_training_is_whole_in_mlflow_though_the_service_was_killed_meanwhile(
-    served: Served, tmp_path: Path, blank_mlflow: Path
+    served: LocalService, tmp_path: Path, blank_mlflow: Path
 ) -> None:
     (tmp_path / "short.py").write_text(TRAIN)
     submit = ("submit", "short.py:train", "--name", "short", "--epochs", str(EPOCHS))
@@ -182,7 +156,7 @@ def is_finished(client: "MlflowClient") -> bool:
     return [run.info.status for run in runs_of(client)] == ["FINISHED"]
 
 
-def reported_epochs(served: Served) -> list[tuple[int, float]]:
+def reported_epochs(served: LocalService) -> list[tuple[int, float]]:
     """Epochs and their seconds as the worker wrote them down."""
     (path,) = (served.home / "checkpoints" / "default").glob("short-*/reports.jsonl")
     lines = map(json.loads, path.read_text().splitlines())

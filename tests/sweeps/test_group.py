@@ -53,8 +53,7 @@ def test_deadline_that_has_passed_is_no_other_one(tmp_path: Path) -> None:
 def test_trials_keep_their_own_deadlines_and_the_sweep_goes_on(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as stage:
         stage.http.post("/v1/groups", json=sweep())
-        stage.submit("a", group="s", step="trial-0", deadline="1h", widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", group="s", step="trial-0", deadline="1h", widths="1")
         group = stage.http.get("/v1/groups/default/s").json()
     assert view["deadline_at"] - view["submitted_at"] < 3601.0
     assert (group["state"], [job["step"] for job in group["jobs"]]) == ("active", ["trial-0"])

@@ -1,20 +1,18 @@
 """Sweeps over real trainings, with a real service and a real study, and what is killed meanwhile."""
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 import laxity
 from laxity import TrainingFailed, names
 from laxity.sweeps.result import SweepFailed, SweepResult
-from tests.support.live_service import Live, live_service
+from tests.support.local_service import LocalService, local_service
 from tests.support.programs import sweeping
 from tests.support.waiting import until
 
@@ -24,16 +22,16 @@ PROGRAM = str(Path(sweeping.__file__).resolve())
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with live_service(tmp_path_factory.mktemp("home"), slots=3) as live:
+    with local_service(tmp_path_factory.mktemp("home"), slots=3) as live:
         yield live
 
 
 @pytest.fixture(autouse=True)
-def _this_service(monkeypatch: pytest.MonkeyPatch, live: Live) -> None:
+def _this_service(monkeypatch: pytest.MonkeyPatch, live: LocalService) -> None:
     for name in (names.ENV_URL, names.ENV_TOKEN, names.ENV_HOME):
-        monkeypatch.setenv(name, live.processes.environment[name])
+        monkeypatch.setenv(name, live.environment[name])
 
 
 def sweep_digits(study: Any, **options: Any) -> SweepResult:
@@ -41,11 +39,13 @@ def sweep_digits(study: Any, **options: Any) -> SweepResult:
     return laxity.sweep(study, sweeping.train_digits, **{**fields, **options})
 
 
-def group_of(live: Live, job: str) -> dict[str, Any]:
+def group_of(live: LocalService, job: str) -> dict[str, Any]:
     return live.client.group(live.client.job(job).group)
 
 
-def start_client(live: Live, folder: Path, deadline: str = "4m") -> "subprocess.Popen[bytes]":
+def start_client(
+    live: LocalService, folder: Path, deadline: str = "4m"
+) -> "subprocess.Popen[bytes]":
     return live.processes.start("client", [sys.executable, PROGRAM, str(folder), deadline, "6"])
 
 
@@ -59,7 +59,7 @@ def outcomes(folder: Path) -> list[str]:
     ]
 
 
-def test_sweep_is_kept_though_a_third_of_its_trials_is_slow(live: Live) -> None:
+def test_sweep_is_kept_though_a_third_of_its_trials_is_slow(live: LocalService) -> None:
     study = optuna.create_study(
         direction="maximize", pruner=optuna.pruners.SuccessiveHalvingPruner()
     )
@@ -76,7 +76,7 @@ def test_sweep_is_kept_though_a_third_of_its_trials_is_slow(live: Live) -> None:
     assert group["state"] == "finished"
 
 
-def test_grid_is_tried_without_a_study(live: Live) -> None:
+def test_grid_is_tried_without_a_study(live: LocalService) -> None:
     result = laxity.sweep(
         train=sweeping.train_point,
         grid={"alpha": [3.0, 1.0, 2.0]},
@@ -88,10 +88,10 @@ def test_grid_is_tried_without_a_study(live: Live) -> None:
     assert [trial.value for trial in result.trials] == [3.0, 1.0, 2.0]
 
 
-def test_killed_client_goes_on_with_its_trials(live: Live, tmp_path: Path) -> None:
+def test_killed_client_goes_on_with_its_trials(live: LocalService, tmp_path: Path) -> None:
     first = start_client(live, tmp_path)
     until(lambda: outcomes(tmp_path).count("COMPLETE") >= 1, "a trial has ended")
-    first.send_signal(signal.SIGKILL)
+    first.kill()
     first.wait()
     begun = len(outcomes(tmp_path))
 
@@ -108,16 +108,12 @@ def test_killed_client_goes_on_with_its_trials(live: Live, tmp_path: Path) -> No
     assert "run already" in live.processes.tail("client", 100)
 
 
-def test_sweep_outlasts_a_killed_service(live: Live, tmp_path: Path) -> None:
+def test_sweep_outlasts_a_killed_service(live: LocalService, tmp_path: Path) -> None:
     client = start_client(live, tmp_path)
     until(lambda: outcomes(tmp_path).count("RUNNING") >= 2, "trials run")
-    service = live.processes.running["service"]
-    service.send_signal(signal.SIGKILL)
-    service.wait()
-    port = str(urlsplit(live.client.url).port)
-    serve = ("serve", "--slots", "3", "--port", port)
+    live.kill()
 
-    live.processes.start("service", [sys.executable, "-m", "laxity.cli.main", *serve])
+    live.start()
     assert client.wait(timeout=200) == 0, live.processes.tail("client")
 
     rows = json.loads((tmp_path / "rows.json").read_text())
@@ -125,7 +121,7 @@ def test_sweep_outlasts_a_killed_service(live: Live, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_pruner_that_ends_all_trials_is_named(workers: int, live: Live) -> None:
+def test_pruner_that_ends_all_trials_is_named(workers: int, live: LocalService) -> None:
     study = optuna.create_study(
         direction="maximize", pruner=optuna.pruners.ThresholdPruner(lower=2.0)
     )
@@ -134,12 +130,12 @@ def test_pruner_that_ends_all_trials_is_named(workers: int, live: Live) -> None:
     assert {trial.note for trial in failed.value.trials} == {"pruned after epoch 1"}
 
 
-def test_deadline_too_short_for_one_trial_is_refused(live: Live) -> None:
+def test_deadline_too_short_for_one_trial_is_refused(live: LocalService) -> None:
     with pytest.raises(SweepFailed, match=r"one trial takes .* at P90, until"):
         sweep_digits(optuna.create_study(direction="maximize"), deadline="1m", epochs=500)
 
 
-def test_trials_that_all_fail_end_the_sweep_with_their_error(live: Live) -> None:
+def test_trials_that_all_fail_end_the_sweep_with_their_error(live: LocalService) -> None:
     study = optuna.create_study()
     with pytest.raises(TrainingFailed, match="this net cannot be built"):
         laxity.sweep(study, sweeping.fail, deadline="3m", trials=8, epochs=2, restarts=0)

@@ -1,7 +1,6 @@
 """A training as one link of a chain: it ends in time, the next goes on, and the last one says so."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from laxity import Training, names
 from laxity.cli.exit_codes import UNFINISHED
 from laxity.worker import chain_link
 from laxity.worker.chain_link import EXIT_UNFINISHED, LEAVING_S, TRAINED, ChainError, LinkEnded
+from tests.support.processes import run_command
 
 BEGAN_AT = 1_700_000_000.0
 EPOCH_S = 10.0
@@ -102,14 +102,7 @@ def test_a_script_ends_without_a_traceback_and_with_the_code_that_means_go_on(
         names.ENV_CHAIN_FOLDER: str(tmp_path),
         names.ENV_ENDS_AT: str(time.time() + LEAVING_S + 3.0),
     }
-    ran = subprocess.run(
-        [sys.executable, "-c", script],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = run_command(sys.executable, "-c", script, env=env, timeout=60)
     assert ran.returncode == EXIT_UNFINISHED, ran.stderr
     last = int(ran.stdout.split()[-1])
     assert ran.stderr.splitlines() == [

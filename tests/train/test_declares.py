@@ -128,8 +128,7 @@ class Doubtful(Curve):
 
 def test_readers_are_told_what_a_prediction_rests_on(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1), predictor=Doubtful(epoch_s=1.0)) as stage:
-        stage.submit("a", deadline="1h", widths="1")
-        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        view = stage.run("a", deadline="1h", widths="1")
         row_of_a: Job = stage.world.row("default/a")
 
     assert view["prediction_note"] == f"{row_of_a.workload.model} is new here"

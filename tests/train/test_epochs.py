@@ -11,6 +11,7 @@ from laxity import Training
 from laxity.job.worker_exits import EXIT_RAISED
 from laxity.worker.training import run_of
 from tests.support.job_workers import JobWorkers
+from tests.support.processes import run_command
 from tests.support.services import wait_until
 from tests.support.training_service import Service
 
@@ -363,9 +364,7 @@ def test_the_same_code_trains_alone_without_a_scheduler(tmp_path: Path) -> None:
         "print(model['w'].tolist(), training.last('loss'), training.workers)\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = run_command(sys.executable, str(script), cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "[3.0, 3.0] 0.3333333333333333 1\n"

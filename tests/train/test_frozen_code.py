@@ -11,8 +11,7 @@ from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
 from laxity.worker.code import code_copy
 from laxity.worker.code.code_copy import copy_code
-from tests.support.machine import Machine, complete
-from tests.support.waiting import Eyes
+from tests.support.machine import Machine
 
 WORKER = """
 import sys, time
@@ -69,8 +68,7 @@ def test_only_frozen_jobs_run_the_code_of_their_submission(
     job_id = machine.run("job", "", container=container, annotations=annotations)
     edit(project)
 
-    with Eyes(machine.api) as eyes:
-        complete(eyes, job_id)
+    machine.complete(job_id)
     assert machine.log(job_id).split(" /")[0] == f"('{trained}', '{trained}')"
     assert machine.log(job_id).rstrip().endswith(str(project))
     machine.api.close()

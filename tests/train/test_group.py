@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import signal
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.job_workers import JobWorkers, narrow_for_an_epoch
+from tests.support.job_workers import JobWorkers, kill, narrow_for_an_epoch
 from tests.support.programs.trainings import ROWS
 from tests.support.training_service import Service
 
@@ -19,20 +18,12 @@ STOPPED = 143
 Processes = list["subprocess.Popen[bytes]"]
 
 
-def start_all(job_workers: JobWorkers, width: int, function: str = "mean_model") -> Processes:
-    return [job_workers.start(function, index=index) for index in range(width)]
-
-
 def codes(workers: Processes) -> list[int]:
     return [worker.wait(60) for worker in workers]
 
 
-def epochs_told(service: Service) -> list[tuple[int, int]]:
-    return [(line["epoch"], line["width"]) for line in service.of("epoch")]
-
-
 def reached(service: Service, *, epoch: int) -> bool:
-    return max((done for done, _ in epochs_told(service)), default=0) >= epoch
+    return max((done for done, _ in service.epochs()), default=0) >= epoch
 
 
 def model_of(widths: list[int]) -> list[float]:
@@ -58,10 +49,10 @@ def test_three_workers_hold_the_mean_of_their_shards_models(
     service.order(workers=3)
     job_workers.open_gate()
 
-    workers = start_all(job_workers, 3)
+    workers = job_workers.start_all(3)
 
     assert codes(workers) == [0, 0, 0]
-    assert epochs_told(service) == [(1, 3), (2, 3), (3, 3), (4, 3)]
+    assert service.epochs() == [(1, 3), (2, 3), (3, 3), (4, 3)]
     assert {line["bytes"] for line in service.of("epoch")} == {300}
     assert agree(job_workers)
     np.testing.assert_allclose(job_workers.result()["weights"], model_of([3, 3, 3, 3]), rtol=1e-12)
@@ -72,7 +63,7 @@ def test_means_are_exact_and_the_same_bits_on_all_workers(
 ) -> None:
     service.order(workers=3)
 
-    workers = start_all(job_workers, 3, "arrays")
+    workers = job_workers.start_all(3, "arrays")
 
     assert codes(workers) == [0, 0, 0]
     parts = [np.random.default_rng([rank, 4]).normal(size=5) for rank in range(3)]
@@ -90,7 +81,7 @@ def test_workers_that_combine_nothing_are_told_so_once(
     service.order(workers=2)
     job_workers.open_gate()
 
-    assert codes(start_all(job_workers, 2, function)) == [0, 0]
+    assert codes(job_workers.start_all(2, function)) == [0, 0]
     told = "laxity: 2 workers ended an epoch without training.average or DDP"
     assert [job_workers.log(index).count(told) for index in (0, 1)] == [times, 0]
 
@@ -100,7 +91,7 @@ def test_averaging_unlike_arrays_fails_and_names_them(
 ) -> None:
     service.order(workers=2)
 
-    leader, other = start_all(job_workers, 2, "unlike")
+    leader, other = job_workers.start_all(2, "unlike")
 
     assert leader.wait(60) == 70
     error = service.of("failed")[0]["error"]
@@ -113,7 +104,7 @@ def test_the_leader_tells_why_another_worker_failed(
     job_workers: JobWorkers, service: Service
 ) -> None:
     service.order(workers=2)
-    leader, other = start_all(job_workers, 2, "second_fails")
+    leader, other = job_workers.start_all(2, "second_fails")
     assert other.wait(60) == 70
 
     leader.terminate()  # as the Job does when one of its workers has failed for good
@@ -128,15 +119,14 @@ def test_new_workers_join_at_the_next_boundary_with_its_state(
 ) -> None:
     leader = job_workers.start()
     job_workers.until_noted("began", epoch=1)
-    service.order(workers=3)
+    service.tell(workers=3)
     joining = [job_workers.start(index=index) for index in (1, 2)]
     job_workers.until_noted("knows", indexes=[1, 2])
-    service.until_order_is_known()
 
     job_workers.open_gate()
 
     assert codes([leader, *joining]) == [0, 0, 0]
-    told = epochs_told(service)
+    told = service.epochs()
     assert told[0] == (1, 1)
     assert told[-1] == (4, 3)
     assert [line["epoch"] for line in service.of("epoch") if line["warmup"]] == [1, 2]
@@ -148,10 +138,9 @@ def test_new_workers_join_at_the_next_boundary_with_its_state(
 def test_a_gap_in_the_indexes_is_not_jumped_over(job_workers: JobWorkers, service: Service) -> None:
     leader = job_workers.start()
     job_workers.until_noted("began", epoch=1)
-    service.order(workers=3)
+    service.tell(workers=3)
     last = job_workers.start(index=2)
     job_workers.until_noted("knows", indexes=[2])
-    service.until_order_is_known()
 
     job_workers.open_gate(3)
     job_workers.until_noted("began", epoch=4)
@@ -160,7 +149,7 @@ def test_a_gap_in_the_indexes_is_not_jumped_over(job_workers: JobWorkers, servic
     job_workers.open_gate()
 
     assert codes([leader, middle, last]) == [0, 0, 0]
-    assert epochs_told(service) == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert service.epochs() == [(1, 1), (2, 1), (3, 1), (4, 1)]
     assert job_workers.notes("began", rank=2) == []
 
 
@@ -169,10 +158,9 @@ def test_leaving_workers_wait_and_the_rest_goes_on(
 ) -> None:
     service.order(workers=3)
     job_workers.open_gate(1)
-    workers = start_all(job_workers, 3)
+    workers = job_workers.start_all(3)
     job_workers.until_noted("began", epoch=2, times=3)
-    service.order(workers=2)
-    service.until_order_is_known()
+    service.tell(workers=2)
 
     job_workers.open_gate(3)
     service.until_reported("formed", width=2)
@@ -183,7 +171,7 @@ def test_leaving_workers_wait_and_the_rest_goes_on(
     assert workers[2].wait(30) == STOPPED
     job_workers.open_gate()
     assert codes(workers[:2]) == [0, 0]
-    assert [width for _, width in epochs_told(service)][-1] == 2
+    assert [width for _, width in service.epochs()][-1] == 2
     assert agree(job_workers)
 
 
@@ -192,12 +180,12 @@ def test_a_leaving_worker_may_come_back_before_it_is_stopped(
 ) -> None:
     service.order(workers=2)
     job_workers.open_gate(1)
-    workers = start_all(job_workers, 2)
+    workers = job_workers.start_all(2)
     narrow_for_an_epoch(job_workers, service)
 
     assert codes(workers) == [0, 0]
     assert agree(job_workers)
-    assert epochs_told(service) == [(1, 2), (2, 2), (3, 1), (4, 2)]
+    assert service.epochs() == [(1, 2), (2, 2), (3, 1), (4, 2)]
 
 
 def test_a_worker_lost_in_an_epoch_costs_that_epoch_and_no_report(
@@ -205,15 +193,14 @@ def test_a_worker_lost_in_an_epoch_costs_that_epoch_and_no_report(
 ) -> None:
     service.order(workers=3)
     job_workers.open_gate(2)
-    workers = start_all(job_workers, 3)
+    workers = job_workers.start_all(3)
     job_workers.until_noted("began", epoch=3, times=3)
 
-    workers[2].send_signal(signal.SIGKILL)
-    workers[2].wait(30)
+    kill(workers[2])
     job_workers.open_gate()
 
     assert codes(workers[:2]) == [0, 0]
-    assert epochs_told(service) == [(1, 3), (2, 3), (3, 2), (4, 2)]
+    assert service.epochs() == [(1, 3), (2, 3), (3, 2), (4, 2)]
     assert (2, 2) in [(line["width"], line["epoch"]) for line in service.of("formed")]
     np.testing.assert_allclose(job_workers.result()["weights"], model_of([3, 3, 2, 2]), rtol=1e-12)
 
@@ -223,10 +210,9 @@ def test_a_lost_worker_that_comes_back_is_taken_in_again(
 ) -> None:
     service.order(workers=3)
     job_workers.open_gate(1)
-    workers = start_all(job_workers, 3)
+    workers = job_workers.start_all(3)
     job_workers.until_noted("began", epoch=2, times=3)
-    workers[1].send_signal(signal.SIGKILL)
-    workers[1].wait(30)
+    kill(workers[1])
     job_workers.open_gate(2)
     service.until_reported("formed", width=1, epoch=1)
     job_workers.until_noted("began", epoch=3)
@@ -236,7 +222,7 @@ def test_a_lost_worker_that_comes_back_is_taken_in_again(
     job_workers.open_gate()
 
     assert codes([workers[0], again, workers[2]]) == [0, 0, 0]
-    assert epochs_told(service) == [(1, 3), (2, 1), (3, 1), (4, 3)]
+    assert service.epochs() == [(1, 3), (2, 1), (3, 1), (4, 3)]
     np.testing.assert_allclose(job_workers.result()["weights"], model_of([3, 1, 1, 3]), rtol=1e-12)
 
 
@@ -245,16 +231,15 @@ def test_a_lost_leader_is_waited_for_and_the_epoch_done_again(
 ) -> None:
     service.order(workers=3)
     job_workers.open_gate(2)
-    workers = start_all(job_workers, 3)
+    workers = job_workers.start_all(3)
     job_workers.until_noted("began", epoch=3, times=3)
 
-    workers[0].send_signal(signal.SIGKILL)
-    workers[0].wait(30)
+    kill(workers[0])
     again = job_workers.start(index=0)
     job_workers.open_gate()
 
     assert codes([again, *workers[1:]]) == [0, 0, 0]
-    assert epochs_told(service) == [(1, 3), (2, 3), (3, 3), (4, 3)]
+    assert service.epochs() == [(1, 3), (2, 3), (3, 3), (4, 3)]
     assert service.of("resumed")[0]["epoch"] == 2
     np.testing.assert_allclose(job_workers.result()["weights"], model_of([3, 3, 3, 3]), rtol=1e-12)
 
@@ -264,10 +249,9 @@ def test_a_whole_group_stopped_goes_on_at_another_width(
 ) -> None:
     service.order(workers=3)
     job_workers.open_gate(1)
-    workers = start_all(job_workers, 3)
+    workers = job_workers.start_all(3)
     job_workers.until_noted("began", epoch=2, times=3)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
     job_workers.open_gate()
     service.until_reported("parked", epoch=2)
     for worker in workers:
@@ -275,10 +259,10 @@ def test_a_whole_group_stopped_goes_on_at_another_width(
     assert codes(workers) == [STOPPED] * 3
 
     service.order(stop=False, workers=2)
-    workers = start_all(job_workers, 2)
+    workers = job_workers.start_all(2)
 
     assert codes(workers) == [0, 0]
-    assert epochs_told(service) == [(1, 3), (2, 3), (3, 2), (4, 2)]
+    assert service.epochs() == [(1, 3), (2, 3), (3, 2), (4, 2)]
     assert agree(job_workers)
 
 
@@ -298,14 +282,13 @@ def test_kills_of_random_workers_keep_every_epoch(tmp_path: Path) -> None:
     dice = np.random.default_rng(11)
     service = Service(workers=3)
     job_workers = JobWorkers(tmp_path, url=service.url, epochs=30)
-    workers = start_all(job_workers, 3)
+    workers = job_workers.start_all(3)
     for want in range(3, 28, 4):
         job_workers.open_gate(want)
         service.until(partial(reached, epoch=want), f"epoch {want}")
         job_workers.open_gate(want + 2)
         index = int(dice.integers(3))
-        workers[index].send_signal(signal.SIGKILL)
-        workers[index].wait(30)
+        kill(workers[index])
         workers[index] = job_workers.start(index=index)
         job_workers.open_gate(want + 4)
 
@@ -313,7 +296,7 @@ def test_kills_of_random_workers_keep_every_epoch(tmp_path: Path) -> None:
 
     assert codes(workers) == [0, 0, 0]
     service.close()
-    told = epochs_told(service)
+    told = service.epochs()
     assert [epoch for epoch, _ in told] == list(range(1, 31))
     np.testing.assert_allclose(
         job_workers.result()["weights"], model_of([width for _, width in told]), rtol=1e-12
@@ -324,11 +307,10 @@ def test_the_steps_of_a_void_epoch_end_early(tmp_path: Path) -> None:
     service = Service(workers=3)
     job_workers = JobWorkers(tmp_path, url=service.url, epochs=2)
     job_workers.open_gate(4)
-    workers = start_all(job_workers, 3, "averages_each_step")
+    workers = job_workers.start_all(3, "averages_each_step")
     job_workers.until_noted("step", step=5, times=3)
 
-    workers[2].send_signal(signal.SIGKILL)
-    workers[2].wait(30)
+    kill(workers[2])
     job_workers.open_gate()
 
     assert codes(workers[:2]) == [0, 0]
@@ -336,7 +318,7 @@ def test_the_steps_of_a_void_epoch_end_early(tmp_path: Path) -> None:
     assert [line["steps"] for line in job_workers.notes("trained", rank=0)] == [6, 20, 20]
     assert [line["steps"] for line in job_workers.notes("trained", rank=1)] == [6, 20, 20]
     assert job_workers.notes("trained", rank=1)[-1]["value"] == 40.0
-    assert epochs_told(service) == [(1, 2), (2, 2)]
+    assert service.epochs() == [(1, 2), (2, 2)]
 
 
 def test_an_error_because_another_worker_is_gone_is_no_failure(
@@ -344,10 +326,9 @@ def test_an_error_because_another_worker_is_gone_is_no_failure(
 ) -> None:
     service.order(workers=2)
     job_workers.open_gate(1)
-    leader, other = start_all(job_workers, 2, "needs_the_others")
+    leader, other = job_workers.start_all(2, "needs_the_others")
     job_workers.until_noted("began", epoch=2, times=2)
-    other.kill()
-    other.wait(30)
+    kill(other)
 
     job_workers.open_gate()
 
@@ -355,7 +336,7 @@ def test_an_error_because_another_worker_is_gone_is_no_failure(
     assert service.of("failed") == []
     service.order(workers=1)
     assert job_workers.run("needs_the_others") == 0
-    assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 3, 4]
+    assert [epoch for epoch, _ in service.epochs()] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("function", ["mean_model", "swallowing"])
@@ -370,7 +351,7 @@ def test_of_two_workers_0_the_later_one_goes_on_and_no_epoch_counts_twice(
     job_workers.until_noted("began", epoch=2, pid=second.pid)
     job_workers.open_gate()
     assert (first.wait(60), second.wait(60)) == (143, 0)
-    assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 3, 4]
+    assert [epoch for epoch, _ in service.epochs()] == [1, 2, 3, 4]
     numbers = [line["seq"] for line in job_workers.reports()]
     assert numbers == sorted(set(numbers))
     if function == "mean_model":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.job_workers import PATIENCE_S, JobWorkers, narrow_for_an_epoch
+from tests.support.job_workers import PATIENCE_S, JobWorkers, kill, narrow_for_an_epoch
 from tests.support.training_service import Service
 
 pytestmark = [
@@ -122,8 +122,7 @@ def test_a_killed_worker_comes_back_into_a_new_group(two: Service, tmp_path: Pat
     ]
     job_workers.until_noted("began", epoch=3, times=2)
 
-    lost.kill()
-    lost.wait()
+    kill(lost)
     back = job_workers.start("with_ddp", index=1, environ=LAUNCHED)
     job_workers.open_gate()
 

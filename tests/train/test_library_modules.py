@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from laxity.worker import script
-from tests.support.job_workers import PATIENCE_S, JobWorkers
+from tests.support.job_workers import PATIENCE_S, JobWorkers, kill
 from tests.support.training_service import Service
 
 pytestmark = pytest.mark.slow
@@ -72,8 +72,7 @@ class Place:
     def kill_after(self, epoch: int) -> None:
         worker = self.start()
         self.service.until_reported("saved", epoch=epoch)
-        worker.kill()
-        worker.wait()
+        kill(worker)
 
 
 @pytest.fixture

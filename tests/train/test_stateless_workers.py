@@ -3,26 +3,17 @@
 Killed, told to stop, or with another number of workers, the result is that of an undisturbed run.
 """
 
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.job_workers import PATIENCE_S, JobWorkers
+from tests.support.job_workers import PATIENCE_S, JobWorkers, kill
 from tests.support.training_service import Service
 
 pytestmark = pytest.mark.slow
 RESTART, STOPPED = 75, 143
 FUNCTION = "stateless"
-
-
-def epochs_told(service: Service) -> list[tuple[int, int]]:
-    return [(line["epoch"], line["width"]) for line in service.of("epoch")]
-
-
-def start_all(job_workers: JobWorkers, count: int) -> list[subprocess.Popen[bytes]]:
-    return [job_workers.start(FUNCTION, index=index) for index in range(count)]
 
 
 def codes(workers: list[subprocess.Popen[bytes]]) -> list[int]:
@@ -35,30 +26,9 @@ def undisturbed(tmp_path: Path, *, width: int = 1) -> object:
     folder.mkdir()
     job_workers = JobWorkers(folder, url=service.url)
     job_workers.open_gate()
-    assert codes(start_all(job_workers, width)) == [0] * width
+    assert codes(job_workers.start_all(width, FUNCTION)) == [0] * width
     service.close()
     return job_workers.result()
-
-
-def test_killed_it_trains_all_epochs_again(
-    job_workers: JobWorkers, service: Service, tmp_path: Path
-) -> None:
-    job_workers.open_gate(2)
-    worker = job_workers.start(FUNCTION)
-    job_workers.until_noted("began", epoch=3)
-    worker.send_signal(signal.SIGKILL)
-    worker.wait(30)
-
-    job_workers.open_gate()
-    code = job_workers.run(FUNCTION)
-
-    assert code == 0
-    assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 1, 2, 3, 4]
-    assert [line.get("again", False) for line in service.of("epoch")] == [False] * 2 + [
-        True
-    ] * 2 + [False] * 2
-    assert service.of("resumed") == service.of("saved") == []
-    assert job_workers.result() == undisturbed(tmp_path)
 
 
 def test_stopped_at_an_epochs_end_it_says_what_is_lost(
@@ -67,8 +37,7 @@ def test_stopped_at_an_epochs_end_it_says_what_is_lost(
     job_workers.open_gate(1)
     worker = job_workers.start(FUNCTION)
     job_workers.until_noted("began", epoch=2)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
     job_workers.open_gate(2)
     service.until_reported("parked", epoch=2)
     worker.terminate()
@@ -88,31 +57,14 @@ def test_a_stop_that_is_withdrawn_loses_nothing(job_workers: JobWorkers, service
     job_workers.open_gate(1)
     worker = job_workers.start(FUNCTION)
     job_workers.until_noted("began", epoch=2)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
     job_workers.open_gate()
     service.until_reported("parked", epoch=2)
 
     service.order(stop=False)
 
     assert worker.wait(30) == 0
-    assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 3, 4]
-
-
-def test_killed_after_its_last_epoch_it_has_nothing_to_return(
-    job_workers: JobWorkers, service: Service
-) -> None:
-    job_workers.open_gate(4)
-    worker = job_workers.start(FUNCTION)
-    job_workers.until_noted("closing")
-    worker.kill()
-    worker.wait(30)
-
-    job_workers.open_gate()
-    code = job_workers.run(FUNCTION)
-
-    assert code == 0
-    assert [line["epoch"] for line in job_workers.notes("trained")] == [1, 2, 3, 4] * 2
+    assert [epoch for epoch, _ in service.epochs()] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("killed", [0, 1], ids=["the leader", "a follower"])
@@ -121,10 +73,9 @@ def test_a_lost_worker_makes_all_begin_anew(
 ) -> None:
     service.order(workers=2)
     job_workers.open_gate(2)
-    workers = start_all(job_workers, 2)
+    workers = job_workers.start_all(2, FUNCTION)
     job_workers.until_noted("began", epoch=3, times=2)
-    workers[killed].send_signal(signal.SIGKILL)
-    workers[killed].wait(30)
+    kill(workers[killed])
     job_workers.open_gate()
     if killed:
         assert workers[0].wait(60) == RESTART
@@ -136,7 +87,7 @@ def test_a_lost_worker_makes_all_begin_anew(
 
     assert codes(workers) == [0, 0]
     assert service.of("failed") == []
-    assert epochs_told(service)[-4:] == [(1, 2), (2, 2), (3, 2), (4, 2)]
+    assert service.epochs()[-4:] == [(1, 2), (2, 2), (3, 2), (4, 2)]
     assert job_workers.result() == undisturbed(tmp_path, width=2)
 
 
@@ -146,19 +97,18 @@ def test_another_width_makes_all_begin_anew(
 ) -> None:
     service.order(workers=before)
     job_workers.open_gate(1)
-    workers = start_all(job_workers, before)
+    workers = job_workers.start_all(before, FUNCTION)
     job_workers.until_noted("began", epoch=2, times=before)
     others = [job_workers.start(FUNCTION, index=index) for index in range(before, after)]
     job_workers.until_noted("knows", indexes=list(range(1, max(before, after))))
-    service.order(workers=after)
-    service.until_order_is_known()
+    service.tell(workers=after)
     job_workers.open_gate()
 
     assert workers[0].wait(60) == RESTART
     workers[0] = job_workers.start(FUNCTION, index=0)
 
     assert codes([workers[0], *others]) == [0] * after
-    assert epochs_told(service)[-4:] == [(epoch, after) for epoch in (1, 2, 3, 4)]
+    assert service.epochs()[-4:] == [(epoch, after) for epoch in (1, 2, 3, 4)]
     assert job_workers.result() == undisturbed(tmp_path, width=after)
 
 

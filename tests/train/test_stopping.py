@@ -2,7 +2,6 @@
 
 import json
 import random
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from laxity.worker.checkpoints.checkpoint import Checkpoints
-from tests.support.job_workers import JobWorkers
+from tests.support.job_workers import JobWorkers, kill
 from tests.support.training_service import Service
 
 pytestmark = pytest.mark.slow
@@ -27,11 +26,11 @@ def reached(service: Service, *, epoch: int) -> bool:
     return max(epochs_told(service), default=0) >= epoch
 
 
-def undisturbed(tmp_path: Path) -> Any:
+def undisturbed(tmp_path: Path, *, epochs: int = 4) -> Any:
     """What the training returns if nobody interferes."""
     folder = tmp_path / "undisturbed"
     folder.mkdir()
-    job_workers = JobWorkers(folder)
+    job_workers = JobWorkers(folder, epochs=epochs)
     job_workers.open_gate()
     assert job_workers.run() == 0
     return job_workers.result()
@@ -42,8 +41,7 @@ def test_told_to_stop_it_parks_at_the_epochs_end_and_waits_for_sigterm(
 ) -> None:
     worker = job_workers.start()
     job_workers.until_noted("began", epoch=1)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
 
     job_workers.open_gate()
     service.until_reported("parked", epoch=1)
@@ -129,8 +127,7 @@ def test_a_parked_worker_leaves_at_once_whoever_took_its_sigterm(
     service.order(workers=workers)
     started = [job_workers.start("ignores_sigterm", index=index) for index in range(workers)]
     job_workers.until_noted("began", epoch=1, times=workers)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
     job_workers.open_gate()
     service.until_reported("parked", epoch=1)
 
@@ -189,8 +186,7 @@ def test_a_kill_in_a_save_leaves_the_checkpoint_before_it(job_workers: JobWorker
     job_workers.until_noted("saving", epoch=2)
 
     worker.terminate()
-    worker.kill()
-    worker.wait(30)
+    kill(worker)
 
     assert sorted(path.name for path in job_workers.folder.glob("epoch-*")) == ["epoch-00000001"]
     job_workers.open_gate(1000)
@@ -209,8 +205,7 @@ def test_kills_anywhere_lose_and_double_no_epoch(tmp_path: Path, service: Servic
         want += dice.randint(1, 5)
         job_workers.open_gate(want + 2)  # it runs on while it is killed
         service.until(partial(reached, epoch=want), f"epoch {want}")
-        worker.send_signal(signal.SIGKILL)
-        worker.wait(30)
+        kill(worker)
         want += 2
 
     job_workers.open_gate()
@@ -219,16 +214,7 @@ def test_kills_anywhere_lose_and_double_no_epoch(tmp_path: Path, service: Servic
     assert code == 0
     assert epochs_told(service) == list(range(1, 61))
     assert [line["seq"] for line in service.lines] == list(range(1, len(service.lines) + 1))
-    assert job_workers.result()["weights"] == uninterrupted_weights(tmp_path)
-
-
-def uninterrupted_weights(tmp_path: Path) -> Any:
-    folder = tmp_path / "whole"
-    folder.mkdir()
-    job_workers = JobWorkers(folder, epochs=60)
-    job_workers.open_gate()
-    assert job_workers.run() == 0
-    return job_workers.result()["weights"]
+    assert job_workers.result()["weights"] == undisturbed(tmp_path, epochs=60)["weights"]
 
 
 def test_a_kill_between_checkpoint_and_report_still_reports_the_epoch(
@@ -237,8 +223,7 @@ def test_a_kill_between_checkpoint_and_report_still_reports_the_epoch(
     job_workers.open_gate(2)
     worker = job_workers.start()
     job_workers.until_noted("began", epoch=3)
-    worker.send_signal(signal.SIGKILL)
-    worker.wait(30)
+    kill(worker)
     reports = job_workers.folder / "reports.jsonl"
     kept = [
         line for line in job_workers.reports() if line["seq"] < 5
@@ -305,8 +290,7 @@ def test_spaced_saves_and_a_kill_report_no_epoch_twice(
     job_workers.open_gate(3)
     worker = job_workers.start("slow_to_save", environ=SPACED)
     job_workers.until_noted("began", epoch=4)
-    worker.send_signal(signal.SIGKILL)
-    worker.wait(30)
+    kill(worker)
 
     job_workers.open_gate()
     code = job_workers.run("slow_to_save", environ=SPACED)
@@ -336,8 +320,7 @@ def test_a_parked_training_loses_nothing_at_the_shipped_saving_share(
     job_workers.open_gate(1)
     worker = job_workers.start("slow_to_save", environ=SHIPPED)
     job_workers.until_noted("began", epoch=2)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
 
     job_workers.open_gate(2)
     service.until_reported("parked", epoch=2)

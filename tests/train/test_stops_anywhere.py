@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.job_workers import PATIENCE_S, JobWorkers
+from tests.support.job_workers import PATIENCE_S, JobWorkers, kill
 from tests.support.programs import step_trainings
 from tests.support.training_service import Service
 
@@ -31,8 +31,7 @@ def test_an_ordered_stop_is_taken_after_the_step_in_flight(
     worker = steps.start("by_steps")
     steps.open_gate(12)
     steps.until_noted("step", step=13)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
 
     steps.open_gate(13)
 
@@ -67,8 +66,7 @@ def test_a_stopped_training_goes_on_with_the_next_step(steps: JobWorkers, servic
 def test_a_withdrawn_order_lets_the_epoch_go_on(steps: JobWorkers, service: Service) -> None:
     worker = steps.start("by_steps")
     steps.until_noted("step", step=0)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
     steps.open_gate(0)
     service.until_reported("parked", epoch=0, share=0.1)
     steps.open_gate()
@@ -85,14 +83,12 @@ def test_a_kill_inside_the_epoch_begins_where_it_was_saved_last(
 ) -> None:
     worker = steps.start("by_steps")
     steps.until_noted("step", step=0)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
     steps.open_gate(4)
     service.until_reported("parked", share=0.1)
     service.order(stop=False)
     steps.until_noted("step", step=5)
-    worker.kill()
-    worker.wait()
+    kill(worker)
     steps.open_gate()
 
     assert steps.run("by_steps") == 0

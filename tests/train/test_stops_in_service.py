@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live_service import Live, live_service
+from tests.support.local_service import LocalService, local_service
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 FLOWS = """
@@ -30,13 +30,13 @@ def hot(training: Training) -> int:
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Iterator[Live]:
+def live(tmp_path: Path) -> Iterator[LocalService]:
     (tmp_path / "flows.py").write_text(FLOWS)
-    with live_service(tmp_path, slots=1) as started:
+    with local_service(tmp_path, slots=1) as started:
         yield started
 
 
-def test_urgent_job_runs_before_the_epoch_of_another_ends(live: Live) -> None:
+def test_urgent_job_runs_before_the_epoch_of_another_ends(live: LocalService) -> None:
     file = live.home / "flows.py"
     live.laxity("submit", f"{file}:long", "--name", "long")
     live.until("long", lambda job: job.formed > 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.job_workers import PATIENCE_S, JobWorkers, narrow_for_an_epoch
+from tests.support.job_workers import PATIENCE_S, JobWorkers, kill, narrow_for_an_epoch
 from tests.support.training_service import Service
 
 pytestmark = [
@@ -16,48 +16,27 @@ pytestmark = [
 FILE = Path(__file__).parents[1] / "support/programs/torch_trainings.py"
 
 
-def losses(service: Service) -> list[float]:
-    return [round(line["metrics"]["loss"], 10) for line in service.of("epoch")]
-
-
-def test_model_and_optimizer_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    told = []
-    for name, kill in (("whole", False), ("killed", True)):
-        (tmp_path / name).mkdir()
-        service = Service()
-        job_workers = JobWorkers(tmp_path / name, url=service.url, file=FILE)
-        job_workers.open_gate(2 if kill else 9)
-        worker = job_workers.start("plain")
-        if kill:
-            job_workers.until_noted("began", epoch=3)
-            worker.kill()
-            worker.wait(30)
-            job_workers.open_gate()
-            worker = job_workers.start("plain")
-        assert worker.wait(PATIENCE_S) == 0, job_workers.log()
-        told.append((losses(service), job_workers.result()))
-        service.close()
-
-    assert told[0] == told[1]
-
-
-def test_a_killed_training_draws_the_same_random_numbers_to_the_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "function", ["plain", "randomly"], ids=["model and optimizer", "random numbers"]
+)
+def test_a_killed_training_goes_on_to_the_bit_as_if_nothing_had_happened(
+    tmp_path: Path, function: str
+) -> None:
     ends = []
-    for name, kill in (("whole", False), ("killed", True)):
+    for name, is_killed in (("whole", False), ("killed", True)):
         (tmp_path / name).mkdir()
         service = Service()
         job_workers = JobWorkers(tmp_path / name, url=service.url, file=FILE)
-        job_workers.open_gate(2 if kill else 9)
-        worker = job_workers.start("randomly")
-        if kill:
+        job_workers.open_gate(2 if is_killed else 9)
+        worker = job_workers.start(function)
+        if is_killed:
             job_workers.until_noted("began", epoch=3)
-            worker.kill()
-            worker.wait(30)
+            kill(worker)
             job_workers.open_gate()
-            worker = job_workers.start("randomly")
+            worker = job_workers.start(function)
         assert worker.wait(PATIENCE_S) == 0, job_workers.log()
-        drawn = [line["metrics"] for line in service.of("epoch")]
-        ends.append((drawn, job_workers.result()))
+        told = [line["metrics"] for line in service.of("epoch")]
+        ends.append((told, job_workers.result()))
         service.close()
 
     assert ends[0] == ends[1]

@@ -2,7 +2,6 @@
 
 import math
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ from laxity.worker.mlflow_tracking import (
     series_name,
 )
 from laxity.worker.sigterm import EXIT_STOPPED, SigtermHandler
-from tests.support.job_workers import PATIENCE_S, JobWorkers
+from tests.support.job_workers import PATIENCE_S, JobWorkers, kill
 from tests.support.mlflow_store import copy_store
 from tests.support.training_service import Service
 
@@ -89,8 +88,7 @@ def test_epochs_are_logged_once_over_kills_and_starts(
     job_workers.until(lambda: is_logged(client, "uid-kills"), "epochs in MLflow")
     job_workers.open_gate(EPOCHS_PER_FLUSH + 1)
     job_workers.until_noted("began", epoch=EPOCHS_PER_FLUSH + 2)
-    worker.send_signal(signal.SIGKILL)
-    worker.wait(30)
+    kill(worker)
 
     client.set_terminated(run_of(client, "uid-kills").info.run_id, "KILLED")
     again = job_workers.start(environ=environ)
@@ -257,8 +255,7 @@ def test_parameters_of_an_earlier_start_keep_their_values(
     job_workers.open_gate(1)
     worker = job_workers.start("logs_its_start", environ={"MLFLOW_TRACKING_URI": uri})
     job_workers.until_noted("began", epoch=2)
-    worker.kill()
-    worker.wait()
+    kill(worker)
     job_workers.open_gate()
 
     code = job_workers.run("logs_its_start", environ={"MLFLOW_TRACKING_URI": uri})

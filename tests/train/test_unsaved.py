@@ -22,8 +22,7 @@ def run_full(job_workers: JobWorkers, service: Service, *, full_from: int, until
     job_workers.open_gate(until - 1)
     worker = job_workers.start("trains_on_a_full_disk", environ={"LAXITY_PARAMETERS": parameters})
     job_workers.until_noted("began", epoch=until)
-    service.order(stop=True)
-    service.until_order_is_known()
+    service.tell(stop=True)
     job_workers.open_gate(until)
     return worker
 

@@ -1,7 +1,6 @@
 """A training of known length: each figure of it, wherever it is shown, is in seconds, and true."""
 
 import re
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -10,9 +9,8 @@ import pytest
 
 from laxity import names
 from laxity.durations import parse_duration
+from tests.support.local_service import LocalService, local_service
 from tests.support.mlflow_store import copy_store
-from tests.support.processes import stop_marked
-from tests.support.served_project import Served
 from tests.support.waiting import until
 
 EPOCH_S: Final = 2.0
@@ -49,20 +47,18 @@ class Claim(NamedTuple):
 
 
 @pytest.fixture
-def served(tmp_path: Path, blank_mlflow: Path) -> Iterator[Served]:
-    home = tmp_path / "home"
-    service = Served(home, tracking_uri=copy_store(blank_mlflow, tmp_path))
-    yield service
-    service.processes.stop()
-    stop_marked(home)
+def served(tmp_path: Path, blank_mlflow: Path) -> Iterator[LocalService]:
+    uri = copy_store(blank_mlflow, tmp_path)
+    with local_service(tmp_path / "home", tracking_uri=uri, LAXITY_SAVING_SHARE="1") as service:
+        yield service
 
 
-def run_once(served: Served, folder: Path, name: str, *more: str) -> list[str]:
+def run_once(served: LocalService, folder: Path, name: str, *more: str) -> list[str]:
     """Train; the panels at the submission, after two epochs and at the end."""
     terms = ("--epochs", str(EPOCHS), "--deadline", f"{DEADLINE_S:.0f}s", "--workers", "1", *more)
     submitted = served.laxity("submit", "steady.py:train", "--name", name, *terms, cwd=folder)
     assert submitted.returncode == 0, submitted.stderr
-    until(lambda: served.client.job(name).epochs_done >= 2, limit_s=120, what="two epochs")
+    served.until(name, lambda job: job.epochs_done >= 2)
     running = served.laxity("show", name, cwd=folder).stdout
     assert served.ended(name).state == "finished"
     return [submitted.stdout, running, served.laxity("show", name, cwd=folder).stdout]
@@ -140,15 +136,10 @@ def kept_in_mlflow(uri: str) -> dict[str, Claim]:
     return claims
 
 
-def finish_ratio(served: Served) -> float:
+def finish_ratio(served: LocalService) -> float:
     """The mean of what took place over what was predicted, as Prometheus would read it."""
-    token = served.environment[names.ENV_TOKEN]
-    url = f"http://127.0.0.1:{served.port}/metrics"
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - of this test
-        lines = dict(
-            re.findall(r"^(laxity_finish_ratio_\w+) (\S+)$", answer.read().decode(), re.MULTILINE)
-        )
+    text = served.ask("GET", "/metrics").text
+    lines = dict(re.findall(r"^(laxity_finish_ratio_\w+) (\S+)$", text, re.MULTILINE))
     return float(lines["laxity_finish_ratio_sum"]) / float(lines["laxity_finish_ratio_count"])
 
 
@@ -164,7 +155,7 @@ def logged_ends(uri: str) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_training_of_known_length_is_told_in_true_seconds_everywhere(
-    served: Served, tmp_path: Path
+    served: LocalService, tmp_path: Path
 ) -> None:
     (tmp_path / "steady.py").write_text(TRAIN)
     uri = f"sqlite:///{tmp_path}/mlflow.db"

@@ -1,14 +1,11 @@
 """A namespace full of work, one service that may be harmed, and what must have held all along."""
 
-import json
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from laxity import names
-from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.history import (
     History,
@@ -77,11 +74,7 @@ class NamespaceJobs:
 
     def formed(self, called: Sequence[str]) -> int:
         """Jobs of which the service knows that their workers train."""
-        asked = urllib.request.Request(  # noqa: S310 - http on loopback
-            f"{self.replicas[0].url}/v1/jobs", headers=bearer()
-        )
-        with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
-            views = json.load(reply)["jobs"]
+        views = self.replicas[0].ask("GET", "/v1/jobs").json()["jobs"]
         return sum(view["formed"] > 0 for view in views if view["id"].split("/")[1] in called)
 
     def finished(self, called: Sequence[str] | None = None) -> int:

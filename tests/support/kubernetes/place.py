@@ -72,13 +72,7 @@ class Place:
         }
 
     def events(self, name: str) -> list[Json]:
-        about = f"involvedObject.name={name}"
-        said = self.kubectl("get", "events", "--field-selector", about, "-o", "json")
-        return [
-            event
-            for event in json.loads(said)["items"]
-            if event["source"].get("component") == "laxity"
-        ]
+        return events_about(self.cluster, self.namespace, name)
 
     def jobs(self) -> list[Json]:
         where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
@@ -113,6 +107,16 @@ class Place:
 
         self.until(is_so, f"{name} {what}")
         return self.get(name)
+
+
+def events_about(cluster: Cluster, namespace: str, name: str) -> list[Json]:
+    """laxity's Events about an object of this name."""
+    about = f"involvedObject.name={name}"
+    said = kubectl(
+        cluster, "-n", namespace, "get", "events", "--field-selector", about, "-o", "json"
+    )
+    items = json.loads(said)["items"]
+    return [event for event in items if event["source"].get("component") == "laxity"]
 
 
 def annotations(job: Json) -> dict[str, str]:

@@ -66,7 +66,7 @@ class PodCluster:
             self.cluster, self.folder / "service", tracking_uri=self.tracking_uri
         )
         self.service.start()
-        self.url = f"http://127.0.0.1:{self.service.port}"
+        self.url = self.service.url
         self.client = Client(self.url, TOKEN)
 
     def down(self) -> None:

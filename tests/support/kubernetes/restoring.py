@@ -1,12 +1,9 @@
 """Stores that are saved and restored, and what they then hold."""
 
-import json
 import shutil
 import subprocess
-import urllib.request
 from pathlib import Path
 
-from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.service import Json, Service
 
@@ -31,8 +28,5 @@ class Sqlite:
 
 def outcomes(service: Service, namespace: str) -> dict[str, str]:
     """By name, of all jobs of the namespace that the service knows; "" while they run."""
-    url = f"http://127.0.0.1:{service.port}/v1/jobs?namespace={namespace}"
-    asked = urllib.request.Request(url, headers=bearer())
-    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
-        rows: list[Json] = json.load(reply)["jobs"]
+    rows: list[Json] = service.ask("GET", f"/v1/jobs?namespace={namespace}").json()["jobs"]
     return {row["id"].partition("/")[2]: row["outcome"] for row in rows}

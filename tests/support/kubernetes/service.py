@@ -9,23 +9,23 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Self
 
+import httpx
+
 from laxity import names
-from tests.support.builders import SECRET, TOKEN
+from tests.support.builders import SECRET, TOKEN, bearer
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
-from tests.support.kubernetes.killable_services import ServiceForker
+from tests.support.kubernetes.killable_services import End, Life, ServiceForker
 from tests.support.manifests import indexed_job, train_template
 from tests.support.processes import free_ports
 
 LAXITY: Final = Path(sys.executable).with_name("laxity")
 START_S: Final = 180.0
+LIVES_ON: Final = End()
 MINE: Final = {names.MANAGED: "true"}
 Json = dict[str, Any]
 
@@ -39,53 +39,63 @@ class Service:
         folder: Path,
         *,
         tracking_uri: str = "none",
-        prefect_api: str = "",
         store: str = "",
         service_forker: ServiceForker | None = None,
-        pools: str = "",
+        kubeconfig: Path | None = None,
+        **more: str,
     ) -> None:
         self.cluster, self.folder, self.service_forker = cluster, folder, service_forker
-        self.tracking_uri, self.prefect_api = tracking_uri, prefect_api
-        self.pools = pools
         self.store = store  # a database; "" for a file in the home, and no other service
         self.port = free_ports(1)[0]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.tracking_uri = tracking_uri
         self.log = folder / "serve.log"
+        self.env = {
+            "KUBECONFIG": str(kubeconfig or cluster.service_kubeconfig),
+            "LAXITY_HOME": str(folder / "home"),
+            "LAXITY_TOKEN": TOKEN,
+            "LAXITY_WORKER_SECRET": SECRET,
+            "LAXITY_STORE": store,
+            **more,
+        }
+        self.life: Life | None = None
 
     def start(self, home: str = "home") -> None:
         """Returns when it is ready."""
-        self._spawn(self.folder / home)
+        self.env["LAXITY_HOME"] = str(self.folder / home)
+        self.begin()
+        self.until_ready()
+
+    def until_ready(self) -> None:
         self.cluster.until(self._ready, START_S, f"the service to be ready; its log is {self.log}")
 
-    def _spawn(self, home: Path) -> None:
-        if not self.store and not home.exists():
+    def begin(self, end: End = LIVES_ON) -> None:
+        """Returns at once."""
+        if not self.store and not Path(self.env["LAXITY_HOME"]).exists():
             self.cluster.drop_lease()
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("LAXITY_", "KUBE"))}
-        env = {
-            "KUBECONFIG": str(self.cluster.service_kubeconfig),
-            "LAXITY_HOME": str(home),
-            "LAXITY_TOKEN": TOKEN,
-            "LAXITY_WORKER_SECRET": SECRET,
-            "PREFECT_API_URL": self.prefect_api,
-            "LAXITY_STORE": self.store,
-            "LAXITY_POOLS": self.pools,
-        }
         arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]
         arguments += ["--tracking-uri", self.tracking_uri]
         if self.service_forker is not None:
-            self.life = self.service_forker.fork(arguments, env, self.log)
+            self.life = self.service_forker.fork(arguments, self.env, self.log, end)
             return
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("LAXITY_", "KUBE"))}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*DIES_WITH_US, str(LAXITY), *arguments],
-                env={**inherited, **env}, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env={**inherited, **self.env}, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
 
     def kill(self) -> None:
         if self.service_forker is not None:
-            self.life.end()
+            self.end()
             return
         self.process.kill()
         self.process.wait()
+
+    def end(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """Of one that was forked."""
+        if self.life is not None:
+            self.life.end(how)
 
     @contextmanager
     def running(self) -> Iterator[Self]:
@@ -98,7 +108,7 @@ class Service:
 
     def stop(self) -> None:
         if self.service_forker is not None:
-            self.life.end(signal.SIGTERM)
+            self.end(signal.SIGTERM)
             return
         self.process.terminate()
         try:
@@ -106,23 +116,27 @@ class Service:
         except subprocess.TimeoutExpired:
             self.kill()
 
-    def _ready(self) -> bool:
-        if self._dead():
-            raise AssertionError(f"the service ended: {self.log.read_text()[-3000:]}")
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as reply:
-                reply.read()
-        except urllib.error.HTTPError as not_yet:
-            not_yet.close()
-            return False
-        except (OSError, HTTPException):
-            return False
-        return True
+    def ask(self, method: str, path: str, body: Json | None = None) -> httpx.Response:
+        """What it answers whoever shows the token that opens everything."""
+        url = f"{self.url}{path}"
+        return httpx.request(method, url, json=body, headers=bearer(), timeout=60.0)
 
-    def _dead(self) -> bool:
+    def said(self) -> Json:
+        """What /readyz says; nothing if nobody answers."""
+        try:
+            reply = self.ask("GET", "/readyz")
+        except httpx.HTTPError:
+            return {}
+        return dict(reply.json()) if reply.is_success else {}
+
+    def dead(self) -> bool:
         if self.service_forker is not None:
-            return not self.life.state()
+            return self.life is None or not self.life.state()
         return self.process.poll() is not None
+
+    def _ready(self) -> bool:
+        assert not self.dead(), f"the service ended: {self.log.read_text()[-3000:]}"
+        return bool(self.said().get("ready"))
 
 
 def training_job(

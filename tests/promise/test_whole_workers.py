@@ -124,3 +124,8 @@ def test_whole_workers_are_counted_node_by_node() -> None:
 def test_nobody_sits_down_on_the_node_that_a_promised_job_will_need_whole(seed: int) -> None:
     """81: j5 can wait for the second until j0 has left n0, and j6 needs all of n1."""
     keeps_whole_nodes(seed)
+
+
+def test_no_job_is_stopped_for_a_worker_that_finds_no_room_on_its_node_all_the_same() -> None:
+    """j3 needs 8 GPUs; j0, which is promised, stays on the node that j2 would leave it."""
+    keeps_whole_nodes(407)

@@ -226,13 +226,14 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
     left = sum((shares[job.id].widest - job.workers) * job.gpus_per_worker for job in takers)
     patience_s, _ = slack(taker, context.forecasts)
     code = "preempt_for_aged" if taker in reservations.aged else "preempt_for"
+    places = _find_places(context, taker, ways)
     ways.sort(
         key=lambda job: context.forecasts.time_to_free_s(job) > patience_s
     )  # in time for it first
     for job in ways:
         if shares[job.id].starts_s <= shares[taker.id].starts_s:
             continue  # it is back by then: it makes way for somebody else
-        if left > 0 and job.id != taker.id and _could_use(context, taker, job):
+        if left > 0 and job.id != taker.id and _could_use(taker, job, places):
             left -= job.gpus
             preempt_reason = reason(code, beneficiary=taker.id, gpus=job.gpus)
             context.change(Preempt(job.id, "epoch", taker.id, preempt_reason))
@@ -327,8 +328,28 @@ def _quota_comes(context: DecisionContext, taker: Job, need: Need) -> bool:
     return not replace(need, quota_left=need.quota_left + gpus).exceeds_quota
 
 
-def _could_use(context: DecisionContext, taker: Job, victim: Job) -> bool:
-    """Whether a job may use any of the nodes that another one would free, or of its quota."""
+def _find_places(context: DecisionContext, taker: Job, ways: Collection[Job]) -> frozenset[str]:
+    """The nodes that can be left to a whole worker of it when it is planned to start.
+
+    Who may not be stopped, or is planned to run on, is still there then, unless it will have ended.
+    """
+    starts_s = context.reservations.shares[taker.id].starts_s
+    leaves, stays = frozenset(job.id for job in ways), Counter[str]()
+    for job in context.state.running if taker.gpus_per_worker > 1 else ():
+        goes = job.preemptible and not context.claims(job)
+        if not (goes or job.id in leaves or context.forecasts.trajectory_s(job) <= starts_s):
+            for name in job.nodes:
+                stays[name] += job.gpus_per_worker
     may = context.state.eligible_nodes(taker)
+    return frozenset(
+        name
+        for name, node in context.nodes_by_id.items()
+        if may is None or name in may
+        if node.gpus - stays[name] >= taker.gpus_per_worker
+    )
+
+
+def _could_use(taker: Job, victim: Job, places: frozenset[str]) -> bool:
+    """Whether a job may use any of the nodes that another one would free, or of its quota."""
     shares_quota = bool(taker.quota) and taker.quota == victim.quota
-    return shares_quota or may is None or not may.isdisjoint(victim.nodes)
+    return shares_quota or not places.isdisjoint(victim.nodes)

@@ -7,7 +7,7 @@ jobs that have ended. Where it has an accounting database, that one is asked for
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -117,7 +117,11 @@ class SlurmQueue:
 
     def submit(self, link: LinkRecord) -> str:
         name = self._state.job_name(link)
-        requeued = ask_slurm(parse_requeue_exits, "scontrol", "show", "config")
+        requeued: list[int] = []
+        with suppress(
+            QueueError
+        ):  # what keeps scontrol from it sbatch says better, or it does not matter
+            requeued = ask_slurm(parse_requeue_exits, "scontrol", "show", "config")
         script = write_link_script(self._state, link, self._folder, requeued)
         command = ("sbatch", "--parsable", f"--job-name={name}", f"--comment={name}")
         output = run_slurm(

@@ -118,9 +118,7 @@ class SlurmQueue:
     def submit(self, link: LinkRecord) -> str:
         name = self._state.job_name(link)
         requeued: list[int] = []
-        with suppress(
-            QueueError
-        ):  # what keeps scontrol from it sbatch says better, or it does not matter
+        with suppress(QueueError):  # what keeps scontrol from it, sbatch says better
             requeued = ask_slurm(parse_requeue_exits, "scontrol", "show", "config")
         script = write_link_script(self._state, link, self._folder, requeued)
         command = ("sbatch", "--parsable", f"--job-name={name}", f"--comment={name}")

@@ -43,15 +43,20 @@ def group_of(live: LocalService, job: str) -> dict[str, Any]:
     return live.client.group(live.client.job(job).group)
 
 
+def storage_of(folder: Path) -> str:
+    return f"sqlite:///{folder}/study.db"
+
+
 def start_client(
     live: LocalService, folder: Path, deadline: str = "4m"
 ) -> "subprocess.Popen[bytes]":
+    optuna.storages.get_storage(storage_of(folder))  # two that make its tables at once clash
     return live.processes.start("client", [sys.executable, PROGRAM, str(folder), deadline, "6"])
 
 
 def outcomes(folder: Path) -> list[str]:
     """Of the study's trials, as anybody reads them."""
-    storage = f"sqlite:///{folder}/study.db"
+    storage = storage_of(folder)
     if "killed" not in optuna.get_all_study_names(storage):
         return []
     return [

@@ -124,9 +124,11 @@ class Ledger:
         taken = [(number, self.free[number]) for number in numbers]
         for number, gpus in taken:
             self._change_free(number, -gpus)
-        yield
-        for number, gpus in taken:
-            self._change_free(number, gpus)
+        try:
+            yield
+        finally:
+            for number, gpus in taken:
+                self._change_free(number, gpus)
 
     def knows(self, node: str) -> bool:
         """Whether the node is in the cluster, and for training."""

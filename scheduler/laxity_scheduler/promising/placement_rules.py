@@ -76,11 +76,11 @@ class PlacementRules:
         *,
         claimed: bool,
         from_s: float = 0.0,
-        patience_s: float = FOREVER,
+        patience_s: float = 0.0,
     ) -> tuple[str, ...] | None:
         """`Ledger.place` where it may go; on nodes that others need more only if it must be.
 
-        `from_s`: when these nodes are there. `patience_s`: how long it can wait for others.
+        `from_s`: when these nodes are there. `patience_s`: how long it can wait for those who need whole nodes.
         """
         rules = self.rules(ledger, [job], [hold_s], claimed=claimed, from_s=from_s)
         with ledger.closed(shut_nodes(self.kept, job, hold_s, patience_s)):

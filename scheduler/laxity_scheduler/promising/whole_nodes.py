@@ -5,11 +5,11 @@ that count, and stay for hours. So each worker that fills a node has one kept, t
 soonest, and nobody starts there who would still be there when it is planned to start (our own).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from laxity_scheduler.frame.kernels import TINY_S
-from laxity_scheduler.model.cluster import NO_NODES, Hold
+from laxity_scheduler.model.cluster import NO_NODES
 from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.promising.reservations import Reservations
 
@@ -44,11 +44,13 @@ def find_kept_nodes(reservations: Reservations) -> Mapping[str, Keeper]:
         free[number] += more
         if free[number] == gpus[frees.names[number]]:
             empty_s.setdefault(frees.names[number], until_s)
+    soonest = sorted(empty_s, key=empty_s.__getitem__)
     for from_s, job, workers in sorted(large, key=lambda one: (one[0], one[1].id)):
-        may, taken = state.eligible_nodes(job), _held_for_others(state.holds, job)
+        may = state.eligible_nodes(job)
+        taken = {hold.node for hold in room.held.in_force if hold.job != job.id}
         mine = [
             name
-            for name in sorted(empty_s, key=empty_s.__getitem__)
+            for name in soonest
             if name not in kept and gpus[name] == job.gpus_per_worker
             if may is None or name in may
             if name not in taken
@@ -68,10 +70,6 @@ def shut_nodes(
         for name, keeper in kept.items()
         if keeper.job != job.id and keeper.from_s + TINY_S < min(hold_s, patience_s)
     )
-
-
-def _held_for_others(holds: Iterable[Hold], job: Job) -> frozenset[str]:
-    return frozenset(hold.node for hold in holds if hold.job != job.id)
 
 
 def _waits(job: Job) -> bool:

@@ -11,7 +11,7 @@ from laxity_scheduler.model.job import Job, Promise, Refusal, Verdict
 from laxity_scheduler.policies.qos import QosPolicy
 from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.promising.whole_workers import WholeWorkers, read_frees, whole_free
-from tests.promise.test_toy_world import keeps_whole_nodes
+from tests.promise.test_toy_world import keeps_to_sets, keeps_whole_nodes
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node
 
 EIGHTS = WholeWorkers(8, "")
@@ -129,3 +129,8 @@ def test_nobody_sits_down_on_the_node_that_a_promised_job_will_need_whole(seed: 
 def test_no_job_is_stopped_for_a_worker_that_finds_no_room_on_its_node_all_the_same() -> None:
     """j3 needs 8 GPUs; j0, which is promised, stays on the node that j2 would leave it."""
     keeps_whole_nodes(407)
+
+
+def test_no_node_is_kept_whole_for_a_job_that_may_not_take_it() -> None:
+    """j9 needs a whole node, and leaves n0 to j7 and j0, which may use no other: j7 starts there."""
+    keeps_to_sets(325)

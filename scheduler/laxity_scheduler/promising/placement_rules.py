@@ -51,7 +51,13 @@ class PlacementRules:
     @cached_property
     def kept(self) -> Mapping[str, Keeper]:
         """The nodes that promised jobs will need whole."""
-        return find_kept_nodes(self._reservations)
+        rest_s = self._reservations.forecasts.rest_s
+
+        def open_to(job: Job, from_s: float) -> Among:
+            width = self._reservations.shares[job.id].widest
+            return self.open_to(job, rest_s(job, width), claimed=True, from_s=from_s)
+
+        return find_kept_nodes(self._reservations, open_to)
 
     @cached_property
     def _all(self) -> frozenset[str]:

@@ -5,9 +5,10 @@ that count, and stay for hours. So each worker that fills a node has one kept, t
 soonest, and nobody starts there who would still be there when it is planned to start (our own).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from laxity_scheduler.capacity.ledger import Among
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.cluster import NO_NODES
 from laxity_scheduler.model.job import FOREVER, Job, Promise
@@ -21,10 +22,14 @@ class Keeper(NamedTuple):
     from_s: float
 
 
-def find_kept_nodes(reservations: Reservations) -> Mapping[str, Keeper]:
-    """By node; one for each worker of promised jobs that wait, the job that starts soonest first."""
-    room, state = reservations.room, reservations.state
-    gpus = {node.id: node.gpus for node in state.nodes}
+def find_kept_nodes(
+    reservations: Reservations, open_to: Callable[[Job, float], Among]
+) -> Mapping[str, Keeper]:
+    """By node; one for each worker of promised jobs that wait, the job that starts soonest first.
+
+    Only nodes that are `open_to` the job then: where it may not start either, nobody would.
+    """
+    room, gpus = reservations.room, {node.id: node.gpus for node in reservations.state.nodes}
     sizes = frozenset(gpus.values()) - {1} if len(gpus) > 1 else frozenset[int]()
     large = [
         (share.starts_s, job, share.widest)
@@ -46,7 +51,7 @@ def find_kept_nodes(reservations: Reservations) -> Mapping[str, Keeper]:
             empty_s.setdefault(frees.names[number], until_s)
     soonest = sorted(empty_s, key=empty_s.__getitem__)
     for from_s, job, workers in sorted(large, key=lambda one: (one[0], one[1].id)):
-        may = state.eligible_nodes(job)
+        may = open_to(job, from_s)
         taken = {hold.node for hold in room.held.in_force if hold.job != job.id}
         mine = [
             name

@@ -12,7 +12,8 @@ from laxity_scheduler.policies.qos import QosPolicy
 from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.promising.whole_workers import WholeWorkers, read_frees, whole_free
 from tests.promise.test_toy_world import keeps_to_sets, keeps_whole_nodes
-from tests.support.builders import MINUTE_EPOCHS, cluster, job, node
+from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
+from tests.support.plans import started_jobs
 
 EIGHTS = WholeWorkers(8, "")
 
@@ -129,6 +130,17 @@ def test_nobody_sits_down_on_the_node_that_a_promised_job_will_need_whole(seed: 
 def test_no_job_is_stopped_for_a_worker_that_finds_no_room_on_its_node_all_the_same() -> None:
     """j3 needs 8 GPUs; j0, which is promised, stays on the node that j2 would leave it."""
     keeps_whole_nodes(407)
+
+
+def test_an_empty_node_is_not_kept_for_a_job_that_is_planned_to_start_on_another_one() -> None:
+    """`ends` leaves n1 to `large` in two minutes; `small` starts on n0 now."""
+    ends = job("ends", epochs=2, gpus_per_worker=8, running=1, nodes=("n1",), preemptible=False)
+    small = promised("small", 1_000.0, epochs=10, gpus_per_worker=4)
+    large = promised("large", 2_000.0, epochs=10, gpus_per_worker=8)
+
+    plan = QosPolicy()(cluster(gpus=[8, 8], jobs=[ends, small, large]), MINUTE_EPOCHS)
+
+    assert started_jobs(plan) == ["team/small"]
 
 
 def test_no_node_is_kept_whole_for_a_job_that_may_not_take_it() -> None:

@@ -1,8 +1,9 @@
 """Nodes that promised jobs which wait will need whole: a worker of 8 GPUs on nodes of 8.
 
 Plans count GPUs. A smaller job that starts on such a node shortly before may have room elsewhere in
-that count, and stay for hours. So each worker that fills a node has one kept, the one that is empty
-soonest, and nobody starts there who would still be there when it is planned to start (our own).
+that count, and stay for hours. So each worker that fills a node has one kept, of those that are
+empty when it is planned to start the one that is empty last, and nobody starts there who would still
+be there then (our own). Nodes that are empty before are left to those who are planned to use them.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,17 +50,17 @@ def find_kept_nodes(
         free[number] += more
         if free[number] == gpus[frees.names[number]]:
             empty_s.setdefault(frees.names[number], until_s)
-    soonest = sorted(empty_s, key=empty_s.__getitem__)
     for from_s, job, workers in sorted(large, key=lambda one: (one[0], one[1].id)):
         may = open_to(job, from_s)
         taken = {hold.node for hold in room.held.in_force if hold.job != job.id}
         mine = [
             name
-            for name in soonest
+            for name in empty_s
             if name not in kept and gpus[name] == job.gpus_per_worker
             if may is None or name in may
             if name not in taken
         ]
+        mine.sort(key=lambda name: _far_from(empty_s[name], from_s))
         kept.update(dict.fromkeys(mine[:workers], Keeper(job.id, from_s)))
     return kept
 
@@ -75,6 +76,12 @@ def shut_nodes(
         for name, keeper in kept.items()
         if keeper.job != job.id and keeper.from_s + TINY_S < min(hold_s, patience_s)
     )
+
+
+def _far_from(empty_s: float, from_s: float) -> tuple[bool, float]:
+    """Those in time before the others; of these the last, of the others the first."""
+    late = empty_s > from_s + TINY_S
+    return late, empty_s if late else -empty_s
 
 
 def _waits(job: Job) -> bool:

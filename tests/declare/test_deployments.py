@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from laxity import QoSError
-from tests.support.flow_runs import said
+from laxity import DeadlineRefused, QoSError
+from tests.support.flow_runs import lines_of, said
 from tests.support.job_service import StandIn
 
 LOST = "lost in runs of a deployment, which import train_digits again"
@@ -140,3 +140,23 @@ def test_a_run_whose_deployment_has_other_job_variables_is_not_submitted_without
         run_flow(trainings.train_digits, flow_run=run, parameters=run.parameters)
 
     assert len(service.manifests) == (0 if match else 1)
+
+
+def test_the_log_of_a_refused_run_of_a_deployment_has_no_traceback(
+    trainings: ModuleType, service: StandIn
+) -> None:
+    from prefect import get_client
+    from prefect.flow_engine import run_flow
+    from prefect.logging.loggers import flow_run_logger
+
+    service.will({"state": "refused", "verdict": "refused", "reason_code": "r", "reason": "late"})
+    with get_client(sync_client=True) as api:
+        run = api.create_flow_run(trainings.train_digits)
+    log: Any = flow_run_logger(run)
+
+    with pytest.raises(DeadlineRefused):
+        run_flow(trainings.train_digits, flow_run=run, error_logger=log)
+
+    lines = lines_of(run.id)
+    assert [line for line in lines if "Traceback" in line] == []
+    assert any(line.endswith("deadline refused [r]: late") for line in lines)

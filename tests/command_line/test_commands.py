@@ -1,8 +1,12 @@
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from laxity import names
+from laxity.flow.signature import ENV_ALONE
 from tests.support.command_line import CommandLine
 from tests.support.http_service import Service, job
 from tests.support.job_answers import OFFER, REFUSED, answer_job
@@ -244,3 +248,23 @@ def test_running_jobs_are_listed_before_refused_ones(
 
     assert laxity("ls") == 0
     assert [line.split()[0] for line in laxity.read().splitlines()[1:]] == ["new", "old"]
+
+
+@pytest.mark.parametrize("before", [None, "set"])
+def test_a_command_leaves_the_environment_as_it_was(
+    before: str | None,
+    answering: Service,
+    laxity: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A later command of a notebook asks the service that it would have asked."""
+    (tmp_path / "train_file.py").write_text("def train(training): ...")
+    answering.answers["POST /v1/whatif"] = (200, job())
+    for name in (names.ENV_URL, ENV_ALONE):
+        monkeypatch.setenv(name, before) if before else monkeypatch.delenv(name, raising=False)
+
+    laxity("--url", answering.url, "whatif", f"{tmp_path}/train_file.py:train")
+
+    assert [asked.path for asked in answering.asked] == ["/v1/whatif"]
+    assert [os.environ.get(name) for name in (names.ENV_URL, ENV_ALONE)] == [before] * 2

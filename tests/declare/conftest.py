@@ -26,3 +26,14 @@ def trainings(prefect_api: str, service: StandIn) -> ModuleType:
 
     flows.HEARD.clear()
     return flows
+
+
+@pytest.fixture
+def processes(prefect_api: str) -> str:
+    """The name of a process pool."""
+    from prefect import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+
+    with get_client(sync_client=True) as api:
+        pool = WorkPoolCreate(name="processes", type="process")
+        return api.create_work_pool(pool, overwrite=True).name

@@ -1,7 +1,6 @@
 """The deadline of one run: its own, the declared one, or none; counted from the scheduled start."""
 
 import json
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
 
@@ -10,17 +9,6 @@ import pytest
 from laxity import QoSError, deadline_workflow
 from tests.support.flow_runs import said
 from tests.support.job_service import StandIn
-
-
-@pytest.fixture
-def processes(prefect_api: str) -> str:
-    """The name of a process pool."""
-    from prefect import get_client
-    from prefect.client.schemas.actions import WorkPoolCreate
-
-    with get_client(sync_client=True) as api:
-        pool = WorkPoolCreate(name="processes", type="process")
-        return api.create_work_pool(pool, overwrite=True).name
 
 
 def test_one_run_of_a_deployment_takes_a_deadline_of_its_own(
@@ -56,40 +44,6 @@ def test_a_deadline_as_a_job_variable_is_not_dropped_in_silence_where_the_flow_s
     assert service.manifests == []
 
 
-@pytest.mark.parametrize(
-    ("deadline", "is_refused"),
-    [("1h", True), ("20m", False)],
-    ids=["another one", "what deploy writes of the declaration"],
-)
-def test_a_deadline_among_a_deployments_job_variables_is_not_dropped_in_silence(
-    trainings: ModuleType, service: StandIn, processes: str, deadline: str, *, is_refused: bool
-) -> None:
-    from prefect import get_client
-    from prefect.flow_engine import run_flow
-
-    deployment = trainings.train_digits.to_deployment(
-        "nightly", work_pool_name=processes, job_variables={"deadline": deadline}
-    )
-    deployment_id = deployment.apply()
-    with get_client(sync_client=True) as api:
-        run = api.create_flow_run_from_deployment(deployment_id)
-
-    refused = pytest.raises(QoSError, match="or the deployment the parameter deadline")
-    with refused if is_refused else nullcontext():
-        run_flow(trainings.train_digits, flow_run=run, parameters=run.parameters)
-
-    assert len(service.manifests) == (0 if is_refused else 1)
-
-
-def test_deploy_refuses_a_deadline_that_its_work_pool_would_drop(
-    trainings: ModuleType, processes: str
-) -> None:
-    with pytest.raises(QoSError, match="only in a work pool of `laxity workpool`: take it out"):
-        trainings.train_digits.deploy(
-            "nightly", work_pool_name=processes, job_variables={"deadline": "1h"}
-        )
-
-
 def test_a_deadline_among_the_job_variables_of_a_workflow_is_not_dropped_in_silence(
     service: StandIn, processes: str
 ) -> None:
@@ -105,7 +59,7 @@ def test_a_deadline_among_the_job_variables_of_a_workflow_is_not_dropped_in_sile
             release, work_pool_name=processes, job_variables={"deadline": "2h"}
         )
 
-    with pytest.raises(QoSError, match="take it out, and declare it in deadline_workflow"):
+    with pytest.raises(QoSError, match="take it out, and declare deadline in deadline_workflow"):
         run_flow(release, flow_run=run)
 
 

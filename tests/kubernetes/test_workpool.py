@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from laxity import names
+from laxity import QoSError, names
 from laxity.job.work_pool import pool_template
 from laxity.worker.sigterm import EXIT_STOPPED
 from tests.support.kubernetes.pod_cluster import PodCluster, Run
@@ -96,6 +96,32 @@ def test_a_deployment_hands_the_declaration_to_its_work_pool(
     assert said == {
         **want, "widths": "1,2", "model": "pooled", "gpus_per_worker": "1", "image": "train:1",
     }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_each_way_to_deploy_hands_on_what_a_job_carries_and_refuses_what_its_pod_would_lose(
+    prefect_api: str,
+) -> None:
+    from prefect.client.orchestration import get_client
+
+    pool = f"pool-{uuid.uuid4().hex[:6]}"
+    asyncio.run(made_pool(pool, pool_template()))
+    declared: Any = poolflows.pooled
+    changed = declared.with_qos(deadline="2h")
+
+    deployment = asyncio.run(
+        changed.adeploy(
+            "async", work_pool_name=pool, image="train:1", build=False, print_next_steps=False
+        )
+    )
+    with get_client(sync_client=True) as client:
+        said = client.read_deployment(deployment).job_variables
+    assert said == {**changed.declaration.job_variables(), "image": "train:1"}
+    by_hand = changed.to_deployment("by-hand", work_pool_name=pool)
+    assert by_hand.job_variables == changed.declaration.job_variables()
+    with pytest.raises(QoSError, match="epochs: what with_qos changed is lost"):
+        changed.with_qos(epochs=7).to_deployment("by-hand", work_pool_name=pool)
 
 
 @pytest.mark.slow

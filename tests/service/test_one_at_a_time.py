@@ -16,7 +16,7 @@ ALONE = {"one-at-a-time": "true"}
 
 
 def post(stage: Stage, name: str, **said: Any) -> Any:
-    job = manifest(name, deadline="2h", **said)
+    job = manifest(name, **{"deadline": "2h", **said})
     job["metadata"]["annotations"] |= {f"laxity.dev/{key}": text for key, text in ALONE.items()}
     return stage.http.post("/v1/jobs", json=job)
 
@@ -59,6 +59,23 @@ def test_the_next_job_is_taken_once_the_first_has_ended(tmp_path: Path) -> None:
         stage.until("default/a", lambda view: view["state"] == "cancelled", "cancelled")
 
         assert post(stage, "b", key="b").status_code == 201
+
+
+def test_a_refused_job_holds_up_no_later_one_and_asks_again_only_after_it(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
+        post(stage, "a", key="a", deadline="1m")
+        stage.until("default/a", lambda view: view["state"] == "refused", "refused")
+
+        assert post(stage, "b", key="b").status_code == 201
+        for call, body in (("accept", {"offer": 1}), ("amend", {"deadline": "3h"})):
+            answer = stage.http.post(f"/v1/jobs/default/a/{call}", json=body)
+            assert answer.json()["error"]["message"].startswith("default/b of the same flow")
+        stage.http.delete("/v1/jobs/default/b")
+        stage.until("default/b", lambda view: view["state"] == "cancelled", "cancelled")
+        stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "3h"})
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
 
 
 def test_of_several_at_once_one_is_taken(tmp_path: Path) -> None:

@@ -73,6 +73,27 @@ def test_refused_trials_end_with_their_sweep_and_others_run_on(tmp_path: Path) -
     assert (runs["state"], runs["finished_at"]) == ("running", None)
 
 
+def test_sweep_whose_client_died_ends_after_its_deadline_with_its_refused_trials(
+    tmp_path: Path,
+) -> None:
+    late = {"submitted_at": "2020-01-01T06:00:00Z", "deadline": "1h"}
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=60.0)) as stage:
+        for name, declared in (("over", late), ("goes-on", late), ("in-time", {})):
+            stage.submit(f"{name}-0", group=name, step="trial-0", deadline="5m", widths="1")
+            stage.until(f"default/{name}-0", lambda view: view["state"] == "refused", "refused")
+            if name == "goes-on":
+                stage.run("runs", group=name, step="trial-1", widths="1")
+            stage.http.post("/v1/groups", json=sweep(**(declared | {"name": name})))
+        ended = stage.until("default/over-0", lambda view: view["finished_at"], "over")
+        states = {
+            name: stage.http.get(f"/v1/groups/default/{name}").json()["state"]
+            for name in ("over", "goes-on", "in-time")
+        }
+        others = stage.http.get("/v1/jobs/default/goes-on-0").json()
+    assert (ended["state"], others["finished_at"]) == ("refused", None)
+    assert states == {"over": "finished", "goes-on": "active", "in-time": "active"}
+
+
 def test_workflow_gets_no_verdict_from_its_client(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as stage:
         asked = sweep("promised", "because I say so", kind="workflow")

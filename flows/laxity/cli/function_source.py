@@ -5,7 +5,6 @@ its line, and never ends the command with a code that means something else.
 """
 
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.cli.optional_packages import install_advice
+from laxity.cli.variable_set import variable_set
 from laxity.worker.code.entrypoint import error_place, import_file, package_of
 
 MOST_NAMED: Final = 8
@@ -42,13 +42,11 @@ def load_declared(source: str) -> tuple[Callable[..., Any], Any]:
 def import_alone(source: str, place: str) -> ModuleType:
     from laxity.flow.signature import ENV_ALONE
 
-    os.environ[ENV_ALONE] = "1"
     try:
-        return _load_module(place)
+        with variable_set(ENV_ALONE, "1"):
+            return _load_module(place)
     except (Exception, SystemExit) as error:
         raise CommandError(f"{source}: {_import_problem(error)}", code=USAGE) from error
-    finally:
-        del os.environ[ENV_ALONE]
 
 
 def _load_module(name: str) -> ModuleType:

@@ -4,7 +4,6 @@ The command line starts in a fraction of a second: nothing heavy is imported bef
 needs it runs, and the commands of other floors are only names until they are called.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +25,7 @@ from laxity.cli.lazy_commands import (
     FloorsGroup,
     stub_command,
 )
+from laxity.cli.variable_set import variable_set
 
 app = typer.Typer(
     name="laxity",
@@ -49,6 +49,7 @@ def show_version(wanted: bool) -> None:  # noqa: FBT001 - Typer calls it so
 
 @app.callback()
 def options(
+    context: typer.Context,
     *,
     url: Annotated[
         str | None, typer.Option(envvar=names.ENV_URL, help="Address of the service.")
@@ -59,7 +60,7 @@ def options(
     ] = False,
 ) -> None:
     if url:
-        os.environ[names.ENV_URL] = url
+        context.with_resource(variable_set(names.ENV_URL, url))
 
 
 COMMANDS: Final[tuple[tuple[str, tuple[Callable[..., None], ...]], ...]] = (

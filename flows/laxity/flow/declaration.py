@@ -108,6 +108,13 @@ class Declaration:
             options.setdefault("deadline", None)
         return Declaration.of(name or self.title, {**self.said, "model": self.model, **options})
 
+    def changed_in(self, other: "Declaration") -> list[str]:
+        """The options in which another declaration of the same function differs."""
+        mine, theirs = (
+            {"name": one.title, **one.said, "model": one.model} for one in (self, other)
+        )
+        return [option for option in ("name", *OPTIONS) if mine.get(option) != theirs.get(option)]
+
     def project(self, function: Callable[..., Any]) -> Project:
         """How a worker finds the function, and where it runs; QoSError if no worker could."""
         return project_of(

@@ -5,7 +5,7 @@ capacity was lacking. Any other refusal is final, as waiting only brings the dea
 
 Prefect logs what a flow raises with a traceback. Of an error that the service answered, or a worker
 reported, that shows only the frames between Prefect and laxity. So the last try returns a state, and
-of an error that Prefect will answer with a retry the log gets the sentence.
+what Prefect logs all the same, before a retry or at the end of a deployment's run, is the sentence.
 """
 
 import logging
@@ -51,6 +51,7 @@ def end_retries(api: SyncPrefectClient, run: FlowRun, error: Exception) -> FlowR
 
 def make_failed_state(context: FlowRunContext, error: Exception) -> State[Any]:
     """Failed, by the name Refused for a refusal, without a traceback; callers get the exception."""
+    log_as_sentence()
     stored = exception_to_failed_state(error, result_store=context.result_store, write_result=True)
     state = cast("State[Any]", run_coro_as_sync(stored))
     state.message = str(error)

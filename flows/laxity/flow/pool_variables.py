@@ -1,6 +1,7 @@
-"""Job variables that say a deadline: only a work pool made by `laxity workpool` puts them into a Job."""
+"""Job variables that say what a flow declares: only a work pool made by `laxity workpool` has them."""
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 from uuid import UUID
@@ -11,31 +12,56 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_DEFAULT_WORK_POOL_NAME
 
 from laxity import names
+from laxity.flow.declaration import OPTIONS, Declaration
 from laxity.job.qos import QoSError
 
-VARIABLE: Final = "deadline"
-NO_EFFECT: Final = (
-    "the job variable deadline has an effect only in a work pool of `laxity workpool`: take it out, "
-    "and {instead}"
-)
-OF_FLOW: Final = "give the run --param deadline=1h, or the deployment the parameter deadline"
-OF_WORKFLOW: Final = "declare it in deadline_workflow"
+DEADLINE: Final = "deadline"
+WIDTHS: Final = "widths"  # the option workers, as a work pool calls it
+OF_PREFECT: Final = ("image", "env", "namespace")  # job variables with a meaning of their own
+OURS: Final = frozenset({*OPTIONS, WIDTHS}.difference(OF_PREFECT))
+FLOW: Final = "deadline_flow"
+WORKFLOW: Final = "deadline_workflow"
+OF_WORKFLOW: Final = (DEADLINE, "service_class", "idempotency_key")
 
 
-def check_run(run: FlowRun, declared: str | None, instead: str = OF_FLOW) -> None:
-    """QoSError where this run, or its deployment, has a deadline that no Job of its pool carries.
+def check_run(run: FlowRun, declared: Mapping[str, str], decorator: str = FLOW) -> None:
+    """QoSError where this run, or its deployment, has a job variable of ours that its pool lacks.
 
-    `deploy` writes the declared one into each deployment: that one is no other deadline.
+    Those of a deployment that say what is declared are passed over.
     """
     if os.environ.get(names.ENV_POOL):
         return
-    variables = dict(run.job_variables or {})
-    if VARIABLE not in variables and run.deployment_id:
-        variables = _of_deployment(run)
-        if variables.get(VARIABLE) == declared:
-            return
-    if variables.get(VARIABLE):
-        raise QoSError(VARIABLE, NO_EFFECT.format(instead=instead))
+    given = OURS.intersection(run.job_variables or {})
+    if run.deployment_id:
+        others = _of_deployment(run)
+        given |= {name for name in OURS.intersection(others) if others[name] != declared.get(name)}
+    if given:
+        _check_names(given, _names_in_pool(run.work_pool_name), decorator)
+
+
+def with_declared(
+    declared: Declaration, given: Mapping[str, Any], pool: str | None
+) -> dict[str, Any]:
+    """The job variables of a deployment: what is declared, under those that are given.
+
+    QoSError for one of ours that its pool lacks.
+    """
+    known = _names_in_pool(pool or PREFECT_DEFAULT_WORK_POOL_NAME.value())
+    _check_names(OURS.intersection(given), known, FLOW)
+    if DEADLINE not in known:
+        return dict(given)
+    if given.get("service_class") == "best_effort":
+        declared = declared.with_changes(service_class="best_effort")
+    return {**declared.job_variables(), **given}
+
+
+def _check_names(given: frozenset[str], known: frozenset[str], decorator: str) -> None:
+    for name in sorted(given - known):
+        there = decorator if name in OF_WORKFLOW else FLOW
+        instead = f"declare {'workers' if name == WIDTHS else name} in {there}"
+        if (name, decorator) == (DEADLINE, FLOW):
+            instead = "give the run --param deadline=1h, or the deployment the parameter deadline"
+        raise QoSError(name, f"there is no job variable {name} here: take it out, and {instead}")
 
 
 def _of_deployment(run: FlowRun) -> dict[str, Any]:
@@ -45,12 +71,11 @@ def _of_deployment(run: FlowRun) -> dict[str, Any]:
     return {}
 
 
-def takes_deadline(pool: str | None) -> bool:
-    """Whether this work pool, or the default one, has the variable; True where there is no such pool."""
-    name = pool or PREFECT_DEFAULT_WORK_POOL_NAME.value()
-    if not name:
-        return True
+def _names_in_pool(pool: str | None) -> frozenset[str]:
+    """The variables of this work pool's template; none where there is no such pool."""
+    if not pool:
+        return frozenset()
     with suppress(ObjectNotFound), get_client(sync_client=True) as api:
-        template = api.read_work_pool(name).base_job_template
-        return VARIABLE in template.get("variables", {}).get("properties", {})
-    return True
+        template = api.read_work_pool(pool).base_job_template
+        return frozenset(template.get("variables", {}).get("properties", {}))
+    return frozenset()

@@ -7,7 +7,7 @@ The declaration is kept on the flow's *function* (`flow.fn.__laxity__`), which P
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
@@ -29,6 +29,7 @@ from laxity.api.job_follower import JobFollower, Watcher, submit_patience_s
 from laxity.api.status_text import TrainingCancelled, result_of
 from laxity.flow.active_group import ACTIVE
 from laxity.flow.declaration import OPTIONS, Declaration
+from laxity.flow.deployed_name import entrypoint_of, flow_entrypoint
 from laxity.flow.failed_states import (
     ERRORS,
     end_retries,
@@ -37,7 +38,7 @@ from laxity.flow.failed_states import (
     make_failed_state,
     note_error,
 )
-from laxity.flow.pool_variables import NO_EFFECT, OF_FLOW, VARIABLE, check_run, takes_deadline
+from laxity.flow.pool_variables import check_run, with_declared
 from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
 from laxity.flow.signature import ENV_ALONE, flow_signature, read_call, train_alone
 from laxity.flow.torch_launch import launch_of_process
@@ -61,6 +62,8 @@ FOLLOW_PATIENCE_S: Final = 5.0  # an absent service is asked again and again, th
 
 class DeadlineFlow(Flow[P, R]):
     """A flow that is a training job: `with_options`, `serve`, `deploy`, schedules and hooks work."""
+
+    _is_served = False
 
     if not TYPE_CHECKING:  # a caller sees Flow's own signature
 
@@ -97,21 +100,52 @@ class DeadlineFlow(Flow[P, R]):
             options["on_cancellation"] = [cancel_job, *_without_ours(options["on_cancellation"])]
         return as_deadline_flow(super().with_options(**options))
 
+    def serve(self, *args: Any, **options: Any) -> None:
+        """As for any flow. Its runs call this very object, except for a flow from a source."""
+        self._is_served = self._storage is None
+        super().serve(*args, **options)
+
+    def to_deployment(self, *args: Any, **options: Any) -> Any:
+        """As for any flow. With a work pool, its job variables hand on what is declared.
+
+        QoSError if its runs would import a flow with another declaration.
+        """
+        made = super().to_deployment(*args, **options)
+        return self._hand_on_later(made) if inspect.isawaitable(made) else self._hand_on(made)
+
+    def ato_deployment(self, *args: Any, **options: Any) -> Any:
+        """As `to_deployment`, to be awaited."""
+        return self._hand_on_later(super().ato_deployment(*args, **options))
+
     def deploy(self, name: str, *args: Any, **options: Any) -> Any:
         """As for any flow. What is declared becomes job variables, under those that are given.
 
         In a work pool of laxity's the Job has its verdict before any code of the flow runs. Elsewhere
-        the flow submits the job; a deadline that is given there is a QoSError.
+        the flow submits the job; a job variable that has no effect there is a QoSError.
         """
-        job_variables = options.get("job_variables") or {}
-        declared = self.declaration
-        if job_variables.get("service_class") == "best_effort":
-            declared = declared.with_changes(service_class="best_effort")
-        if takes_deadline(next(iter(args), options.get("work_pool_name"))):
-            options["job_variables"] = {**declared.job_variables(), **job_variables}
-        elif VARIABLE in job_variables:
-            raise QoSError(VARIABLE, NO_EFFECT.format(instead=OF_FLOW))
-        return super().deploy(name, *args, **options)
+        return super().deploy(name, *args, **self._for_pool(args, options))
+
+    def adeploy(self, name: str, *args: Any, **options: Any) -> Any:
+        """As `deploy`, to be awaited."""
+        return super().adeploy(name, *args, **self._for_pool(args, options))
+
+    def _for_pool(self, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:
+        pool = next(iter(args), options.get("work_pool_name"))
+        given = options.get("job_variables") or {}
+        return {**options, "job_variables": with_declared(self.declaration, given, pool)}
+
+    async def _hand_on_later(self, made: Awaitable[Any]) -> Any:
+        return self._hand_on(await made)
+
+    def _hand_on(self, made: Any) -> Any:
+        if made.work_pool_name:
+            variables = with_declared(self.declaration, made.job_variables, made.work_pool_name)
+            made.job_variables = variables
+        if not self._is_served:
+            made.entrypoint = entrypoint_of(
+                self, self._function, made.entrypoint, made.job_variables
+            )
+        return made
 
     def with_qos(self, **options: Any) -> "DeadlineFlow[P, R]":
         """The same flow with another deadline, other workers, another idempotency key, ...
@@ -180,7 +214,7 @@ def make_deadline_flow(
     flow_options = {"version": _file_version(function), **options}
     flow_options["on_cancellation"] = [cancel_job, *(flow_options.get("on_cancellation") or [])]
     made = DeadlineFlow(_flow_body(function, declared), **flow_options)
-    made._entrypoint = _flow_entrypoint(function)  # noqa: SLF001 - it would name this file
+    made._entrypoint = flow_entrypoint(function)  # noqa: SLF001 - it would name this file
     return made
 
 
@@ -202,7 +236,7 @@ def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[
         run = context.flow_run if context else None
         try:
             if run:
-                check_run(run, declared.job_variables().get(VARIABLE))
+                check_run(run, declared.job_variables())
             of_run, arguments = read_call(function, declared, args, kwargs)
             if of_run is not declared and os.environ.get(names.ENV_POOL):
                 say(POOL_DEADLINE)
@@ -341,10 +375,3 @@ def _file_version(function: Callable[..., Any]) -> str | None:
         return file_hash(file) if file else None
     except (OSError, TypeError):
         return None
-
-
-def _flow_entrypoint(function: Callable[..., Any]) -> str:
-    module = function.__module__
-    if module == "__main__" or module.startswith("__prefect_loader_"):
-        module = inspect.getfile(function)
-    return f"{module}:{function.__qualname__}"

@@ -19,7 +19,7 @@ from laxity.api.status_text import GroupRefused
 from laxity.flow.active_group import ACTIVE, ActiveGroup, Workflow
 from laxity.flow.declaration import ENV_IDEMPOTENCY_KEY
 from laxity.flow.failed_states import end_retries, is_retried, make_failed_state
-from laxity.flow.pool_variables import OF_WORKFLOW, check_run
+from laxity.flow.pool_variables import WORKFLOW, check_run
 from laxity.instants import format_rfc3339
 from laxity.job.qos import QoSError
 from laxity.job.spec import job_name
@@ -93,7 +93,7 @@ def joining(workflow: Workflow) -> Iterator[None]:
     context = FlowRunContext.get()
     run = context.flow_run if context else None
     if run is not None:
-        check_run(run, None, OF_WORKFLOW)
+        check_run(run, {}, WORKFLOW)
     key = workflow.idempotency_key or os.environ.get(ENV_IDEMPOTENCY_KEY)
     key = key or (f"flow-run/{run.id}" if run else None)
     client, name = Client(), job_name(workflow.title, key)

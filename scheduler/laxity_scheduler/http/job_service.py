@@ -63,7 +63,7 @@ class JobService:
         """The view of the new Job, or of the one that its key attaches to; and whether it is new.
 
         A refused Job asks again with what is declared now, so its view says nothing of attaching.
-        ConflictError for a flow that says one_at_a_time while another job of it has not ended.
+        ConflictError for a flow that says one_at_a_time while another job of it waits or runs.
         """
         spec = TrainingSpec.from_manifest(manifest)
         if not spec.one_at_a_time:
@@ -83,9 +83,10 @@ class JobService:
         return view, before is None
 
     def _check_no_other(self, spec: TrainingSpec) -> None:
-        """ConflictError if a job of the same function and model, with another key, has not ended."""
+        """ConflictError if a job of the same function and model, with another key, waits or runs."""
         for view in self._service.view_cache.views_in_any_order():
-            is_alike = view["model"] == spec.model and view["state"] not in TERMINAL_STATES
+            is_over = view["state"] in TERMINAL_STATES or view["state"] == "refused"
+            is_alike = view["model"] == spec.model and not is_over
             namespace = view["id"].partition("/")[0]
             if not is_alike or namespace != spec.namespace:
                 continue
@@ -247,7 +248,10 @@ class JobService:
 
     def _change_terms(self, job_id: str, changes: Mapping[str, str | None]) -> None:
         """Change terms, and keep those of the first submission: the idempotency key is checked by them."""
-        annotations = json_tree.annotations_of(self._world.job(job_id))
+        job = self._world.job(job_id)
+        annotations = json_tree.annotations_of(job)
+        if names.ONE_AT_A_TIME in annotations:  # a refused job may come to run beside a later one
+            self._check_no_other(TrainingSpec.from_manifest(job))
         first = {
             name: annotations.get(name) for name in (names.DEADLINE, names.CLASS, names.WIDTHS)
         }

@@ -21,6 +21,9 @@ def train_digits(training: Training, hidden: int = 64, *, name: str = "x") -> fl
     return total
 
 
+train_digits_overnight = train_digits.with_qos(deadline="8h", workers=2)
+
+
 @deadline_flow(deadline="1h", epochs=2, retries=1, on_failure=[hear], on_completion=[hear])
 def train_again(training: Training) -> int:
     return training.total_epochs

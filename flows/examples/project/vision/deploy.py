@@ -8,8 +8,8 @@ from .train import train_vision
 
 if __name__ == "__main__":
     serve(
-        train_vision.to_deployment("nightly", cron="0 2 * * *", parameters={"deadline": "4h"}),  # type: ignore[arg-type]
-        train_vision.to_deployment(  # type: ignore[arg-type]
+        train_vision.to_deployment("nightly", cron="0 2 * * *", parameters={"deadline": "4h"}),
+        train_vision.to_deployment(
             "large", interval=timedelta(hours=6), parameters={"model": "large"}
         ),
     )

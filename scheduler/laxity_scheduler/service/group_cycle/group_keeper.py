@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.groups.cycle import GroupCycle, Standing, find_end, overlay
+from laxity_scheduler.groups.cycle import PATIENCE_S, GroupCycle, Standing, find_end, overlay
 from laxity_scheduler.groups.group import Group, State
 from laxity_scheduler.groups.group_verdict import without_promise
 from laxity_scheduler.groups.structure import GroupStep
@@ -22,7 +22,7 @@ from laxity_scheduler.service.group_cycle.group_forming import find_forming, fin
 from laxity_scheduler.service.group_cycle.group_steps import learn_steps
 from laxity_scheduler.service.policy_in_force import PolicyInForce
 from laxity_scheduler.service.views.view_cache import ViewCache
-from laxity_scheduler.service.views.view_fields import Json, finite_or_none
+from laxity_scheduler.service.views.view_fields import TERMINAL_STATES, Json, finite_or_none
 
 
 class GroupKeeper:
@@ -50,6 +50,8 @@ class GroupKeeper:
         Groups are ended, and jobs cancelled, only by the replica that `acts`.
         """
         self.book.refresh()
+        if acts:
+            self._end_left_sweeps(state.now)
         forming = find_forming(state, self.book.groups(lambda _: True), self._find_job)
         self._strays, self.settles_at = dict(forming.waits), forming.settles_at
         groups = [
@@ -77,6 +79,26 @@ class GroupKeeper:
                 self.book.keep(self.judge(group, there, predictor, keeps=True))
                 self._world.wake()  # its Jobs go on in the next cycle
         return changed
+
+    def _end_left_sweeps(self, now: float) -> None:
+        """End sweeps that their client has left: they are late, and none of their trials goes on.
+
+        Refused trials go with them, as if the client had ended them.
+        """
+        for group in self.book.groups(lambda _: True):
+            if (
+                group.state != "active"
+                or not group.is_sweep
+                or now < group.deadline_at + PATIENCE_S
+            ):
+                continue
+            with self._faults.isolate("group", group.id):
+                views = [view for view in self._views() if group_id_of(view) == group.id]
+                refused = {view["id"] for view in views if view["state"] == "refused"}
+                if all(view["state"] in TERMINAL_STATES or view["id"] in refused for view in views):
+                    self.finish(group, "finished")
+                    for job_id in sorted(refused):
+                        self._world.cancel(job_id)
 
     def with_waits(self, plan: Plan) -> Plan:
         """The plan, which also tells each job that is left out of it what it waits for."""
@@ -115,7 +137,7 @@ class GroupKeeper:
         """What a job's view says of its share: why it has it, or what it waits for."""
         if stray := self._strays.get(view["id"]):
             return {"share_reason": stray.text, "reason": stray.text}
-        standing = self._cycle.standings.get(f"{view['id'].partition('/')[0]}/{view['group']}")
+        standing = self._cycle.standings.get(group_id_of(view))
         if standing is None:
             return {}
         waits = standing.waits.get(view["id"])
@@ -175,6 +197,11 @@ class GroupKeeper:
         self.finish(group, end)
         for job_id in sorted({*standing.waits, *find_late(own_jobs(group, state))}):
             self._world.cancel(job_id)
+
+
+def group_id_of(view: Json) -> str:
+    """Of the group that a job's view names."""
+    return f"{view['id'].partition('/')[0]}/{view['group']}"
 
 
 def own_jobs(group: Group, state: ClusterState) -> list[Job]:

@@ -123,6 +123,13 @@ def test_pods_that_their_node_turns_away_fail_no_training() -> None:
     assert failing(training(), away, said()) is None
 
 
+def test_pods_that_ran_and_a_kubelet_started_anew_turns_away_fail_no_training() -> None:
+    away = [failed(number) for number in range(MOST_RESTARTS + 1)]
+    for pod in away:
+        pod["status"]["message"] = "Pod was rejected: The node had condition: [MemoryPressure]. "
+    assert failing(training(), away, said()) is None
+
+
 @pytest.mark.parametrize("running", [True, False], ids=["running", "suspended"])
 def test_a_job_that_keeps_failing_is_failed_with_its_last_error(*, running: bool) -> None:
     found = failing(training(running=running), OFTEN, said())

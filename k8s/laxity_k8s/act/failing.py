@@ -101,7 +101,7 @@ def _is_to_be_told(job: Json, why: Reason) -> bool:
 def _keep_failing(
     job: Json, own: Sequence[Json], reports: Reports, *, trains: bool
 ) -> Reason | None:
-    # Of a pod that its node has turned away nothing has run: another node may take the next one.
+    # That its node has turned a pod away says nothing of it: another node may take the next one.
     failures = [pod for pod in own if pods.has_failed(pod) and not pods.was_turned_away(pod)]
     if not failures:
         return None

@@ -32,12 +32,14 @@ class _Wait:
         self.since: float | None = None
         self.is_late = self.is_shut = False
         self.failures = 0
+        self.failed_at = 0.0
         self.retry_at = 0.0  # not counted on before
         self.problem = ""  # why it is not
 
     def begin(self, since: float) -> None:
+        """Starts from before the last failure belong to it, however many they are."""
         if since != self.since:
-            self.since, self.is_late = since, False
+            self.since, self.is_late = since, since <= self.failed_at
 
 
 class ScalingPools:
@@ -109,7 +111,7 @@ class ScalingPools:
         within_s = self.arrivals.expect(pool.name, pool.within_s).within_s
         late_at = wait.since + within_s
         if late_at <= now and not wait.is_late:
-            wait.is_late, wait.failures = True, wait.failures + 1
+            wait.is_late, wait.failures, wait.failed_at = True, wait.failures + 1, now
             wait.retry_at = now + BACKOFF.delay_s(wait.failures)
             wait.problem = (
                 f"pool {pool.name}: no node came within {format_duration(within_s)}; "

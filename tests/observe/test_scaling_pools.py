@@ -40,16 +40,18 @@ class Eye(Observed):
         super().__init__(pools=read_pools(SPOT.replace("NODES", str(nodes))))
         self.look(-1.0)
 
-    def start(self, name: str = "job", number: int = 1, after_s: float = 0.0) -> None:
-        """A Job of one worker with 8 GPUs is started on spot+1; the scheduler finds no node."""
+    def start(
+        self, name: str = "job", number: int = 1, *, gpus: int = 8, after_s: float = 0.0
+    ) -> None:
+        """A Job of one worker is started on a node of spot; the scheduler finds no node."""
         at = CREATED_AT + after_s
         state = JobStatusRecord(resumed_at=at, width_changed_at=at, wanted=1)
         nodes = f'["spot+{number}"]'
-        made = job(name, gpus=8, suspend=False, nodes=nodes, status=EVER_SUSPENDED)
+        made = job(name, gpus=gpus, suspend=False, nodes=nodes, status=EVER_SUSPENDED)
         made["metadata"]["annotations"][names.STATUS] = state.to_text()
         made["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "spot"}
         waits = pod(of=name, phase="Pending")
-        waits["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
+        waits["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": f"{gpus}"}}
         waits["status"]["conditions"] = [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
              "message": "0/0 nodes", "lastTransitionTime": CREATED}
@@ -155,6 +157,20 @@ def test_two_starts_that_wait_for_the_same_nodes_in_vain_are_one_failure_of_the_
     words = why.text
     assert "LAXITY_POOLS" not in words, "the pool is named there"
     assert "pool spot: no node came within 4m00s; it is counted on again at " in words
+
+
+def test_nobody_joins_who_still_waits_for_a_pool_that_did_not_come() -> None:
+    seen = Eye()
+    seen.start()
+    seen.start("second", 2, gpus=2, after_s=100.0)
+    before = seen.look(101.0)
+    seen.look(WITHIN_S)
+    seen.stop()
+    after = seen.look(WITHIN_S + 1.0)
+
+    assert free(before)["spot+2"] == 6
+    assert free(after) == {"spot+2": 0}
+    assert after.by_id["default/second"].workers == 1, "its own time is not over"
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -140,7 +140,7 @@ class ScalingPools:
             name = f"{pool.name}{COMING}{number}"
             if name in awaited or most > len(awaited):
                 most -= name not in awaited
-                yield name, self._coming.get(name) or pool.build_node(number)
+                yield name, pool.build_node(number, is_shut=wait.is_shut)
 
     def find_moved(self, sent: Mapping[str, int]) -> Iterator[Unplaced]:
         """GPUs that are awaited though their nodes have come: their pods are about to be there."""

@@ -27,8 +27,8 @@ from laxity_scheduler.service.settings import SettingsError
 
 MOST_NODES: Final = 1000
 WHERE: Final = "LAXITY_POOLS"
-# As of a node that is no use for a while: nobody is to start there.
-SHUT: Final = {"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}
+# Neither starts nor promises are to count on it.
+SHUT: Final = {"key": "laxity.dev/not-counted-on", "effect": "NoSchedule"}
 
 
 def _read_seconds(text: object) -> float:

@@ -326,12 +326,12 @@ class LiveCluster:
                 self._list_jobs()
         self.stale_reason = self._resync_cache()
         self._finisher.wake_due(CLOCK.now())
+        self._snapshot.read_events(self._find_words, CLOCK.now())
         with self._cache.take_dirty() as (touched, nodes):
             now = CLOCK.now()
             self._drop_forged(touched)
             self._write_corrections(partial(self._find_correction, now=now), touched)
             seen, report_of = self._snapshot, self._pod_signals.report_of
-            seen.read_events(self._find_words, now)
             self._state = state = seen.take_state(touched, nodes=nodes, now=now, cycle=self.cycle)
             self._write_corrections(partial(write_refusal, bad=seen.bad), seen.untold)
             seen.untold.clear()
@@ -376,10 +376,11 @@ class LiveCluster:
         that keeps failing is failed.
         """
         report_of, own = self._pod_signals.report_of, self._own_pods(job)
+        hangs_on = self._snapshot.hanging.words_of(json_tree.object_id(job))
         return (
             find_correction(job, now=now)
             or self._finisher.find(job, report_of(str(job["metadata"]["uid"])), own, now=now)
-            or find_failure(job, own, report_of, now=now)
+            or find_failure(job, own, report_of, now=now, hangs_on=hangs_on)
         )
 
     def _own_pods(self, job: Json) -> list[Json]:

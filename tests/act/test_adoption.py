@@ -7,8 +7,17 @@ import pytest
 from laxity import names
 from laxity_k8s.act.adoption import SILENT_S, find_correction
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
-from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, job
+from laxity_k8s.objects.status_annotation import (
+    JobStatusRecord,
+    digest_terms,
+    read_status,
+    verdict_text,
+)
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.policies.qos import decide
+from tests.support.builders import MINUTE_EPOCHS, promise
+from tests.support.empty_cluster import Observed
+from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, job, node
 
 RAN = JobStatusRecord(wanted=1, resumed_at=CREATED_AT, terms="x")
 NOW = CREATED_AT + 5.0
@@ -78,3 +87,20 @@ def test_width_that_a_file_set_stays_for_a_while_from_the_second_time(times: int
 
     assert (again.wanted, again.not_before > NOW) == (1, times > 1)
     assert "it runs on 1" in words
+
+
+@pytest.mark.parametrize("manager", ["argocd-controller", "kubectl-edit"])
+def test_promised_job_that_a_file_has_just_stopped_is_in_no_danger(manager: str) -> None:
+    """The file came after the last look for corrections: a Job pinned by hand has no end in sight."""
+    made = applied(RAN)
+    made["metadata"]["managedFields"][0]["manager"] = manager
+    made["metadata"]["annotations"][names.VERDICT] = verdict_text(promise(CREATED_AT + 7200.0))
+    status = replace(RAN, terms=digest_terms(made)).to_text()
+    made["metadata"]["annotations"][names.STATUS] = status
+    seen = Observed()
+    seen.put(node("a", gpus=4), made)
+
+    plan = with_follow_ups(decide)(seen.observe(NOW), MINUTE_EPOCHS)
+
+    danger = [one for one in plan.decisions if one.reason.code == "promise_in_danger"]
+    assert bool(danger) == (manager == "kubectl-edit")

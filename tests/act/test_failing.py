@@ -123,6 +123,13 @@ def test_pods_that_their_node_turns_away_fail_no_training() -> None:
     assert failing(training(), away, said()) is None
 
 
+def test_pods_that_ran_and_a_kubelet_started_anew_turns_away_fail_no_training() -> None:
+    away = [failed(number) for number in range(MOST_RESTARTS + 1)]
+    for pod in away:
+        pod["status"]["message"] = "Pod was rejected: The node had condition: [MemoryPressure]. "
+    assert failing(training(), away, said()) is None
+
+
 @pytest.mark.parametrize("running", [True, False], ids=["running", "suspended"])
 def test_a_job_that_keeps_failing_is_failed_with_its_last_error(*, running: bool) -> None:
     found = failing(training(running=running), OFTEN, said())
@@ -162,6 +169,9 @@ def test_a_container_of_somebody_else_that_keeps_failing_is_only_told_so() -> No
     told = plain("python", "train.py")
     told["metadata"]["annotations"][names.REASON] = words
     assert failing(told, own, said()) is None, "it is told once"
+    patient = plain("python", "train.py")
+    patient["metadata"]["annotations"][names.RESTARTS] = "9"
+    assert failing(patient, own, said()) is None, "its user expects more"
 
 
 def test_pods_without_an_index_count_together_since_the_last_success() -> None:
@@ -261,6 +271,8 @@ def test_exit_codes_of_another_program_with_epochs_leave_its_retries_to_kubernet
     found = failing(job, own, said())
     assert found is not None
     assert target(found)["reason"] == "WorkersKeepFailing"
+    job["metadata"]["annotations"] |= {names.RESTARTS: "9"}
+    assert failing(job, own, said()) is None, "one rule for all commands"
 
 
 def test_an_image_that_cannot_be_pulled_fails_the_job_at_its_third_start() -> None:
@@ -272,6 +284,58 @@ def test_an_image_that_cannot_be_pulled_fails_the_job_at_its_third_start() -> No
     assert "3 starts in a row failed: worker 0 waits on a: ImagePullBackOff: no such" in found.words
     assert failing(training(failed_starts=1), own, said()) is None
     assert failing(training(failed_starts=9), [waiting("ContainerCreating")], said()) is None
+
+
+MOUNT = 'MountVolume.SetUp failed for volume "data" : '
+
+
+def unplaced(why: str) -> Json:
+    scheduled = {"type": "PodScheduled", "status": "False", "message": why}
+    return {"metadata": {"name": "p"}, "status": {"phase": "Pending", "conditions": [scheduled]}}
+
+
+@pytest.mark.parametrize(
+    ("own", "hangs_on"),
+    [
+        pytest.param([], f'{MOUNT}configmap "data" not found', id="ConfigMap"),
+        pytest.param([], f'{MOUNT}secret "data" not found', id="Secret"),
+        pytest.param([], f"{MOUNT}configmap references non-existent config key: x", id="its key"),
+        pytest.param([], 'error looking up service account: serviceaccount "x" not found', id="SA"),
+        pytest.param(
+            [unplaced('0/4 nodes are available: persistentvolumeclaim "data" not found.')], "",
+            id="claim",
+        ),
+    ],
+)  # fmt: skip
+def test_what_pods_name_and_is_not_there_fails_the_job_at_its_third_start(
+    own: list[Json], hangs_on: str
+) -> None:
+    found = failing_at(training(failed_starts=2), own, said(), now=NOW, hangs_on=hangs_on)
+
+    assert found is not None
+    assert target(found)["reason"] == "WorkersCannotStart"
+    assert found.words.startswith("3 starts in a row failed: ")
+    early = training(failed_starts=1)
+    assert failing_at(early, own, said(), now=NOW, hangs_on=hangs_on) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "hangs_on"),
+    [
+        pytest.param([], "Multi-Attach error for volume: already used by pod", id="attached"),
+        pytest.param(
+            [], f"{MOUNT}driver name x not found in the list of registered CSI drivers",
+            id="driver starts",
+        ),
+        pytest.param([unplaced("0/4 nodes are available: 4 Insufficient nvidia.com/gpu.")], "",
+                     id="no room"),
+    ],
+)  # fmt: skip
+def test_volumes_and_nodes_that_may_be_free_later_fail_no_job(
+    own: list[Json], hangs_on: str
+) -> None:
+    starts = training(failed_starts=9)
+    assert failing_at(starts, own, said(), now=NOW, hangs_on=hangs_on) is None
 
 
 @pytest.mark.parametrize(

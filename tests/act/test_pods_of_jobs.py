@@ -157,6 +157,13 @@ def with_init(made: Json, **state: Any) -> Json:
     return made
 
 
+def evicted(message: str) -> Json:
+    """By its kubelet, for what the pod itself has used."""
+    made = failed(code=137, said="step 3")
+    made["status"] |= {"reason": "Evicted", "message": message}
+    return made
+
+
 def turned_away(why: str, words: str) -> Json:
     made = pod(0, node="a", phase="Failed")
     made["status"] = {"phase": "Failed", "reason": why, "message": words}
@@ -241,8 +248,14 @@ def never_ran() -> Json:
         ),
         pytest.param(
             [turned_away("UnexpectedAdmissionError", "no healthy devices")],
-            "worker 0 was not run by a: UnexpectedAdmissionError: no healthy devices",
+            "worker 0 was turned away by a: UnexpectedAdmissionError: no healthy devices",
             id="its node did not take it",
+        ),
+        pytest.param(
+            [evicted('Usage of EmptyDir volume "shm" exceeds the limit "1Gi". ')],
+            "worker 0 failed with exit code 137 "
+            '(Evicted: Usage of EmptyDir volume "shm" exceeds the limit "1Gi".); last output: step 3',
+            id="over the limit of a volume",
         ),
         pytest.param(
             [restarting(code=7, said="boo")],

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from laxity import names
-from laxity_k8s.act.adoption import APPLIERS
+from laxity_k8s.objects.size_owners import APPLIERS
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import kubectl, tried
 from tests.support.kubernetes.place import HARD, MANIFESTS, Place, annotations, running

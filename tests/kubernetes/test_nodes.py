@@ -55,7 +55,8 @@ def test_a_node_that_does_not_say_since_when_it_is_away_is_lost(since: object) -
         pytest.param({}, "training", 3, id="open"),
         pytest.param({"unschedulable": True}, "cordoned", 0, id="cordoned"),
         pytest.param({"taints": [taint("disk-pressure")]}, "training", 0, id="its disk is full"),
-        pytest.param({"taints": [taint("memory-pressure")]}, "training", 3, id="pods tolerate it"),
+        # A pod that asks for GPUs alone, and for no CPU and memory, does not tolerate it.
+        pytest.param({"taints": [taint("memory-pressure")]}, "training", 0, id="little memory"),
         pytest.param(
             {"taints": [taint("disk-pressure", "PreferNoSchedule")]}, "training", 3, id="preferred"
         ),

@@ -13,6 +13,7 @@ from laxity_k8s.objects.node_rows.scaling_pool import read_pools
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.scaling_pools import BACKOFF
 from laxity_k8s.observe.snapshot import Snapshot
+from laxity_scheduler.capacity.eligibility import never_starts
 from laxity_scheduler.model.cluster import ClusterState, Coming
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.pool_arrivals import Arrival, PoolArrivals
@@ -39,19 +40,29 @@ class Eye(Observed):
         super().__init__(pools=read_pools(SPOT.replace("NODES", str(nodes))))
         self.look(-1.0)
 
-    def start(self) -> None:
-        """A Job of one worker with 8 GPUs is started on spot+1; the scheduler finds no node."""
-        state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=1)
-        made = job(gpus=8, suspend=False, nodes='["spot+1"]', status=EVER_SUSPENDED)
+    def start(
+        self, name: str = "job", number: int = 1, *, gpus: int = 8, after_s: float = 0.0
+    ) -> None:
+        """A Job of one worker is started on a node of spot; the scheduler finds no node."""
+        at = CREATED_AT + after_s
+        state = JobStatusRecord(resumed_at=at, width_changed_at=at, wanted=1)
+        nodes = f'["spot+{number}"]'
+        made = job(name, gpus=gpus, suspend=False, nodes=nodes, status=EVER_SUSPENDED)
         made["metadata"]["annotations"][names.STATUS] = state.to_text()
         made["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "spot"}
-        waits = pod(phase="Pending")
-        waits["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
+        waits = pod(of=name, phase="Pending")
+        waits["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": f"{gpus}"}}
         waits["status"]["conditions"] = [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
              "message": "0/0 nodes", "lastTransitionTime": CREATED}
         ]  # fmt: skip
         self.put(made, waits)
+
+    def stop(self, name: str = "job") -> None:
+        """Its Job is suspended, and its pod is gone."""
+        template = self.cache.jobs[f"default/{name}"]["spec"]["template"]
+        self.put(job(name, spec={"template": template}))
+        self.cache.drop_object("pods", next(iter(self.cache.pods_of[f"default/{name}"])))
 
     def come(self, name: str = "real", gpus: int = 8) -> None:
         self.put(node(name, gpus=gpus, labels={"pool": "spot"}))
@@ -118,8 +129,7 @@ def test_pool_that_did_not_come_is_not_counted_on_for_a_while() -> None:
     seen = Eye()
     seen.start()
     seen.look(WITHIN_S)
-    seen.put(job(spec={"template": seen.cache.jobs["default/job"]["spec"]["template"]}))
-    seen.cache.drop_object("pods", next(iter(seen.cache.pods)))
+    seen.stop()
     shut = seen.look(WITHIN_S + 1.0)
     due_at = seen.snapshot.due_at
     open_again = seen.look(WITHIN_S + BACKOFF.first_s)
@@ -127,6 +137,42 @@ def test_pool_that_did_not_come_is_not_counted_on_for_a_while() -> None:
     assert free(shut) == {}
     assert due_at == CREATED_AT + WITHIN_S + BACKOFF.first_s
     assert free(open_again) == {"spot+1": 8, "spot+2": 8}
+
+
+def test_two_starts_that_wait_for_the_same_nodes_in_vain_are_one_failure_of_the_pool() -> None:
+    seen = Eye()
+    seen.start()
+    seen.start("second", 2, after_s=1.0)
+    seen.look(2.0)
+    seen.look(WITHIN_S)
+    seen.stop()
+    seen.look(WITHIN_S + 0.5)
+    seen.look(WITHIN_S + 1.0)
+    seen.stop("second")
+    shut = seen.look(WITHIN_S + 2.0)
+
+    assert seen.snapshot.due_at == CREATED_AT + WITHIN_S + BACKOFF.first_s
+    why = never_starts(shut, shut.by_id["default/job"])
+    assert why is not None
+    words = why.text
+    assert "LAXITY_POOLS" not in words, "the pool is named there"
+    assert "pool spot: no node came within 4m00s; it is counted on again at " in words
+
+
+def test_nobody_joins_who_still_waits_for_a_pool_that_did_not_come() -> None:
+    seen = Eye()
+    seen.start()
+    seen.start("second", 2, gpus=2, after_s=100.0)
+    before = seen.look(101.0)
+    seen.look(WITHIN_S)
+    seen.stop()
+    after = seen.look(WITHIN_S + 1.0)
+
+    assert never_starts(before, before.by_id["default/job"]) is None
+    why = never_starts(after, after.by_id["default/job"])
+    assert why is not None
+    assert why.code == "no_eligible_node"
+    assert after.by_id["default/second"].workers == 1, "its own time is not over"
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -2,9 +2,8 @@
 
 import pytest
 
-from laxity_k8s.act.adoption import is_applied
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.size_owners import keep_size_owners
+from laxity_k8s.objects.size_owners import is_applied, keep_size_owners
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from tests.support.empty_cluster import Nothing
 from tests.support.manifests import job

@@ -218,8 +218,7 @@ def test_a_hard_job_that_no_node_does_for_is_told_which_label_shuts_it_out() -> 
     assert refusal.reason.code == "no_eligible_node"
     assert refusal.reason.text == (
         "no node is eligible: the pods ask for gpu=h100; nodes with GPUs: n0 (4 GPUs), "
-        "n1 (2 GPUs); n0: label gpu is t4, h100 is asked. Where an autoscaler adds such nodes, name "
-        "their pool in LAXITY_POOLS"
+        "n1 (2 GPUs); n0: label gpu is t4, h100 is asked"
     )
 
 

@@ -10,7 +10,7 @@ from laxity.job.manifest_reader import controller_of
 from laxity_k8s.act.patches import LONGEST_REASON
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import jobs
-from laxity_k8s.objects.size_owners import size_owners
+from laxity_k8s.objects.size_owners import is_applied
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
     digest_terms,
@@ -25,23 +25,6 @@ from laxity_scheduler.model.start_backoff import backoff_s
 
 TARGET: Final = "FailureTarget"  # condition of a Job that has to fail
 SUCCESS: Final = "SuccessCriteriaMet"  # of one that is to be complete
-# Field managers of tools that apply files: what they write is no wish of this moment. The admission
-# policies in k8s/manifests have the same list.
-APPLIERS: Final = frozenset(
-    {
-        "Helm",
-        "Terraform",
-        "argocd-controller",
-        "helm",
-        "helm-controller",
-        "kubectl",
-        "kubectl-client-side-apply",
-        "kustomize-controller",
-        "pulumi-kubernetes",
-    }
-)
-
-
 SILENT_S: Final = 300.0  # a Job that ran for so long was left alone by its applier
 APPLY_ADVICE: Final = (
     ". Leave spec.suspend, parallelism and completions out of the file; in Argo CD, list "
@@ -101,18 +84,6 @@ def _is_pinned_unsaid(job: Json) -> bool:
     """Whether it was created with a pin, and nothing was said of it yet."""
     annotations = json_tree.annotations_of(job)
     return names.PIN in annotations and names.REASON not in annotations
-
-
-def is_applied(job: Json) -> bool:
-    """Whether it was a tool that applies files, and nobody by hand, that changed the Job's size.
-
-    A field that somebody changes is from then on in the name of that field manager.
-    """
-    if names.PIN in json_tree.annotations_of(job):
-        return False
-    runs = jobs.current_width(job) > 0
-    field = "f:parallelism" if runs and read_status(job).wanted else "f:suspend"
-    return not APPLIERS.isdisjoint(size_owners(job, field))
 
 
 def _take_back(job: Json, now: float) -> Tending:

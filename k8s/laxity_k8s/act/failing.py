@@ -7,9 +7,11 @@ docs/projects.md has the rule for users.
 
 Exit codes say that only where the container runs laxity's worker: another program may mean
 anything by them. A plain Job with such a program keeps the backoffLimit that its user gave it: its reason
-shows the error.
+shows the error. In trainings `restarts` alone says how many failures in a row are worth GPUs: backoffLimit
+counts all pods of the Job's life, lost nodes too, and is large for that reason.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -33,26 +35,35 @@ from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 
 MOST_CUT_LINKS: Final = 2  # of a chain, with no epoch in between
-MOST_STARTS: Final = 3  # in vain, since the pods' images or containers cannot be made
+MOST_STARTS: Final = 3  # in vain, since what the pods need to start is not there
 NOT_STARTABLE: Final = frozenset(
     {
         "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull", "ErrImagePull",
         "ImageInspectError", "ImagePullBackOff", "InvalidImageName", "RunContainerError",
     }
 )  # fmt: skip
+# In the words of the kubelet, the scheduler and the API server. A volume that is there and cannot be
+# attached yet may be free a few minutes later.
+NOT_THERE: Final = re.compile(
+    r'\b(?:configmap|secret|persistentvolumeclaim|serviceaccount) "[^"]*" not found'
+    r"|\breferences non-existent (?:config|secret) key\b"
+)
 
 
-def find_failure(job: Json, own: Sequence[Json], reports: Reports, *, now: float) -> Tending | None:
+def find_failure(
+    job: Json, own: Sequence[Json], reports: Reports, *, now: float, hangs_on: str = ""
+) -> Tending | None:
     """What fails the Job, or only tells it why its pods keep failing.
 
-    None as long as another start may help, and where all of it is said.
+    None as long as another start may help, and where all of it is said. `hangs_on`: what keeps its
+    start, where Events alone say so.
     """
     if not _is_ours(job):
         return None
     trains = _is_training(job)
     cause = _keep_failing(job, own, reports, trains=trains)
     if cause is None and trains:
-        cause = _cannot_start(job, own) or _links_in_vain(job)
+        cause = _cannot_start(job, own, hangs_on) or _links_in_vain(job)
     if cause is None or not (trains or _is_to_be_told(job, cause)):
         return None
     if trains:
@@ -90,7 +101,7 @@ def _is_to_be_told(job: Json, why: Reason) -> bool:
 def _keep_failing(
     job: Json, own: Sequence[Json], reports: Reports, *, trains: bool
 ) -> Reason | None:
-    # Of a pod that its node has turned away nothing has run: another node may take the next one.
+    # That its node has turned a pod away says nothing of it: another node may take the next one.
     failures = [pod for pod in own if pods.has_failed(pod) and not pods.was_turned_away(pod)]
     if not failures:
         return None
@@ -104,7 +115,7 @@ def _keep_failing(
     if by_code and _is_final(job, often):
         return reason("worker_failed", died=died)
     times = sum(_count_failures(pod, since) for pod in often)
-    if times <= _allowed_restarts(job, trains=trains):
+    if times <= _allowed_restarts(job):
         return reason("worker_failed_again", died=died) if by_code and _is_repeated(often) else None
     if trains and report.holds_state is False:
         facts = {"times": times, "epoch": report.furthest_epoch}
@@ -134,8 +145,11 @@ def _is_final(job: Json, failures: Iterable[Json]) -> bool:
     return any(pods.exit_code(pod) in FINAL_CODES for pod in failures)
 
 
-def _allowed_restarts(job: Json, *, trains: bool) -> int:
-    return jobs.spec_of(job).restarts if trains else MOST_RESTARTS
+def _allowed_restarts(job: Json) -> int:
+    try:
+        return jobs.spec_of(job).restarts
+    except QoSError:
+        return MOST_RESTARTS
 
 
 def _is_repeated(failures: Iterable[Json]) -> bool:
@@ -161,11 +175,12 @@ def _in_a_row(
     return failed.values()
 
 
-def _cannot_start(job: Json, own: Iterable[Json]) -> Reason | None:
-    """The last of several starts in vain: this one waits for an image as well."""
+def _cannot_start(job: Json, own: Iterable[Json], hangs_on: str) -> Reason | None:
+    """The last of several starts in vain: this one, too, waits for an image or what its pods name."""
     starts = read_status(job).failed_starts + 1
     cause = next(
-        (pods.pending_reason([pod], MOST_WORKERS) for pod in own if _waits_in_vain(pod)), ""
+        (pods.pending_reason([pod], MOST_WORKERS) for pod in own if _waits_in_vain(pod)),
+        hangs_on if NOT_THERE.search(hangs_on) else "",
     )
     if not cause or starts < MOST_STARTS or not jobs.current_width(job):
         return None
@@ -184,7 +199,7 @@ def _links_in_vain(job: Json) -> Reason | None:
 def _waits_in_vain(pod: Json) -> bool:
     if pods.phase_of(pod) != "Pending" or pods.is_terminating(pod):
         return False
-    return any(
+    return bool(NOT_THERE.search(pods.waits_for(pod))) or any(
         json_tree.get_in(status, "state", "waiting", "reason") in NOT_STARTABLE
         for field in ("initContainerStatuses", "containerStatuses")
         for status in json_tree.list_at(pod, "status", field)

@@ -35,6 +35,7 @@ LONGEST_WORD: Final = 300
 LONGEST_REASON: Final = 900  # of the scheduler, whose words are told whole
 OVERDUE_S: Final = 15.0  # so long after its grace a pod may take to be gone
 MOST_NAMED: Final = 3
+REJECTED: Final = "Pod was rejected"  # begins what a kubelet says of a pod that it does not take
 TRACKING: Final = "batch.kubernetes.io/job-tracking"  # finalizer by which Jobs count their pods
 MOST_INDEXES: Final = 100_000  # of an Indexed Job, by Kubernetes
 
@@ -183,8 +184,11 @@ def _was_told_to_end(pod: Json) -> bool:
 
 
 def was_turned_away(pod: Json) -> bool:
-    """Whether its node did not take it, so that nothing of it has run."""
-    return phase_of(pod) == "Failed" and exit_code(pod) is None and not failed_end(pod)[1]
+    """Whether its node did not take it. A kubelet that starts anew may turn away one that ran, too."""
+    if phase_of(pod) != "Failed":
+        return False
+    message = str(json_tree.get_in(pod, "status", "message") or "")
+    return message.startswith(REJECTED) or (exit_code(pod) is None and not failed_end(pod)[1])
 
 
 def worker_failure(pod: Json) -> str:
@@ -193,21 +197,28 @@ def worker_failure(pod: Json) -> str:
     What laxity notes in the middle of its output is no reason, but where laxity itself ended it.
     """
     number = index_of(pod) or 0
+    by_node = _describe_node_end(pod)
     if was_turned_away(pod):
-        words = [json_tree.get_in(pod, "status", name) for name in ("reason", "message")]
-        why = ": ".join(str(word) for word in words if word) or "nothing is said of why"
-        return f"worker {number} was not run by {node_of(pod) or 'any node'}: {why[:LONGEST_WORD]}"
+        why = by_node or "nothing is said of why"
+        return f"worker {number} was turned away by {node_of(pod) or 'any node'}: {why}"
     init, end = failed_end(pod)
     output = without_secrets(str(end.get("message") or ""))
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     if end.get("exitCode") != USAGE:
         lines = [line for line in lines if not line.startswith(MARK)]
-    killed = kill_reason(end)  # from outside: what it wrote last is not why
+    # From outside: what it wrote last is not why.
+    killed = f" ({by_node})" if by_node else kill_reason(end)
     before = "; last output: " if killed else ": "
     last = f"{before}{lines[-1][:LONGEST_WORD]}" if lines else ""
     code = end.get("exitCode") if init else exit_code(pod)
     where = f" in its init container {init}" if init else ""
     return f"worker {number} failed{where} with exit code {code}{killed}{last}"
+
+
+def _describe_node_end(pod: Json) -> str:
+    """Why its kubelet ended the whole pod: a volume over its limit, a time limit; "" if it did not."""
+    words = [json_tree.get_in(pod, "status", name) for name in ("reason", "message")]
+    return ": ".join(str(word).strip() for word in words if word)[:LONGEST_WORD]
 
 
 def failure_reason(own: Iterable[Json], workers: int) -> str:

@@ -19,6 +19,7 @@ from laxity_scheduler.model.cluster import NodeSet
 
 MOST_REASONS: Final = 5
 MOST_NAMED: Final = 5
+POOL_ADVICE: Final = "where an autoscaler adds such nodes, name their pool in LAXITY_POOLS"
 Seen = tuple[Mapping[str, str], list[Any], tuple[str, ...]]  # labels, taints, accelerators
 
 
@@ -131,12 +132,14 @@ class Eligible:
         bare = [name for name in sorted(self._nodes) if self._is_bare(asks, name)]
         parts = [f"{list_names(bare)}: it lists 0 {asks.resource}"] if bare else []
         parts += [summarize_reasons(nodes_by_reason)] if nodes_by_reason else []
-        parts += [
+        late = [
             problem
             for node, problem in self._pools.describe_late()
             if not shut_out(asks, node, gpu_taints=self._gpu_taints)
         ]
-        return asks.text if nodes_by_reason else "", NodeSet(mine, "; ".join(parts))
+        parts += late or ([] if mine else [POOL_ADVICE])
+        is_named = nodes_by_reason or (late and not mine)
+        return asks.text if is_named else "", NodeSet(mine, "; ".join(parts))
 
     def _shut_out(self, asks: Asks, name: str) -> str:
         node = self._nodes[name]

@@ -17,6 +17,7 @@ from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
 from laxity_k8s.objects.node_rows.node_constraints import Asks, asks_of
 from laxity_k8s.objects.node_rows.nodes import read_assigned_nodes
 from laxity_k8s.objects.pod_requests import requested_on, requests_of
+from laxity_k8s.objects.size_owners import is_applied
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import ClusterCache
 from laxity_k8s.observe.displaced import (
@@ -49,6 +50,7 @@ from laxity_scheduler.model.job import FOREVER, Job, Promise
 from laxity_scheduler.model.reasons import format_duration
 
 READ_AGAIN_S: Final = 30.0  # a group that could not be read
+TAKEN_BACK_S: Final = 1.0  # until then the next look has taken a file's stop back
 
 
 class GroupReader:
@@ -220,6 +222,7 @@ class GroupReader:
         if isinstance(row, BadJob):
             entry.bad = row
             return
+        row = _until_taken_back(row, job, now)
         row = _on_product(row, self.product_of(row, entry.asks))
         row = self.hanging.apply_to(row, self._missing.get(group))
         row = self._with_coming_nodes(row, job, own)
@@ -284,6 +287,16 @@ class GroupReader:
             self._missing.pop(group, None)
             return now
         return self._missing.setdefault(group, now)
+
+
+def _until_taken_back(row: Job, job: Json, now: float) -> Job:
+    """The row of a Job that a file has stopped: it waits for the correction that takes this back.
+
+    The file may have come between the corrections and this look, and the Job is pinned by nobody.
+    """
+    if row.workers or not row.pinned or not is_applied(job):
+        return row
+    return replace(row, pinned=False, not_before=max(row.not_before, now + TAKEN_BACK_S))
 
 
 def _on_product(row: Job, product: str) -> Job:

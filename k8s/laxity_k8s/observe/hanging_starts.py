@@ -47,6 +47,11 @@ class HangingStarts:
         """What Events say of this Job or its pods; "" for nothing."""
         self._hangs[job_id] = Hang(now + AGAIN_S, words[:LONGEST_REASON])
 
+    def words_of(self, job_id: str) -> str:
+        """What Events said last."""
+        hang = self._hangs.get(job_id)
+        return "" if hang is None else hang.words
+
     def due_at(self, job_id: str, now: float) -> float:
         """When there is something to read; where it is too much at once, soon."""
         hang = self._hangs.get(job_id)

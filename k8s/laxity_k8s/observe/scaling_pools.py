@@ -32,12 +32,14 @@ class _Wait:
         self.since: float | None = None
         self.is_late = self.is_shut = False
         self.failures = 0
+        self.failed_at = 0.0
         self.retry_at = 0.0  # not counted on before
         self.problem = ""  # why it is not
 
     def begin(self, since: float) -> None:
+        """Starts from before the last failure belong to it, however many they are."""
         if since != self.since:
-            self.since, self.is_late = since, False
+            self.since, self.is_late = since, since <= self.failed_at
 
 
 class ScalingPools:
@@ -109,7 +111,7 @@ class ScalingPools:
         within_s = self.arrivals.expect(pool.name, pool.within_s).within_s
         late_at = wait.since + within_s
         if late_at <= now and not wait.is_late:
-            wait.is_late, wait.failures = True, wait.failures + 1
+            wait.is_late, wait.failures, wait.failed_at = True, wait.failures + 1, now
             wait.retry_at = now + BACKOFF.delay_s(wait.failures)
             wait.problem = (
                 f"pool {pool.name}: no node came within {format_duration(within_s)}; "
@@ -138,7 +140,7 @@ class ScalingPools:
             name = f"{pool.name}{COMING}{number}"
             if name in awaited or most > len(awaited):
                 most -= name not in awaited
-                yield name, self._coming.get(name) or pool.build_node(number)
+                yield name, pool.build_node(number, is_shut=wait.is_shut)
 
     def find_moved(self, sent: Mapping[str, int]) -> Iterator[Unplaced]:
         """GPUs that are awaited though their nodes have come: their pods are about to be there."""

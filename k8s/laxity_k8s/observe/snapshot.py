@@ -73,6 +73,7 @@ class Snapshot:
             fit_within_s=fit_within_s,
         )
         self.moved_promises = self._reader.moved_promises
+        self.hanging = self._reader.hanging
         self._due: dict[str, float] = {}
         self._freed: dict[str, JobStatusRecord] = {}
         self._rows: dict[str, Job] = {}
@@ -159,15 +160,15 @@ class Snapshot:
         return self._reader.wait_anew(now)
 
     def read_events(self, find_words: Callable[[Json], str], now: float) -> None:
-        """Have Events read of Jobs whose start hangs; the next look tells what they say."""
-        for group in self._reader.hanging.find_due(now):
+        """Have Events read of Jobs whose start hangs; the next look sees what they say."""
+        for group in self.hanging.find_due(now):
             with self._cache.lock:
                 job = self._cache.jobs.get(group)
             if job is None:
-                self._reader.hanging.forget(group)
+                self.hanging.forget(group)
                 continue
-            self._reader.hanging.note(group, self._guard(group, find_words, job) or "", now)
-            self._stale.add(group)
+            self.hanging.note(group, self._guard(group, find_words, job) or "", now)
+            self._cache.put_back(group)
 
     def foreign_gpus(self, nodes: Iterable[str]) -> int:
         """GPUs of these nodes that pods hold which belong to no Job of laxity's."""

@@ -79,8 +79,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "{slots} fit on the nodes that it may use when these are empty"
     ),
     "no_eligible_node": (
-        "no node is eligible: the pods ask for {asks}; nodes with GPUs: {nodes}; {shut_out}. Where an "
-        "autoscaler adds such nodes, name their pool in LAXITY_POOLS"
+        "no node is eligible: the pods ask for {asks}; nodes with GPUs: {nodes}; {shut_out}"
     ),
     "does_not_fit_eligible_nodes": (
         "it needs at least {workers:worker} of {gpus_per_worker:GPU}, each on one node; "

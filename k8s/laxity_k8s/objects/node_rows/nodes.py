@@ -20,7 +20,6 @@ UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 # Taints of a node that is not ready: they go a moment after it is ready again.
 AWAY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 NOBODY: Final[Mapping[str, int]] = MappingProxyType({})
-MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
 
 
 def is_usable(node: Json) -> bool:
@@ -44,8 +43,7 @@ def _find_troubles(node: Json) -> set[str]:
     """Taints by which Kubernetes itself keeps new pods off (a full disk, no network), for a while."""
     taints = json_tree.list_at(node, "spec", "taints")
     keys = {str(taint.get("key")) for taint in taints if taint.get("effect") in KEEPS_OFF}
-    # pods that ask for resources tolerate memory pressure
-    return {key for key in keys if key.startswith(PASSING) and key != MEMORY_PRESSURE}
+    return {key for key in keys if key.startswith(PASSING)}
 
 
 def is_ready(node: Json) -> bool:

@@ -27,6 +27,8 @@ from laxity_scheduler.service.settings import SettingsError
 
 MOST_NODES: Final = 1000
 WHERE: Final = "LAXITY_POOLS"
+# Neither starts nor promises are to count on it.
+SHUT: Final = {"key": "laxity.dev/not-counted-on", "effect": "NoSchedule"}
 
 
 def _read_seconds(text: object) -> float:
@@ -60,11 +62,11 @@ class ScalingPool(BaseModel):
         labels = json_tree.labels_of(node)
         return bool(count_offered(node)) and self.labels.items() <= labels.items()
 
-    def build_node(self, number: int) -> Json:
-        """A node that may come."""
+    def build_node(self, number: int, *, is_shut: bool = False) -> Json:
+        """A node that may come; of a pool that is shut, for those who wait for it already."""
         return {
             "metadata": {"name": f"{self.name}{COMING}{number}", "labels": self.labels},
-            "spec": {"taints": self.taints},
+            "spec": {"taints": [*self.taints, SHUT] if is_shut else self.taints},
             "status": {"allocatable": self.allocatable},
         }
 

@@ -145,7 +145,6 @@ def _place(
             free = node.gpus - max(taken, default=0)
             nodes += [(free, node.id)] * (free // size)
         if len(nodes) >= width:
-            return [
-                Block(one.job.id, name, size, from_s, until_s) for _, name in sorted(nodes)[:width]
-            ]
+            names = [name for _, name in sorted(nodes)[:width]]
+            return [Block(one.job.id, name, size, from_s, until_s) for name in names]
     return None

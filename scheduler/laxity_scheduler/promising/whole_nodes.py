@@ -6,7 +6,9 @@ empty when it is planned to start the one that is empty last, and nobody starts 
 be there then (our own). Nodes that are empty before are left to those who are planned to use them.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from itertools import chain, islice
 from typing import NamedTuple
 
 from laxity_scheduler.capacity.ledger import Among
@@ -50,18 +52,22 @@ def find_kept_nodes(
         free[number] += more
         if free[number] == gpus[frees.names[number]]:
             empty_s.setdefault(frees.names[number], until_s)
+    soonest = sorted(empty_s, key=empty_s.__getitem__)
+    times_s = [empty_s[name] for name in soonest]
+    latest = sorted(empty_s, key=lambda name: -empty_s[name])
     for from_s, job, workers in sorted(large, key=lambda one: (one[0], one[1].id)):
         may = open_to(job, from_s)
         taken = {hold.node for hold in room.held.in_force if hold.job != job.id}
-        mine = [
+        in_time = bisect_right(times_s, from_s + TINY_S)
+        mine = (
             name
-            for name in empty_s
+            for name in chain(latest[len(latest) - in_time :], soonest[in_time:])
             if name not in kept and gpus[name] == job.gpus_per_worker
             if may is None or name in may
             if name not in taken
-        ]
-        mine.sort(key=lambda name: _far_from(empty_s[name], from_s))
-        kept.update(dict.fromkeys(mine[:workers], Keeper(job.id, from_s)))
+        )
+        for name in list(islice(mine, workers)):
+            kept[name] = Keeper(job.id, from_s)
     return kept
 
 
@@ -76,12 +82,6 @@ def shut_nodes(
         for name, keeper in kept.items()
         if keeper.job != job.id and keeper.from_s + TINY_S < min(hold_s, patience_s)
     )
-
-
-def _far_from(empty_s: float, from_s: float) -> tuple[bool, float]:
-    """Those in time before the others; of these the last, of the others the first."""
-    late = empty_s > from_s + TINY_S
-    return late, empty_s if late else -empty_s
 
 
 def _waits(job: Job) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.qos import decide
+from tests.promise.test_toy_world import keeps_to_sets
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
 from tests.support.plans import stopped_jobs
 
@@ -61,3 +62,8 @@ def test_what_is_on_its_way_to_a_wide_job_is_not_counted_for_the_next_as_well() 
     hard = [promised("hard1", 380.0, workers=(2,)), promised("hard2", 700.0)]
     state = ClusterState(now=2.0, nodes=(node(gpus=4, free_gpus=0),), jobs=(*jobs, *hard))
     assert len(stopped_jobs(decide(state, MINUTE_EPOCHS))) == 2
+
+
+def test_who_would_give_too_late_is_passed_over_for_one_that_stops_in_time() -> None:
+    """j8 can wait for 2 s. j1 would give it a GPU in 4 s, and j7 can stop at once."""
+    keeps_to_sets(1_221)

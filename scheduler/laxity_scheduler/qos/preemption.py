@@ -37,10 +37,12 @@ Kept = Mapping[str, Counter[str]]  # what is kept free for whom, by node
 def choose(
     context: DecisionContext, job: Job, need: Need, patience_s: float, *, tiers: int
 ) -> tuple[Victim, ...]:
-    """The cheapest jobs to narrow or stop, from the lowest tier that does; () if none does.
+    """The cheapest jobs to narrow or stop, from the lowest tier that does in time; () if none does.
 
-    Tiers: wider than they need; best effort; soft; promised jobs with enough slack.
+    Tiers: wider than they need; best effort; soft; promised jobs with enough slack. Where none does in
+    time, from the lowest that does at all.
     """
+    too_late: tuple[Victim, ...] = ()
     for tier in range(tiers):
         giving = [
             (other, victim)
@@ -49,17 +51,19 @@ def choose(
             if _makes_room(context, other, job)
             for victim in _victims(context, other, job, tier, patience_s)
         ]
+        in_time = [(other, victim) for other, victim in giving if victim.delay_s <= patience_s]
         if tier == PROMISED:
             lasting = [
-                victim for other, victim in giving if _makes_lasting_way(context, other, job)
+                victim for other, victim in in_time if _makes_lasting_way(context, other, job)
             ]
-            chosen = cheapest_victims(lasting, need)
-            if chosen and all(victim.delay_s <= patience_s for victim in chosen):
+            if chosen := cheapest_victims(lasting, need):
                 return chosen
-        chosen = cheapest_victims([victim for _, victim in giving], need)
+        chosen = cheapest_victims([victim for _, victim in in_time], need)
         if chosen is not None:
             return chosen
-    return ()
+        if not too_late and len(in_time) < len(giving):
+            too_late = cheapest_victims([victim for _, victim in giving], need) or ()
+    return too_late
 
 
 def _makes_room(context: DecisionContext, other: Job, job: Job) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.qos import decide
-from tests.promise.test_toy_world import keeps_to_sets
+from tests.promise.test_toy_world import is_interfered_with, keeps_to_sets
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, node, promised
 from tests.support.plans import stopped_jobs
 
@@ -67,3 +67,8 @@ def test_what_is_on_its_way_to_a_wide_job_is_not_counted_for_the_next_as_well() 
 def test_who_would_give_too_late_is_passed_over_for_one_that_stops_in_time() -> None:
     """j8 can wait for 2 s. j1 would give it a GPU in 4 s, and j7 can stop at once."""
     keeps_to_sets(1_221)
+
+
+def test_one_that_has_to_start_wider_waits_an_epoch_more_for_who_makes_way() -> None:
+    """j4 is amended; its next epoch ends before j2 and j8 have left the other node."""
+    is_interfered_with(1_079)

@@ -9,6 +9,7 @@ ends sooner than a restart takes is left alone. A promise in danger knows none o
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import floor
 
 import numpy as np
 
@@ -362,11 +363,22 @@ def _make_room(context: DecisionContext, job: Job, width: int, spare_s: float) -
     may = context.state.eligible_nodes(job) or frozenset()
     coming = context.releases.own(job) + context.releases.shared
     need = context.need(job, width - job.workers, may, coming)
-    patience_s = spare_s - context.forecasts.curve(job).epoch_s(job.workers, "p90")
+    patience_s = _patience_s(context, job, width, spare_s)
     if need.workers_fitting < need.workers and patience_s > 0.0:
         chosen = choose(context, job, need, patience_s, tiers=3)
         if all(victim.delay_s <= patience_s for victim in chosen):
             carry_out(context, chosen, job, need.workers * job.gpus_per_worker, "promised")
+
+
+def _patience_s(context: DecisionContext, job: Job, width: int, spare_s: float) -> float:
+    """How long it can wait to start on another width: each epoch until then is as much slower."""
+    curve = context.forecasts.curve(job)
+    epoch_s = curve.epoch_s(job.workers, "p90")
+    slower_s = epoch_s - curve.epoch_s(width, "p90")
+    if slower_s <= 0.0:
+        return 0.0
+    epochs = min(floor(spare_s / slower_s), curve.epochs_left - 1)
+    return context.forecasts.time_to_free_s(job) + epochs * epoch_s
 
 
 def _well_ahead(context: DecisionContext, job: Job, keeps: int) -> bool:

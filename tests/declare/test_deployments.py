@@ -42,6 +42,12 @@ def test_runs_of_a_changed_flow_find_it_by_its_name(
     assert (said(manifest, "deadline"), said(manifest, "widths")) == ("8h", "2")
 
 
+def test_a_name_with_an_annotation_is_found_as_well(trainings: ModuleType) -> None:
+    deployment = trainings.train_digits_weekend.to_deployment("monthly")
+
+    assert deployment.entrypoint.split(":")[-1] == "train_digits_weekend"
+
+
 @pytest.mark.parametrize("kind", ["to_deployment", "ato_deployment", "deploy", "adeploy"])
 def test_a_changed_flow_without_a_name_is_not_deployed_with_the_old_declaration(
     trainings: ModuleType, processes: str, kind: str

@@ -57,5 +57,7 @@ def _names_in(function: Callable[..., Any]) -> Iterable[str]:
     except OSError:
         return
     for node in body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
         yield from (target.id for target in targets if isinstance(target, ast.Name))

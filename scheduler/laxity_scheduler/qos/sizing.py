@@ -375,9 +375,9 @@ def _patience_s(context: DecisionContext, job: Job, width: int, spare_s: float) 
     curve = context.forecasts.curve(job)
     epoch_s = curve.epoch_s(job.workers, "p90")
     slower_s = epoch_s - curve.epoch_s(width, "p90")
-    if slower_s <= 0.0:
+    if not 0.0 < slower_s < FOREVER:
         return 0.0
-    epochs = min(floor(spare_s / slower_s), curve.epochs_left - 1)
+    epochs = floor(min(spare_s / slower_s, curve.epochs_left - 1))
     return context.forecasts.time_to_free_s(job) + epochs * epoch_s
 
 

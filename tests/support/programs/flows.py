@@ -22,6 +22,7 @@ def train_digits(training: Training, hidden: int = 64, *, name: str = "x") -> fl
 
 
 train_digits_overnight = train_digits.with_qos(deadline="8h", workers=2)
+train_digits_weekend: object = train_digits.with_qos(deadline="2d")
 
 
 @deadline_flow(deadline="1h", epochs=2, retries=1, on_failure=[hear], on_completion=[hear])

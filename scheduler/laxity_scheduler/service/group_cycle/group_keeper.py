@@ -85,13 +85,13 @@ class GroupKeeper:
 
         Refused trials go with them, as if the client had ended them.
         """
-        for group in self.book.groups(lambda _: True):
-            if (
-                group.state != "active"
-                or not group.is_sweep
-                or now < group.deadline_at + PATIENCE_S
-            ):
-                continue
+        left = [
+            group
+            for group in self.book.groups(lambda _: True)
+            if group.state == "active" and group.is_sweep
+            if now >= group.deadline_at + PATIENCE_S
+        ]
+        for group in left:
             with self._faults.isolate("group", group.id):
                 views = [view for view in self._views() if group_id_of(view) == group.id]
                 refused = {view["id"] for view in views if view["state"] == "refused"}

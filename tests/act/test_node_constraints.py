@@ -17,6 +17,7 @@ from laxity_k8s.objects.node_rows.node_constraints import (
     is_suited,
     shut_out,
 )
+from laxity_k8s.objects.node_rows.scaling_pool import SHUT
 from laxity_k8s.objects.status_annotation import digest_terms
 from laxity_k8s.observe.accelerator_counts import AcceleratorCounts
 from laxity_k8s.observe.eligible import Eligible
@@ -175,6 +176,7 @@ def test_who_asks_for_other_nodes_asks_for_another_verdict() -> None:
         ),
         ({"nodeName": "b"}, machine(), "its name is a, metadata.name In (b) is asked"),
         ({}, machine(taints=[RESERVED]), "taint team=red:NoSchedule is not tolerated"),
+        ({}, machine(taints=[SHUT]), "no node of its pool came in time"),
     ],
 )
 def test_it_is_said_what_shuts_a_job_out(asked: Json, there: Json, words: str) -> None:

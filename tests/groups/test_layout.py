@@ -1,5 +1,7 @@
 """When the steps of a group find room, and what is kept for them."""
 
+from dataclasses import replace
+
 import pytest
 
 from laxity_scheduler.frame.remaining import Forecasts
@@ -121,6 +123,19 @@ def test_jobs_that_take_turns_put_off_the_step_behind_them() -> None:
     waiting = StepState(GroupStep("a", 2), live=state.jobs)
     layout = lay_out(state, waiting, coming("b", "a"))
     assert layout.reserved["b"].from_at == pytest.approx(12_000.0, abs=300.0)
+
+
+@pytest.mark.parametrize("has_verdict", [True, False], ids=["planned", "just come"])
+def test_step_whose_job_waits_takes_the_time_of_the_width_that_is_for_it(
+    *, has_verdict: bool
+) -> None:
+    """A wide step was taken for one on a single worker: it looked late, and had the next one's time."""
+    waiting = promised("a", 2000.0, workers=(1, 4))
+    waiting = waiting if has_verdict else replace(waiting, verdict=None)
+    state = cluster(gpus=4, jobs=[waiting])
+    kept = {} if has_verdict else {"a": Reserved("default/g/a", state.now, state.now + 1500.0, 4)}
+    layout = lay_out(state, StepState(GroupStep("a"), live=state.jobs), kept=kept)
+    assert layout.course.quantile_s(0.5) == pytest.approx(1500.0, abs=60.0)
 
 
 def test_kept_gpus_come_back_from_the_journal() -> None:

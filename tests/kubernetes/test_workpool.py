@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import prefect
 import pytest
 
 from laxity import QoSError, names
@@ -120,6 +121,13 @@ def test_each_way_to_deploy_hands_on_what_a_job_carries_and_refuses_what_its_pod
     assert said == {**changed.declaration.job_variables(), "image": "train:1"}
     by_hand = changed.to_deployment("by-hand", work_pool_name=pool)
     assert by_hand.job_variables == changed.declaration.job_variables()
+    later = [declared.to_deployment(name) for name in ("first", "second")]
+    there: Any = {"work_pool_name": pool, "image": "train:1", "build": False, "push": False}
+    deployed: Any = prefect.deploy(*later, **there, print_next_steps_message=False)
+    for told in deployed:
+        with get_client(sync_client=True) as client:
+            said = client.read_deployment(told).job_variables
+        assert said == {**declared.declaration.job_variables(), "image": "train:1"}
     with pytest.raises(QoSError, match="epochs: what with_qos changed is lost"):
         changed.with_qos(epochs=7).to_deployment("by-hand", work_pool_name=pool)
 

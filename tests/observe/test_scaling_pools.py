@@ -157,6 +157,7 @@ def test_two_starts_that_wait_for_the_same_nodes_in_vain_are_one_failure_of_the_
     words = why.text
     assert "LAXITY_POOLS" not in words, "the pool is named there"
     assert "pool spot: no node came within 4m00s; it is counted on again at " in words
+    assert "not-counted-on" not in words
 
 
 def test_nobody_joins_who_still_waits_for_a_pool_that_did_not_come() -> None:

@@ -106,7 +106,7 @@ class DeadlineFlow(Flow[P, R]):
         super().serve(*args, **options)
 
     def to_deployment(self, *args: Any, **options: Any) -> Any:
-        """As for any flow. With a work pool, its job variables hand on what is declared.
+        """As for any flow. Its job variables hand on what is declared, once it has a work pool.
 
         QoSError if its runs would import a flow with another declaration.
         """
@@ -141,6 +141,10 @@ class DeadlineFlow(Flow[P, R]):
         if made.work_pool_name:
             variables = with_declared(self.declaration, made.job_variables, made.work_pool_name)
             made.job_variables = variables
+        else:
+            from laxity.flow.late_pool import wait_for_pool  # Prefect imports this late as well
+
+            wait_for_pool(made, self.declaration)
         if not self._is_served:
             made.entrypoint = entrypoint_of(
                 self, self._function, made.entrypoint, made.job_variables

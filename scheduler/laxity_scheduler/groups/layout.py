@@ -115,7 +115,8 @@ class GroupPlanner:
         fast: bool,
     ) -> None:
         name, after, now = state.step.name, state.step.after, self.forecasts.now
-        running = tuple(map(self._times_of, state.live))
+        each = 0 if kept is None else kept.gpus // max(1, len(state.live))
+        running = tuple([self._times_of(job, each) for job in state.live])
         if not state.coming or state.row is None:
             layout.course.add(StepPart(name, 0.0, 0.0, after, 0, running=running))
             return
@@ -145,12 +146,23 @@ class GroupPlanner:
             f"{group}/{name}", state.row, now + start_s, now + end_s, at_once * gpus
         )
 
-    def _times_of(self, job: Job) -> tuple[float, float]:
-        """P50 and P90 of what is left of a job that is there; while it waits, as it is planned."""
+    def _times_of(self, job: Job, kept_gpus: int) -> tuple[float, float]:
+        """P50 and P90 of what is left of a job that is there; while it waits, as it is planned.
+
+        Before its first plan it starts on the width for which GPUs are kept.
+        """
         p50_s, p90_s = (self.forecasts.trajectory_s(job, quantile) for quantile in ("p50", "p90"))
-        share = None if job.workers else self.reservations.shares.get(job.id)
-        wait_s = 0.0 if share is None else max(0.0, share.finish_s - p90_s)
-        return p50_s + wait_s, p90_s + wait_s
+        if job.workers or not 0.0 < p90_s < FOREVER:
+            return p50_s, p90_s
+        share = self.reservations.shares.get(job.id)
+        if share is not None:
+            end_s = share.finish_s
+        else:
+            fitting = [w for w in job.widths if w * job.gpus_per_worker <= kept_gpus]
+            end_s = min(self.forecasts.rest_s(job, w) for w in fitting) if fitting else p90_s
+        wider = min(1.0, end_s / p90_s)
+        wait_s = max(0.0, end_s - p90_s)
+        return p50_s * wider + wait_s, p90_s * wider + wait_s
 
     def _widths(self, row: Job, profile: Profile) -> Sequence[int]:
         """Its widths that the cluster may hold; the least one if it holds none."""

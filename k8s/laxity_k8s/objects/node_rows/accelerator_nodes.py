@@ -13,6 +13,7 @@ from laxity.job.accelerators import GPU, is_accelerator
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 
+NOT_COUNTED_ON: Final = "laxity.dev/not-counted-on"  # a taint of such a node, whose pool is late
 COMING: Final = "+"  # in the name of a node that may come (`scaling_pool`), and in no other
 NAMED: Final = tuple(os.environ.get(names.ENV_PRODUCT_LABELS, "").split())
 GKE: Final = "cloud.google.com/gke-accelerator"

@@ -19,7 +19,7 @@ from laxity.job.accelerators import GPU
 from laxity.parsing import MOST, whole_number
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.node_rows.accelerator_nodes import count_offered
+from laxity_k8s.objects.node_rows.accelerator_nodes import NOT_COUNTED_ON, count_offered
 from laxity_k8s.objects.node_rows.affinity import NAME, REQUIRED, own_terms
 
 KEEPS_OFF: Final = ("NoSchedule", "NoExecute")
@@ -158,6 +158,8 @@ def shut_out(asks: Asks, node: Json, *, gpu_taints: bool) -> str:
     added = asks.resource if gpu_taints else ""
     for taint in json_tree.list_at(node, "spec", "taints"):
         if _keeps_off(taint) and not _is_tolerated(asks.tolerations, taint, added):
+            if taint.get("key") == NOT_COUNTED_ON:
+                return "no node of its pool came in time"
             value = f"={taint['value']}" if taint.get("value") else ""
             return f"taint {taint.get('key')}{value}:{taint.get('effect')} is not tolerated"
     return ""

@@ -21,14 +21,18 @@ from laxity import json_tree
 from laxity.durations import parse_duration, positive_duration
 from laxity.job.manifest_yaml import load_documents
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.node_rows.accelerator_nodes import COMING, count_offered
+from laxity_k8s.objects.node_rows.accelerator_nodes import (
+    COMING,
+    NOT_COUNTED_ON,
+    count_offered,
+)
 from laxity_k8s.objects.quantities import parse_quantity
 from laxity_scheduler.service.settings import SettingsError
 
 MOST_NODES: Final = 1000
 WHERE: Final = "LAXITY_POOLS"
 # Neither starts nor promises are to count on it.
-SHUT: Final = {"key": "laxity.dev/not-counted-on", "effect": "NoSchedule"}
+SHUT: Final = {"key": NOT_COUNTED_ON, "effect": "NoSchedule"}
 
 
 def _read_seconds(text: object) -> float:

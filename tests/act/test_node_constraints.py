@@ -177,6 +177,11 @@ def test_who_asks_for_other_nodes_asks_for_another_verdict() -> None:
         ({"nodeName": "b"}, machine(), "its name is a, metadata.name In (b) is asked"),
         ({}, machine(taints=[RESERVED]), "taint team=red:NoSchedule is not tolerated"),
         ({}, machine(taints=[SHUT]), "no node of its pool came in time"),
+        (
+            {"tolerations": [{"operator": "Exists"}]},
+            machine(taints=[SHUT]),
+            "no node of its pool came in time",
+        ),
     ],
 )
 def test_it_is_said_what_shuts_a_job_out(asked: Json, there: Json, words: str) -> None:

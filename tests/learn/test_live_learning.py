@@ -66,7 +66,7 @@ def test_a_service_learns_from_its_journal_catches_a_bad_model_and_is_rolled_bac
     words = ("--journal", str(home), "--out", str(tmp_path / "mine.npz"), "--register", "widths")
     figures = json.loads(run(live, "train", "policy", *words, "--updates", "200", "--json"))
     assert figures["journal_choices"] >= 20
-    assert figures["held_out_right"] > 0.5  # of some seven: with more asked it fails now and then
+    assert figures["held_out_right"] > 0.6
     with serving(home, "--policy", "models:/widths@champion") as live:
         assert live.client.cluster()["policy"] == "optimus_with_promises"
         assert "champion not found" in " ".join(run(live, "cluster").split())

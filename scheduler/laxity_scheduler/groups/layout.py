@@ -160,9 +160,8 @@ class GroupPlanner:
         else:
             fitting = [w for w in job.widths if w * job.gpus_per_worker <= kept_gpus]
             end_s = min(self.forecasts.rest_s(job, w) for w in fitting) if fitting else p90_s
-        wider = min(1.0, end_s / p90_s)
-        wait_s = max(0.0, end_s - p90_s)
-        return p50_s * wider + wait_s, p90_s * wider + wait_s
+        scale, wait_s = min(1.0, end_s / p90_s), max(0.0, end_s - p90_s)
+        return p50_s * scale + wait_s, p90_s * scale + wait_s
 
     def _widths(self, row: Job, profile: Profile) -> Sequence[int]:
         """Its widths that the cluster may hold; the least one if it holds none."""

@@ -157,9 +157,9 @@ def shut_out(asks: Asks, node: Json, *, gpu_taints: bool) -> str:
         return _find_unmet(asks.terms, labels, name)
     added = asks.resource if gpu_taints else ""
     for taint in json_tree.list_at(node, "spec", "taints"):
+        if taint.get("key") == NOT_COUNTED_ON:  # whoever tolerates all taints waits as well
+            return "no node of its pool came in time"
         if _keeps_off(taint) and not _is_tolerated(asks.tolerations, taint, added):
-            if taint.get("key") == NOT_COUNTED_ON:
-                return "no node of its pool came in time"
             value = f"={taint['value']}" if taint.get("value") else ""
             return f"taint {taint.get('key')}{value}:{taint.get('effect')} is not tolerated"
     return ""

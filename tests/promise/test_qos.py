@@ -3,11 +3,16 @@
 Epochs take 60 s on one worker and speed up linearly.
 """
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from laxity_scheduler.model.decision import Admit, Promised
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies import qos
-from tests.support.builders import MINUTE_EPOCHS, cluster, job, promise, promised
+from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
 from tests.support.plans import stopped_jobs
 
 
@@ -43,3 +48,35 @@ def test_the_clock_alone_moves_no_promise(done: int, codes: list[str]) -> None:
     late = promised("late", 1_000.0, running=1, done=done, epoch_started_at=800.0, verdict=told)
     plan = qos.decide(cluster(gpus=1, jobs=[late], now=800.0), MINUTE_EPOCHS)
     assert [d.reason.code for d in plan.decisions if isinstance(d, Promised)] == codes
+
+
+def late_by(late_s: float, **fields: Any) -> Job:
+    """Ten epochs of a minute, promised to be done sooner, and told to be in danger."""
+    danger = reason("promise_in_danger", p90_at=600.0, late_s=late_s, workers=1)
+    told = replace(promise(600.0 - late_s, p90_at=600.0), reason=danger)
+    return promised("late", 600.0 - late_s, verdict=told, **fields)
+
+
+def test_who_cannot_be_in_time_any_more_starts_behind_a_promise_that_can() -> None:
+    jobs = [late_by(100.0), promised("good", 650.0)]
+    plan = qos.decide(cluster(gpus=1, jobs=jobs), MINUTE_EPOCHS)
+    assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/good"]
+
+
+def test_who_cannot_be_in_time_any_more_makes_way_for_a_promise_that_can() -> None:
+    late = late_by(100.0, running=1, epoch_started_at=0.0)
+    jobs = [late, promised("good", 700.0)]
+    plan = qos.decide(cluster(gpus=1, jobs=jobs), MINUTE_EPOCHS)
+    assert stopped_jobs(plan) == ["team/late"]
+
+
+def test_who_cannot_be_in_time_any_more_runs_where_nobody_needs_its_place() -> None:
+    jobs = [late_by(100.0), promised("good", 650.0)]
+    plan = qos.decide(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)
+    assert {d.job for d in plan.decisions if isinstance(d, Admit)} == {"team/late", "team/good"}
+
+
+def test_who_is_late_at_p90_alone_goes_first_as_before() -> None:
+    jobs = [late_by(-100.0), promised("good", 1_200.0)]
+    plan = qos.decide(cluster(gpus=1, jobs=jobs), Curve(spread=1.5))
+    assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/late"]

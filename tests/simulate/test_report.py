@@ -160,17 +160,18 @@ def test_a_refused_job_that_ran_on_late_is_finished_and_not_refused() -> None:
 
 
 def test_waiting_lost_hours_and_utilisation_of_a_run_with_one_preemption() -> None:
-    """One GPU, 30 s a start, epochs of 10 s. long (6,000 s) runs 0-100, short (600 s) 100-730, long 730-6,690.
+    """One GPU, 30 s a start, epochs of 10 s. long (6,000 s) runs 0-110, short (600 s) 110-740, long 740-6,690.
 
-    long has done 100 - 30 = 70 s by then; 30 + 5,930 s are left. It waits 630 s. Three starts of
-    30 s are lost; the GPU is held throughout.
+    short comes at 100, as an epoch ends: the next one has begun. long has done 110 - 30 = 80 s by
+    then; 30 + 5,920 s are left. It waits 630 s, short 10 s. Three starts of 30 s are lost; the GPU is
+    held throughout.
     """
     jobs = trace(job("long", runs_s=6_000.0), job("short", at=100.0, runs_s=600.0))
     setting = Setting("srtf", 1, 1, cost_model="flat", restart_s=30.0, epoch_s=10.0)
     figures = report(simulate(jobs, setting))
     assert figures["makespan_s"] == pytest.approx(6_690.0)
-    assert figures["avg_jct_s"] == pytest.approx((6_690.0 + 630.0) / 2)
-    assert figures["avg_wait_s"] == pytest.approx(630.0 / 2)
+    assert figures["avg_jct_s"] == pytest.approx((6_690.0 + 640.0) / 2)
+    assert figures["avg_wait_s"] == pytest.approx((630.0 + 10.0) / 2)
     assert figures["lost_gpu_hours"] == pytest.approx(90.0 / 3600.0)
     assert figures["gpu_utilisation"] == pytest.approx(1.0)
     assert figures["gpu_busy"] == pytest.approx(6_600.0 / 6_690.0)

@@ -165,6 +165,22 @@ def test_each_epochs_end_is_an_event_where_that_is_asked_for(cost: CostName) -> 
     assert seen == [*map(pytest.approx, epochs), pytest.approx((begins + 1_800.0,))]
 
 
+def test_a_stop_decided_at_an_epochs_end_waits_for_that_of_the_next_epoch() -> None:
+    """It has begun: as live, no worker waits for decisions, and no policy counts on that."""
+    jobs = ground_truths(
+        trace(job("a", runs_s=2_400.0)), elastic=False, gpus_per_node=4, pooled=False
+    )
+    sim = SimWorld(jobs, [("node-0", 4)], costs("live", cluster_gpus=4), each_epoch=True)
+    sim.advance()
+    start(sim, "default/a", "node-0")
+    sim.advance()
+    assert sim.observe().by_id["default/a"].progress.epochs_done == 1
+    sim.carry_out(Plan((Preempt("default/a", "epoch", "", WHY),)))
+    while sim.observe().by_id["default/a"].parked_epoch is None:
+        sim.advance()
+    assert sim.observe().by_id["default/a"].progress.epochs_done == 2
+
+
 def test_a_schedule_with_a_look_at_each_epochs_end_has_more_decisions_and_all_jobs_end() -> None:
     jobs = random_trace(5, jobs=25)
     setting = Setting("qos", 2, 8, cost_model="live", error=0.2, seed=7)

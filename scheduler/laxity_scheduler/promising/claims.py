@@ -30,6 +30,7 @@ from laxity_scheduler.frame.fields import (
     WORKERS,
 )
 from laxity_scheduler.frame.frame import Frame
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job, Promise
 
@@ -226,6 +227,20 @@ class ClaimRows:
         last_s = max(due_s[due_s < FOREVER].max(initial=1.0), 1.0)
         return float(max(last_s, (2.0 * ends_s[ends_s < FOREVER]).max(initial=0.0)))
 
+    @cached_property
+    def lost(self) -> Bools:
+        """Of all rows: claims that no width can keep any more (P50), not even at once, (n,).
+
+        They are planned behind all others. Who cannot make way is not among them.
+        """
+        frame, lost = self._frame, np.zeros(len(self.runs), dtype=np.bool_)
+        of, claims = frame.column, self._claims
+        troubled = (of(fields.TROUBLED) > 0.0) & (of(fields.STAYS) == 0.0)
+        claims = claims.at(np.flatnonzero(troubled[claims.rows] & (claims.deadline_s < FOREVER)))
+        least_s = frame.by_level_s(claims.rows, "p50").min(axis=1, initial=FOREVER)
+        lost[claims.rows] = (least_s < FOREVER) & (least_s > claims.deadline_s + TINY_S)
+        return lost
+
     def sort_claims(
         self, claims: Claims, order: ClaimOrder, awaited: Mapping[str, float]
     ) -> Claims:
@@ -246,4 +261,5 @@ class ClaimRows:
             for place, name in enumerate(claims.names):
                 if name in awaited and not goes_on[place]:
                     first[place], ready_s[place] = 1.0, awaited[name]
+        first[self.lost[rows]] = 3.0
         return claims.at(np.lexsort((self._frame.ranks[rows], *reversed(keys), ready_s, first)))

@@ -98,8 +98,10 @@ class JobExecution:
             ready_at = max(ready_at, live.grown_at)
         if live.stops_inside:
             return ready_at
-        whole = math.ceil(live.at(ready_at) - TINY)
-        trains_from = max(live.since, live.ready_at)
+        whole, trains_from = math.ceil(live.at(ready_at) - TINY), max(live.since, live.ready_at)
+        has_begun = live.ready_at < ready_at and whole <= live.at(ready_at) + TINY
+        if has_begun and not live.ends_link:
+            whole += 1  # the next epoch has begun: workers do not wait for decisions
         return max(ready_at, trains_from + (whole - live.position) * live.epoch_s)
 
     def _epoch_ends_at(self, live: SimJob) -> float:

@@ -91,6 +91,11 @@ class SimJob:
         return self.stop_at_boundary and self.row.stops_anywhere
 
     @property
+    def ends_link(self) -> bool:
+        """Whether it stops before its link's limit, which its workers know themselves."""
+        return self.row.wall_limit_s < FOREVER and self.row.stop_for == self.truth.id
+
+    @property
     def changes(self) -> bool:
         """Whether something waits for an epoch's end."""
         if self.parked or not self.formed:

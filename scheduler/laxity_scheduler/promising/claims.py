@@ -237,6 +237,8 @@ class ClaimRows:
         of, claims = frame.column, self._claims
         troubled = (of(fields.TROUBLED) > 0.0) & (of(fields.STAYS) == 0.0)
         claims = claims.at(np.flatnonzero(troubled[claims.rows] & (claims.deadline_s < FOREVER)))
+        if not claims.jobs:
+            return lost
         least_s = frame.by_level_s(claims.rows, "p50").min(axis=1, initial=FOREVER)
         lost[claims.rows] = (least_s < FOREVER) & (least_s > claims.deadline_s + TINY_S)
         return lost

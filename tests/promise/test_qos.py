@@ -57,8 +57,11 @@ def late_by(late_s: float, **fields: Any) -> Job:
     return promised("late", 600.0 - late_s, verdict=told, **fields)
 
 
-def test_who_cannot_be_in_time_any_more_starts_behind_a_promise_that_can() -> None:
-    jobs = [late_by(100.0), promised("good", 650.0)]
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_who_cannot_be_in_time_any_more_starts_behind_a_promise_that_can(
+    preemptible: bool,
+) -> None:
+    jobs = [late_by(100.0, preemptible=preemptible), promised("good", 650.0)]
     plan = qos.decide(cluster(gpus=1, jobs=jobs), MINUTE_EPOCHS)
     assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/good"]
 

@@ -231,11 +231,11 @@ class ClaimRows:
     def lost(self) -> Bools:
         """Of all rows: claims that no width can keep any more (P50), not even at once, (n,).
 
-        They are planned behind all others. Who cannot make way is not among them.
+        They are planned behind all others. Who runs and cannot make way is not among them.
         """
         frame, lost = self._frame, np.zeros(len(self.runs), dtype=np.bool_)
         of, claims = frame.column, self._claims
-        troubled = (of(fields.TROUBLED) > 0.0) & (of(fields.STAYS) == 0.0)
+        troubled = (of(fields.TROUBLED) > 0.0) & ~(self.runs & (of(fields.STAYS) > 0.0))
         claims = claims.at(np.flatnonzero(troubled[claims.rows] & (claims.deadline_s < FOREVER)))
         if not claims.jobs:
             return lost

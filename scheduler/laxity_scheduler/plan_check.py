@@ -3,13 +3,14 @@
 Decision by decision, on a ledger.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Final, TypeGuard, assert_never
 
 from laxity.human_time import count_noun
 from laxity_scheduler.capacity.ledger import STARTABLE, Ledger, LedgerError
-from laxity_scheduler.model.cluster import ClusterState, Pool
+from laxity_scheduler.model.cluster import ClusterState, Pool, is_promised
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -82,15 +83,35 @@ class _Check:
 
     def find_misfits(self, decisions: Sequence[Decision]) -> dict[int, Misfit]:
         misfits: dict[int, Misfit] = {}
-        for decision in decisions:  # starts and growth use the GPUs held for them
-            if isinstance(decision, Admit) or _is_growth(decision, self._state):
-                self._ledger.open_holds(decision.job)
+        takers = {
+            decision.job
+            for decision in decisions
+            if isinstance(decision, Admit) or _is_growth(decision, self._state)
+        }
+        promises = any(isinstance(decision, Promised) for decision in decisions)
+        for name in (
+            self._open_to(takers, promises=promises) if self._state.holds and takers else ()
+        ):
+            self._ledger.open_holds(name)
         for place, decision in enumerate(decisions):
             try:
                 self._check_one(decision)
             except (LedgerError, _MisfitError) as error:
                 misfits[place] = Misfit(decision, str(error))
         return misfits
+
+    def _open_to(self, takers: AbstractSet[str], *, promises: bool) -> Iterator[str]:
+        """Jobs for which GPUs are held that these may have: their own, and of who runs already.
+
+        Where there are promises, or the plan has some, also what is held for jobs without one.
+        """
+        by_id, now = self._state.by_id, self._state.now
+        promises = promises or any(is_promised(job, now) for job in self._state.jobs)
+        for name in sorted({hold.job for hold in self._state.holds}):
+            job = by_id.get(name)
+            makes_way = promises and not is_promised(job, now)
+            if name in takers or (job is not None and (job.workers or makes_way)):
+                yield name
 
     def _check_one(self, decision: Decision) -> None:
         match decision:

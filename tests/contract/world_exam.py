@@ -190,6 +190,18 @@ def freed_gpus_are_held_for_whom_they_were_freed_until_it_starts(stage: Stage) -
     assert stage.world.observe().holds == ()
 
 
+def what_is_held_for_one_that_runs_is_so_until_another_takes_it(stage: Stage) -> None:
+    runs, victim = stage.submit("runs"), stage.submit("victim", stop_s=0.3)
+    other = stage.submit("other")
+    admit(stage, runs, "b")
+    admit(stage, victim, "a", "a", "a", "a")
+    do(stage, Preempt(victim, "now", runs, WHY))
+    state = stage.until(lambda state: not row(state, victim).terminating_workers, "it has gone")
+    assert [(hold.job, hold.node, hold.gpus) for hold in state.holds] == [(runs, "a", 4)]
+    admit(stage, other, "a", "a")
+    assert [hold.gpus for hold in stage.world.observe().holds] == [2]
+
+
 def a_stopped_job_is_resumed_with_its_history(stage: Stage) -> None:
     job_id = stage.submit("resumed")
     admit(stage, job_id, "a")
@@ -254,6 +266,7 @@ EXAM: tuple[Question, ...] = (
     a_smaller_width_at_the_epochs_end_is_asked_for_and_nobody_leaves,
     a_job_asked_for_some_workers_may_be_asked_for_all,
     freed_gpus_are_held_for_whom_they_were_freed_until_it_starts,
+    what_is_held_for_one_that_runs_is_so_until_another_takes_it,
     a_stopped_job_is_resumed_with_its_history,
     verdicts_are_read_back_as_they_were_given,
     a_job_that_may_use_some_nodes_only_is_started_on_no_other,

@@ -6,7 +6,7 @@ changes a row once: when pods have had their time to run.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from laxity_k8s.observe.scaling_pools import ScalingPools
 from laxity_scheduler.capacity.eligibility import has_nodes_now, lacks_nodes
 from laxity_scheduler.job_faults import JobFaults
 from laxity_scheduler.live import Preview, Reports
-from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet
+from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet, limit_holds
 from laxity_scheduler.model.job import FOREVER, Job
 
 
@@ -115,7 +115,7 @@ class Snapshot:
             now=now,
             nodes=self._nodes.rows,
             jobs=self._jobs,
-            holds=tuple(self._find_holds(now)) if self._freed else (),
+            holds=self._find_holds(now) if self._freed else (),
             cycle=cycle,
             sets=self._sets_in_use(),
             quotas=self.bounds.count_quotas(self._jobs),
@@ -292,11 +292,17 @@ class Snapshot:
             for submitted_at, group in order
         )
 
-    def _find_holds(self, now: float) -> Iterator[Hold]:
-        """GPUs that stopped jobs freed, for those they were freed for, until these have started."""
+    def _find_holds(self, now: float) -> tuple[Hold, ...]:
+        """GPUs that stopped jobs freed, for those they were freed for, until these have started.
+
+        As far as they are free: who is promised may have what was freed for a job without a promise.
+        """
+        holds: list[Hold] = []
         for group in sorted(self._freed):
             state, victim = self._freed[group], self._rows[group]
             other = self._rows.get(
                 preempted_for.read_preempted_for(state.freed_for, self._cache.job_ids)
             )
-            yield from self._guard(group, held_gpus.find_holds, victim, state, other, now) or ()
+            holds += self._guard(group, held_gpus.find_holds, victim, state, other, now) or ()
+        free = {node.id: node.free_gpus for node in self._nodes.rows}
+        return tuple(limit_holds(holds, free, {job.id: job for job in self._jobs}))

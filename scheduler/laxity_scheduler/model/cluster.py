@@ -6,14 +6,14 @@ nearest that does (`lendable_gpus`, `due_at`), and `find_problems` says so.
 """
 
 from collections import Counter
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isnan
 from operator import attrgetter, gt
 from typing import Any, Literal, get_args
 
-from laxity_scheduler.model.job import FOREVER, Amounts, Job
+from laxity_scheduler.model.job import FOREVER, Amounts, Job, Promise
 
 Pool = Literal["training", "inference", "loaned", "cordoned", "coming"]
 CLOSED_POOLS: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
@@ -162,6 +162,53 @@ class Hold:
     node: str
     gpus: int
     until_at: float
+
+
+def binds(hold: Hold, job: Job | None) -> bool:
+    """Whether nobody else may have what is held for this job: it waits with a promise, or is not known.
+
+    Who runs already may turn out to need no more, and who has no promise makes way for one.
+    """
+    return job is None or (not job.workers and is_promised(job))
+
+
+def is_promised(job: Job | None, now: float = 0.0) -> bool:
+    """Whether it has a promise whose deadline is not over by then."""
+    return job is not None and isinstance(job.verdict, Promise) and now <= job.verdict.deadline_at
+
+
+def limit_holds(
+    holds: Sequence[Hold], most: Mapping[str, int], jobs: Mapping[str, Job]
+) -> list[Hold]:
+    """The holds with at most so many GPUs on these nodes; those that bind keep theirs first."""
+    left, kept = dict(most), dict[int, Hold]()
+    order = sorted(range(len(holds)), key=lambda at: not binds(holds[at], jobs.get(holds[at].job)))
+    for at in order:
+        hold = holds[at]
+        gpus = min(hold.gpus, max(0, left.get(hold.node, hold.gpus)))
+        if hold.node in left:
+            left[hold.node] -= gpus
+        if gpus:
+            kept[at] = hold if gpus == hold.gpus else replace(hold, gpus=gpus)
+    return [kept[at] for at in sorted(kept)]
+
+
+def cut_holds(
+    holds: Sequence[Hold],
+    taken: Mapping[str, int],
+    free: Mapping[str, int],
+    jobs: Mapping[str, Job],
+) -> list[Hold]:
+    """The holds when so many GPUs of nodes are taken by jobs for which nothing of them was held."""
+    held = Counter[str]()
+    for hold in holds:
+        held[hold.node] += hold.gpus
+    lost = {
+        node: gpus - max(0, free[node] - held[node]) for node, gpus in taken.items() if held[node]
+    }
+    return limit_holds(
+        holds, {node: held[node] - max(0, gpus) for node, gpus in lost.items()}, jobs
+    )
 
 
 @dataclass(frozen=True, slots=True)

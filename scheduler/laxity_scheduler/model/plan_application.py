@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final, assert_never
 
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.model.cluster import HOLD_S, ClusterState, Hold, Node, Pool
+from laxity_scheduler.model.cluster import HOLD_S, ClusterState, Hold, Node, Pool, cut_holds
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -53,7 +53,7 @@ class _Application:
         self._rows: dict[str, Job] = {}
         self._taken: Counter[str] = Counter()
         self._spent: dict[str, Counter[Needs]] = {}  # workers by what else they need, by node
-        self._holds = list(state.holds)
+        self._holds, self._new_holds = list(state.holds), list[Hold]()
         self._pool: dict[str, Pool] = {}
 
     def apply_all(self, decisions: Iterable[Decision]) -> ClusterState:
@@ -64,8 +64,15 @@ class _Application:
             state,
             nodes=tuple([self._node_after(node) for node in state.nodes]),
             jobs=tuple([self._rows.get(job.id, job) for job in state.jobs]),
-            holds=tuple(self._holds),
+            holds=(*self._holds_left(), *self._new_holds),
         )
+
+    def _holds_left(self) -> list[Hold]:
+        """Of those there were; others may have taken what binds nobody."""
+        if not self._holds or not self._taken:
+            return self._holds
+        free = {node.id: node.free_gpus for node in self._state.nodes}
+        return cut_holds(self._holds, self._taken, free, self._state.by_id)
 
     @cached_property
     def _coming_s(self) -> Mapping[str, float]:
@@ -112,6 +119,7 @@ class _Application:
             if job.needs:
                 self._spent.setdefault(name, Counter())[job.needs] += 1
         self._holds = [hold for hold in self._holds if hold.job != job.id]
+        self._new_holds = [hold for hold in self._new_holds if hold.job != job.id]
 
     def _set_verdict(self, decision: Promised | Forecasted | Refuse) -> None:
         job = self._current_row(decision.job)
@@ -157,7 +165,7 @@ class _Application:
             return
         if decision.beneficiary:
             freed = Counter(job.nodes)
-            self._holds += [
+            self._new_holds += [
                 Hold(decision.beneficiary, node, workers * job.gpus_per_worker, now + HOLD_S)
                 for node, workers in sorted(freed.items())
             ]

@@ -12,7 +12,7 @@ behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of on
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
@@ -67,7 +67,8 @@ class QosPolicy(QosParameters):
     def _decide(
         self, assumed: frozenset[str], state: ClusterState, predictor: Predictor
     ) -> tuple[list[Decision], float]:
-        context = DecisionContext(state, Forecasts(state, predictor), self)
+        forecasts = Forecasts(state, predictor)
+        context = _let_promises_have(DecisionContext(state, forecasts, self), forecasts)
         assume_promised(context, assumed)
         give_verdicts(context)
         stop_missed(context)
@@ -89,6 +90,18 @@ class QosPolicy(QosParameters):
         for hold in state.holds:
             context.wake(hold.until_at)
         return context.decisions, context.wake_at
+
+
+def _let_promises_have(context: DecisionContext, forecasts: Forecasts) -> DecisionContext:
+    """Where a promise would be late: without what is held for jobs that claim nothing, if fewer are."""
+    late, held = context.reservations.late, context.reservations.room.held
+    names = {hold.job for hold in held.unclaimed if hold.job in context.state.by_id}
+    if not late or not names:
+        return context
+    holds = tuple([hold for hold in context.state.holds if hold.job not in names])
+    state = replace(context.state, holds=holds)
+    other = DecisionContext(state, forecasts, context.rules)
+    return other if len(other.reservations.late) < len(late) else context
 
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:

@@ -181,6 +181,20 @@ class ClaimRows:
         return max(float(last_s), float(self.ended_s[self._ends].max(initial=0.0)))
 
     @cached_property
+    def freed_again_s(self) -> Floats:
+        """When running jobs without a claim free their GPUs if they are asked in their next epoch, (n,).
+
+        In seconds from now at P90; 0 of all others.
+        """
+        of, table = self._frame.column, self._frame.levels("p90")
+        rows = np.arange(len(self._frame.jobs))
+        width = np.where(of(fields.FORMED_AT) > 0.0, of(fields.FORMED_AT), of(fields.WORKERS))
+        total_s = table[rows, fields.TOTAL, self._frame.levels_of(rows, width)]
+        may_stop = (of(fields.PINNED) == 0.0) & (of(fields.STAYS) == 0.0) & self.runs
+        epoch_s = total_s / np.maximum(of(fields.LEFT), 1.0)
+        return np.where(may_stop & ~self._claimed, self._times_s[2] + epoch_s, 0.0)
+
+    @cached_property
     def until_s(self) -> Floats:
         """Until when running jobs hold their GPUs if all claims were dropped, (n,)."""
         of = self._frame.column

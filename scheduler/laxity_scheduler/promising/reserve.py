@@ -216,6 +216,12 @@ class ShareColumns(NamedTuple):
         widths: Ints = np.where(self.from_s <= due_s, self.widths, 0).max(axis=1)
         return widths
 
+    def widths_at(self, at_s: float) -> Ints:
+        """The widths that are planned for so many seconds from now."""
+        step = np.where(self.from_s <= at_s, self.from_s, -1.0).argmax(axis=1)
+        widths: Ints = np.where(at_s < self.finish_s, self.widths[np.arange(len(step)), step], 0)
+        return widths
+
     @property
     def starts_s(self) -> Floats:
         starts_s: Floats = self.from_s[self._starts]

@@ -67,6 +67,13 @@ class PendingReleases:
                 gpus[hold.node] += hold.gpus
         return gpus
 
+    @property
+    def held_for_running(self) -> list[Job]:
+        """Running jobs for which GPUs are held, so that they grow."""
+        names = sorted({hold.job for hold in self._state.holds} & self._state.by_id.keys())
+        jobs = [self._state.by_id[name] for name in names]
+        return [job for job in jobs if job.workers]
+
     def _is_held_for(self, hold: Hold, job: Job) -> bool:
         return hold.job == job.id and hold.until_at > self._state.now
 

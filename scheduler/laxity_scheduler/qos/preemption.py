@@ -8,7 +8,7 @@ letter, plans would stop them for somebody for whom enough is free, or is being 
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -27,11 +27,12 @@ from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job, NodeRoom, spend, workers_that_fit
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.claims import was_stopped_often
-from laxity_scheduler.promising.queueing import slack
-from laxity_scheduler.qos.context import MARGIN, DecisionContext
+from laxity_scheduler.promising.queueing import Waiting, slack
+from laxity_scheduler.qos.context import MARGIN, MOST_DISPLACING, DecisionContext
 
 PROMISED: Final = 3  # the last tier
 Kept = Mapping[str, Counter[str]]  # what is kept free for whom, by node
+NeedOf = Callable[[Waiting, "Counter[str]"], Need | None]
 
 
 def choose(
@@ -241,6 +242,42 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
             left -= job.gpus
             preempt_reason = reason(code, beneficiary=taker.id, gpus=job.gpus)
             context.change(Preempt(job.id, "epoch", taker.id, preempt_reason))
+
+
+def ask_in_time(context: DecisionContext, later: Sequence[Waiting], need_of: NeedOf) -> set[str]:
+    """Stop for the first of those that start later who else would be given its GPUs too late (ours).
+
+    Who has no claim gives them at the end of an epoch. The last that ends in time may have begun. Those
+    after the first get what it gives back. Returns for whom somebody is asked.
+    """
+    reservations, frame = context.reservations, context.forecasts.frame
+    again_s = reservations.room.rows.freed_again_s
+    last_s = float(again_s.max(initial=0.0))
+    ones = [one for one in later if one.rank == "promised"] if last_s else []
+    plans = reservations.shares.rows_of([one.job.id for one in ones])
+    left_s = frame.in_force_at[frame.row_numbers([one.job for one in ones])] - context.now
+    latest_s = plans.starts_s + np.maximum(0.0, left_s - plans.finish_s)  # just in time
+    places = np.flatnonzero(latest_s < last_s)
+    places = places[np.argsort(plans.starts_s[places], kind="stable")][:MOST_DISPLACING]
+    running = [job for job in context.state.running if job.id in reservations.shares]
+    running = [job for job in running if context.is_settled(job)] if len(places) else []
+    runs = reservations.shares.rows_of([job.id for job in running])
+    for place in places.tolist():
+        one, patience_s = ones[place], float(latest_s[place])
+        coming = context.releases.own(one.job) + context.releases.shared
+        for other in np.flatnonzero(runs.widths_at(float(plans.starts_s[place])) == 0).tolist():
+            coming += gpus_of(running[other], running[other].nodes)
+        need = need_of(one, coming)
+        if need is None or need.workers_fitting >= one.workers:
+            continue
+        chosen = choose(context, one.job, need, patience_s, tiers=PROMISED)
+        rows = frame.row_numbers([context.state.by_id[victim.job] for victim in chosen])
+        if not (again_s[rows] > patience_s).any():
+            break
+        carry_out(context, chosen, one.job, need.workers * one.job.gpus_per_worker, one.rank)
+        context.waits_for[one.job.id] = tuple(victim.job for victim in chosen)
+        return {one.job.id}
+    return set()
 
 
 def _takers(context: DecisionContext, served: Collection[str]) -> list[Job]:

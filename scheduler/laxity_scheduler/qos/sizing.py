@@ -28,6 +28,7 @@ from laxity_scheduler.frame.fields import (
 )
 from laxity_scheduler.frame.frame import late_instant
 from laxity_scheduler.frame.kernels import TINY_S
+from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
@@ -148,6 +149,13 @@ def _due_width(context: DecisionContext, job: Job) -> int:
     if share is None or reservations.roomy or job.id in reservations.late:
         return 0
     return reservations.due_width(share) or job.workers
+
+
+def awaits_growth(context: DecisionContext, job: Job) -> bool:
+    """Whether a running job needs what is held for it: it is to be wider, or late, or starts again."""
+    planned = _due_width(context, job)
+    wider = planned > job.workers if planned else _late_s(context, job) > TINY_S
+    return wider or stopping(job)
 
 
 def _due_now(context: DecisionContext, job: Job) -> bool:

@@ -25,7 +25,8 @@ from laxity_scheduler.promising.reserve import SLOTS, find_slot
 from laxity_scheduler.qos.coming_nodes import ComingNodes
 from laxity_scheduler.qos.context import MOST_DISPLACING, THETA, DecisionContext, Start
 from laxity_scheduler.qos.left_by_claims import LeftByClaims
-from laxity_scheduler.qos.preemption import carry_out, choose, preempt_as_planned
+from laxity_scheduler.qos.preemption import ask_in_time, carry_out, choose, preempt_as_planned
+from laxity_scheduler.qos.sizing import awaits_growth
 from laxity_scheduler.qos.start_widths import (
     find_kept_out,
     order_by_plan,
@@ -50,6 +51,9 @@ class Starts:
         self._left = LeftByClaims(context)
         for name in context.releases.asked_for:
             self._share_surplus(context.state.by_id[name])
+        for job in context.releases.held_for_running:
+            if not awaits_growth(context, job):
+                context.ledger.open_holds(job.id)
         self._coming = ComingNodes(context)
         self.queue = build_queue(context.waiting, _startable(context), self._reservations)
         last = RANKS["due"]
@@ -83,9 +87,12 @@ class Starts:
         for entry in self._start_in_order(claimed, tries, waits, [not wait for wait in waits]):
             if not self._await_nodes(entry):
                 self._hold_claimed(entry)
-        for entry, wait in zip(claimed, waits, strict=True):
-            if wait:
-                self._await_nodes(entry)
+        later = [
+            entry
+            for entry, wait in zip(claimed, waits, strict=True)
+            if wait and not self._await_nodes(entry)
+        ]
+        self._served |= ask_in_time(self._context, later, self._need)
 
     def preempt_as_planned(self) -> None:
         """Promised jobs that, as planned, make way for others and start again later, in time."""

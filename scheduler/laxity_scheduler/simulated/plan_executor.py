@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol, assert_never
 
 from laxity_scheduler.link_end import LINK_ENDS
-from laxity_scheduler.model.cluster import HOLD_S, Hold, Pool
+from laxity_scheduler.model.cluster import HOLD_S, Hold, Pool, cut_holds
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -208,8 +208,17 @@ class PlanExecutor:
         self.execution.plan_next(live)
 
     def _end_holds(self, plan: Plan) -> None:
-        started = {
-            decision.job for decision in plan.decisions if isinstance(decision, Admit | Resize)
-        }
-        if self.holds and started:
-            self.holds = [hold for hold in self.holds if hold.job not in started]
+        """Who starts or grows takes what is held for it; others may take what binds nobody."""
+        started = {d.job for d in plan.decisions if isinstance(d, Admit | Resize)}
+        if not (self.holds and started):
+            return
+        self.holds = [hold for hold in self.holds if hold.job not in started]
+        taken = Counter[str]()
+        for decision in plan.decisions:
+            if isinstance(decision, Admit | Resize):
+                live = self.execution.live[decision.job]
+                for node in decision.nodes[live.workers :]:
+                    taken[node] += live.truth.gpus_per_worker
+        held_for = [self.execution.live[name] for name in {hold.job for hold in self.holds}]
+        rows = {live.row.id: replace(live.row, workers=live.workers) for live in held_for}
+        self.holds = cut_holds(self.holds, taken, self.fleet.free_on(taken), rows)

@@ -83,6 +83,10 @@ class SimNodes:
         self._ledger.take(nodes, gpus_per_worker)
         self._stale.update(nodes)
 
+    def free_on(self, nodes: Iterable[str]) -> dict[str, int]:
+        """GPUs that are free on each of these nodes."""
+        return {name: self._ledger.free_on(name) for name in nodes}
+
     def give(self, nodes: Iterable[str], gpus_per_worker: int, now: float) -> None:
         """One worker less on each of these nodes; nothing comes back from a lost one."""
         nodes = [name for name in nodes if name not in self._down]

@@ -4,7 +4,6 @@ Decision by decision, on a ledger.
 """
 
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Final, TypeGuard, assert_never
 
@@ -83,15 +82,7 @@ class _Check:
 
     def find_misfits(self, decisions: Sequence[Decision]) -> dict[int, Misfit]:
         misfits: dict[int, Misfit] = {}
-        takers = {
-            decision.job
-            for decision in decisions
-            if isinstance(decision, Admit) or _is_growth(decision, self._state)
-        }
-        promises = any(isinstance(decision, Promised) for decision in decisions)
-        for name in (
-            self._open_to(takers, promises=promises) if self._state.holds and takers else ()
-        ):
+        for name in self._find_open(decisions) if self._state.holds else ():
             self._ledger.open_holds(name)
         for place, decision in enumerate(decisions):
             try:
@@ -100,14 +91,20 @@ class _Check:
                 misfits[place] = Misfit(decision, str(error))
         return misfits
 
-    def _open_to(self, takers: AbstractSet[str], *, promises: bool) -> Iterator[str]:
-        """Jobs for which GPUs are held that these may have: their own, and of who runs already.
+    def _find_open(self, decisions: Sequence[Decision]) -> Iterator[str]:
+        """Jobs for which GPUs are held that these may take: their own, and of who runs already.
 
         Where there are promises, or the plan has some, also what is held for jobs without one.
         """
         by_id, now = self._state.by_id, self._state.now
+        takers = {
+            decision.job
+            for decision in decisions
+            if isinstance(decision, Admit) or _is_growth(decision, self._state)
+        }
+        promises = any(isinstance(decision, Promised) for decision in decisions)
         promises = promises or any(is_promised(job, now) for job in self._state.jobs)
-        for name in sorted({hold.job for hold in self._state.holds}):
+        for name in sorted({hold.job for hold in self._state.holds}) if takers else ():
             job = by_id.get(name)
             makes_way = promises and not is_promised(job, now)
             if name in takers or (job is not None and (job.workers or makes_way)):

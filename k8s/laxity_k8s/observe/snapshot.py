@@ -297,12 +297,15 @@ class Snapshot:
 
         As far as they are free: who is promised may have what was freed for a job without a promise.
         """
-        holds: list[Hold] = []
+        holds, others = list[Hold](), dict[str, Job]()
         for group in sorted(self._freed):
             state, victim = self._freed[group], self._rows[group]
             other = self._rows.get(
                 preempted_for.read_preempted_for(state.freed_for, self._cache.job_ids)
             )
-            holds += self._guard(group, held_gpus.find_holds, victim, state, other, now) or ()
-        free = {node.id: node.free_gpus for node in self._nodes.rows}
-        return tuple(limit_holds(holds, free, {job.id: job for job in self._jobs}))
+            mine = self._guard(group, held_gpus.find_holds, victim, state, other, now)
+            if mine and other is not None:
+                holds += mine
+                others[other.id] = other
+        free = {node.id: node.free_gpus for node in self._nodes.rows} if holds else {}
+        return tuple(limit_holds(holds, free, others))

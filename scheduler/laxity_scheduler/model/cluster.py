@@ -164,7 +164,7 @@ class Hold:
     until_at: float
 
 
-def binds(hold: Hold, job: Job | None) -> bool:
+def binds(job: Job | None) -> bool:
     """Whether nobody else may have what is held for this job: it waits with a promise, or is not known.
 
     Who runs already may turn out to need no more, and who has no promise makes way for one.
@@ -182,7 +182,7 @@ def limit_holds(
 ) -> list[Hold]:
     """The holds with at most so many GPUs on these nodes; those that bind keep theirs first."""
     left, kept = dict(most), dict[int, Hold]()
-    order = sorted(range(len(holds)), key=lambda at: not binds(holds[at], jobs.get(holds[at].job)))
+    order = sorted(range(len(holds)), key=lambda at: not binds(jobs.get(holds[at].job)))
     for at in order:
         hold = holds[at]
         gpus = min(hold.gpus, max(0, left.get(hold.node, hold.gpus)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.cluster import ClusterState, is_promised
 from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promised, Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -95,7 +95,9 @@ class QosPolicy(QosParameters):
 def _let_promises_have(context: DecisionContext, forecasts: Forecasts) -> DecisionContext:
     """Where a promise would be late: without what is held for jobs that claim nothing, if fewer are."""
     late, held = context.reservations.late, context.reservations.room.held
-    names = {hold.job for hold in held.unclaimed if hold.job in context.state.by_id}
+    by_id = context.state.by_id
+    names = {hold.job for hold in held.unclaimed if hold.job in by_id}
+    names = {name for name in names if not is_promised(by_id[name], context.now)}
     if not late or not names:
         return context
     holds = tuple([hold for hold in context.state.holds if hold.job not in names])

@@ -251,16 +251,20 @@ def ask_in_time(context: DecisionContext, later: Sequence[Waiting], need_of: Nee
     after the first get what it gives back. Returns for whom somebody is asked.
     """
     reservations, frame = context.reservations, context.forecasts.frame
+    ones = [one for one in later if one.rank == "promised"]
+    if not ones:
+        return set()
     again_s = reservations.room.rows.freed_again_s
-    last_s = float(again_s.max(initial=0.0))
-    ones = [one for one in later if one.rank == "promised"] if last_s else []
     plans = reservations.shares.rows_of([one.job.id for one in ones])
     left_s = frame.in_force_at[frame.row_numbers([one.job for one in ones])] - context.now
     latest_s = plans.starts_s + np.maximum(0.0, left_s - plans.finish_s)  # just in time
-    places = np.flatnonzero(latest_s < last_s)
+    places = np.flatnonzero(latest_s < again_s.max(initial=0.0))
     places = places[np.argsort(plans.starts_s[places], kind="stable")][:MOST_DISPLACING]
-    running = [job for job in context.state.running if job.id in reservations.shares]
-    running = [job for job in running if context.is_settled(job)] if len(places) else []
+    running = [
+        job
+        for job in (context.state.running if len(places) else ())
+        if job.id in reservations.shares and context.is_settled(job)
+    ]
     runs = reservations.shares.rows_of([job.id for job in running])
     for place in places.tolist():
         one, patience_s = ones[place], float(latest_s[place])

@@ -210,7 +210,7 @@ class PlanExecutor:
     def _end_holds(self, plan: Plan) -> None:
         """Who starts or grows takes what is held for it; others may take what binds nobody."""
         started = {d.job for d in plan.decisions if isinstance(d, Admit | Resize)}
-        if not (self.holds and started):
+        if not (self.open_holds() and started):
             return
         self.holds = [hold for hold in self.holds if hold.job not in started]
         taken = Counter[str]()

@@ -61,7 +61,7 @@ PolicyName = Annotated[
     str,
     typer.Option(
         envvar="LAXITY_POLICY",
-        help="Who decides: qos, elasticflow, pickyman, edf, fifo ...; laxity policies lists them.",
+        help="Who decides: qos, qos:predictability=0.5, elasticflow, edf ...; laxity policies lists them.",
         autocompletion=completing(_policy_names),
     ),
 ]

@@ -7,7 +7,7 @@ from laxity_scheduler.model.reasons import TEMPLATES
 
 PAGE = Path(__file__).parents[2] / "docs" / "problems.md"
 USUAL = """
-    fits group_fits share_of_group offer_later fits_when_nodes_come start_when_nodes_come promise_moved forecast forecast_late due_first planned_growth shortest_first aged order
+    fits group_fits share_of_group offer_later fits_when_nodes_come start_when_nodes_come promise_moved forecast forecast_late due_first planned_growth shortest_first its_turn aged order
     grow_to_meet_deadline restart_wider grow_into_idle pods_may_not_go_there shrink_donor shrink_spare
     shrink_ordered preempt_ordered preempt_for preempt_for_aged stop_taken_back stopped_at_epoch stopped_at_step
     stopped_after_epoch holds_state stall_over link_ends link_ended reformed node_cordoned node_taken_back

@@ -214,8 +214,9 @@ def late_instant(begun_at: Any, late_s: Any, due_at: Any, now: float) -> Any:
 class Frame:
     """The rows at one instant; columns of shape (n,)."""
 
-    def __init__(self, read: Rows, now: float) -> None:
-        self._read, self.now = read, now
+    def __init__(self, read: Rows, now: float, predictability: float = 0.0) -> None:
+        """`predictability`, 0 to 1: how little who comes later may overtake a best-effort job."""
+        self._read, self.now, self.predictability = read, now, predictability
         self.jobs, self.curves, self.table, self.ranks = (
             read.jobs,
             read.curves,

@@ -128,6 +128,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "planned_growth": "it starts on {workers:worker} and grows later, as planned",
     "shortest_first": "it starts: least time left ({remaining}) of the jobs that fit",
+    "its_turn": "it starts: its turn among jobs that take about as long ({remaining})",
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",

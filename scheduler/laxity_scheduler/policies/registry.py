@@ -32,7 +32,7 @@ class Registered:
     """`elastic`: in simulations, jobs with a throughput table may change their width.
 
     `page`: its module in this folder, if that has another name; `part`: what decides there.
-    `file`: what `part` is made from by the page's `from_file`, where the name is POLICY:FILE.
+    `argument`: what its page's `from_argument` makes it from, where the name is POLICY:ARGUMENT.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Registered:
     elastic: bool = False
     page: str = ""
     part: str = "decide"
-    file: str = ""
+    argument: str = ""
 
     @property
     def _module(self) -> Any:
@@ -52,9 +52,9 @@ class Registered:
         return "qos" in {self.page, self.name}
 
     def check_file(self) -> None:
-        """ValueError where `file` cannot be used, and another rule would decide in its name."""
-        if self.file:
-            load_policy(Path(self.file))
+        """ValueError where a file cannot be used, and another rule would decide in its name."""
+        if self.argument and self.page == "learned":
+            load_policy(Path(self.argument))
 
     def order(self, packing: Packing = "skip") -> Order:
         order: Order = self._module.ORDER
@@ -74,7 +74,7 @@ class Registered:
             return on_own_nodes(shared(self.rule(admission)), Curve.start_s)
         module = self._module
         decide: Policy = (
-            module.from_file(Path(self.file)) if self.file else getattr(module, self.part)
+            module.from_argument(self.argument) if self.argument else getattr(module, self.part)
         )
         if self.kind == "order" and packing != "skip":
             decide = ordered(self.order(packing))
@@ -116,21 +116,39 @@ REGISTRY: Final[Mapping[str, Registered]] = {
 }
 
 
+TAKE_ARGUMENTS: Final = frozenset({"learned", "qos"})
+
+
 class UnknownPolicyError(ValueError):
     """No policy of that name."""
 
 
 def find(name: str) -> Registered:
-    """UnknownPolicyError names what there is. `learned:FILE` decides by the weights of that file."""
-    page, _, file = name.partition(":")
-    if page == "learned" and file:
-        return replace(REGISTRY[page], name=name, page=page, file=file)
+    """UnknownPolicyError names what there is.
+
+    `learned:FILE` decides by the weights of that file, `qos:predictability=0.5` with that setting.
+    """
+    page, _, argument = name.partition(":")
+    if page in TAKE_ARGUMENTS and argument:
+        policy = replace(REGISTRY[page], name=name, page=page, argument=argument)
+        if page == "qos":
+            try:
+                policy.policy()
+            except ValueError as error:
+                raise UnknownPolicyError(str(error)) from error
+        return policy
     if name not in REGISTRY:
         near = get_close_matches(name, REGISTRY, n=1)
         hint = f"; did you mean {near[0]}?" if near else "; qos is the default"
         message = f"unknown policy {name!r}: one of {', '.join(sorted(REGISTRY))}{hint}"
         raise UnknownPolicyError(message)
     return REGISTRY[name]
+
+
+def plans_by_claims(name: str) -> bool:
+    """`Registered.plans_by_claims` of the policy of this name; not of a learned one of MLflow's registry."""
+    page, _, _ = name.partition(":")
+    return page in REGISTRY and REGISTRY[page].plans_by_claims
 
 
 def parse_admission(text: str) -> Admission:

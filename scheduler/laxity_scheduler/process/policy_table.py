@@ -52,7 +52,8 @@ PROMISES: Final = {"gives": "gives", "keeps": "keeps", "none": "-"}
 USE: Final = (
     "gives: promises deadlines and keeps them. keeps: gives none, keeps those there are.\n"
     "Decide by one with laxity up --policy NAME. Compare them with laxity simulate, where\n"
-    "--admission greedy puts promises before any of them.\n"
+    "--admission greedy puts promises before any of them. qos:predictability=0.5 (0 to 1) lets\n"
+    "fewer jobs overtake one that has no promise: the finish that it was told comes truer.\n"
     "laxity policies --json also has the variants that studies compare."
 )
 

@@ -66,9 +66,12 @@ def holds_promise(job: Job, now: float) -> bool:
 
 
 def ageing_limits_s(frame: Frame, rows: Ints | slice) -> Floats:
-    """How long these jobs may wait before they have waited too long, (n,)."""
+    """How long these jobs may wait before they have waited too long, (n,): longer, the more predictable."""
     run_s = frame.levels("mean")[rows, TOTAL, 0]
-    limits_s: Floats = AGEING_RUNS * np.where(run_s < FOREVER, run_s, 0.0)
+    if frame.predictability == 1.0:
+        return np.full(len(run_s), FOREVER)
+    runs = AGEING_RUNS / (1.0 - frame.predictability)
+    limits_s: Floats = runs * np.where(run_s < FOREVER, run_s, 0.0)
     return np.maximum(AGEING_S, limits_s)
 
 

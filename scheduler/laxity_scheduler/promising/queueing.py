@@ -4,6 +4,10 @@ Promised jobs come first, least slack first; then those that have waited too lon
 that claim what promises leave, and those that would only be in time alone, both by least slack;
 soft jobs that are late anyway, shortest first, since each second late costs the same whoever is
 late; then best effort, shortest first. A hard job whose deadline has passed counts as soft.
+
+Shortest first lets each short job that comes overtake, so that no finish can be told for sure. With
+a predictability above 0 best-effort jobs go by class instead, as in PCS: classes share the GPUs, and
+within one who came first goes first. That a class is a decade of run time, with equal shares, is ours.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +35,9 @@ from laxity_scheduler.frame.fields import (
     TOTAL,
     WAITING,
     WIDTH,
+    WORKERS,
 )
+from laxity_scheduler.frame.frame import Frame
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import NO_NODES, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
@@ -49,6 +55,7 @@ RANKS: Mapping[Rank, int] = {
 }
 NAMES: Final[tuple[Rank, ...]] = tuple(sorted(RANKS, key=lambda rank: RANKS[rank]))
 PROMISED, AGED, DUE, SOFT, HOPELESS, LEAST = range(6)
+CLASS_S: Final = 600.0  # classes of run time: up to 10 times that, up to 100 times, ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +242,34 @@ def _rank_rows(table: WaitingTable) -> tuple[Ints, Floats, Ints, Floats]:
     least = table.width[:, 0]
     last = (table.width > 0).sum(axis=1) - 1
     widest, total_s = table.width[rows, last], table.total_s("mean")
-    best_effort = (table.column(DUE_AT) == FOREVER) | (table.column(SERVICE) == BEST_EFFORT)
+    best_effort = _are_best_effort(table.frame)[table.rows]
     with np.errstate(invalid="ignore", over="ignore"):
         narrow_s = total_s[:, 0] * least * table.size
         wide_s = total_s[rows, last] * widest * table.size
     soft = slack >= 0.0
     rank = np.where(best_effort, LEAST, np.where(soft, SOFT, HOPELESS))
+    if table.frame.predictability > 0.0:
+        narrow_s = _turns(table, best_effort)
     key = np.where(best_effort, narrow_s, np.where(soft, slack, wide_s))
     workers = np.where(best_effort | ~soft, least, table.width[rows, level])
     return rank, key, workers, slack
+
+
+def _are_best_effort(frame: Frame) -> Bools:
+    free: Bools = (frame.column(DUE_AT) == FOREVER) | (frame.column(SERVICE) == BEST_EFFORT)
+    return free
+
+
+def _turns(table: WaitingTable, best_effort: Bools) -> Floats:
+    """When each is due: at how many GPUs of its class, with those that its best-effort jobs hold, (n,)."""
+    frame = table.frame
+    run_s = np.maximum(frame.levels("mean")[:, TOTAL, 0], CLASS_S)
+    classes = np.where(run_s < FOREVER, np.floor(np.log10(run_s / CLASS_S)), FOREVER)
+    held = np.where(_are_best_effort(frame), frame.column(WORKERS) * frame.column(SIZE), 0.0)
+    turns, needs = np.zeros(len(best_effort)), table.width[:, 0] * table.size
+    order = np.lexsort((table.by_id, table.column(SUBMITTED_AT)))
+    order = order[best_effort[order]]
+    for one in np.unique(classes[table.rows[order]]).tolist():
+        mine = order[classes[table.rows[order]] == one]
+        turns[mine] = held[classes == one].sum() + np.cumsum(needs[mine])
+    return turns

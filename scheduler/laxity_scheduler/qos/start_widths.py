@@ -99,17 +99,20 @@ def start_reasons(context: DecisionContext, starts: Sequence[Start]) -> list[Rea
     remaining_s = frame.levels("mean")[rows, TOTAL, level].tolist()
     limits_s = ageing_limits_s(frame, rows).tolist()
     columns = zip(starts, remaining_s, limits_s, strict=True)
-    facts = [_why(*row, context.now) for row in columns]
+    by_turn = "shortest_first" if frame.predictability == 0.0 else "its_turn"
+    facts = [_why(*row, context.now, by_turn) for row in columns]
     return construct_many(Reason, *zip(*facts, strict=True))
 
 
-def _why(start: Start, remaining_s: float, limit_s: float, now: float) -> tuple[str, Facts]:
+def _why(
+    start: Start, remaining_s: float, limit_s: float, now: float, by_turn: str
+) -> tuple[str, Facts]:
     """As a code and facts; who found fewer nodes than it was to have first grows later."""
     waiter = start.waiting
     if start.coming is not None:
         return "start_when_nodes_come", start.coming.facts
     if waiter.rank == "best_effort":
-        return "shortest_first", (("remaining_s", remaining_s),)
+        return by_turn, (("remaining_s", remaining_s),)
     if waiter.rank == "hopeless":
         return "hopeless", ()
     if waiter.rank == "aged":

@@ -44,7 +44,9 @@ REASONS_BELOW_FROM: Final = 90  # cells of a screen on which a reason has a line
 FORECASTS: Final = {
     "fits", "forecast", "forecast_late", "no_try_in_time", "promise_in_danger", "promise_moved",
 }  # fmt: skip
-RUNS_WELL: Final = {"due_first", "fits", "forecast", "promise_moved", "shortest_first"}
+RUNS_WELL: Final = {
+    "due_first", "fits", "forecast", "its_turn", "promise_moved", "shortest_first",
+}  # fmt: skip
 STATE_STYLES: Final = {
     "running": "green",
     "stopping": "yellow",

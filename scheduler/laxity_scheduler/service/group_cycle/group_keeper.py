@@ -16,7 +16,7 @@ from laxity_scheduler.model.decision import Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies.registry import REGISTRY
+from laxity_scheduler.policies.registry import plans_by_claims
 from laxity_scheduler.service.group_cycle.group_book import GroupBook
 from laxity_scheduler.service.group_cycle.group_forming import find_forming, find_late
 from laxity_scheduler.service.group_cycle.group_steps import learn_steps
@@ -119,7 +119,7 @@ class GroupKeeper:
             return group
         steps = group.steps or self._learned_steps(group)
         policy, group = self._policies.name, replace(group, steps=steps)
-        plans = policy in REGISTRY and REGISTRY[policy].plans_by_claims
+        plans = plans_by_claims(policy)
         state = self._with_sets(state, group)
         judged = self._cycle.judge(group, self._views(), state, predictor, keeps=keeps and plans)
         return judged if plans else without_promise(judged, policy)

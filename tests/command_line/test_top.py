@@ -12,7 +12,7 @@ from rich.console import Console
 
 from laxity.api.client import JobView
 from laxity.api.job_view import OfferView
-from laxity.api.status_text import state_words
+from laxity.api.status_text import instant_text, state_words, verdict_markdown
 from laxity.cli.render.job_panel import job_panel
 from laxity.cli.render.job_table import job_table
 from laxity.cli.render.top import cluster_line, in_order, node_table
@@ -116,6 +116,14 @@ def test_what_was_promised_stands_beside_what_is_expected_now() -> None:
 
     assert "promised P90 00:17:50 (in 1m10s)" in panel(job)
     assert "P90 finish 00:18:35 (in 1m55s)" in panel(job)
+    assert f"| promised P90 | {instant_text(NOW + 70)} |" in verdict_markdown(job)
+
+
+def test_a_promise_that_has_not_moved_shows_one_p90() -> None:
+    job = view(given_p90_at=NOW + 70, promised_p90_at=NOW + 70, p90_at=NOW + 70.4)
+
+    assert "P90 finish 00:17:50 (in 1m10s)" in panel(job)
+    assert "promised P90" not in panel(job) + verdict_markdown(job)
 
 
 @pytest.mark.parametrize("code", ["fits", "promise_moved", "promise_in_danger", "forecast"])

@@ -272,6 +272,13 @@ def pending_text(job: JobView) -> str:
     return ", being worked out" if job.finish_pending and job.p50_at is not None else ""
 
 
+def moved_from_at(job: JobView) -> float | None:
+    """The P90 finish that its promise was given with; None where it is the one of now."""
+    given_at, p90_at = job.given_p90_at, job.p90_at
+    same = given_at is None or (p90_at is not None and abs(given_at - p90_at) < 1.0)
+    return None if same else given_at
+
+
 def _finish_rows(job: JobView) -> list[tuple[str, str]]:
     """When it is expected to end; after the end what was first expected, beside the truth."""
     if job.state in ENDED:
@@ -288,7 +295,7 @@ def _finish_rows(job: JobView) -> list[tuple[str, str]]:
         ("expected start", "" if job.workers else instant_text(job.expected_start_at)),
         ("P50 finish", instant_text(job.p50_at) + pending_text(job)),
         ("P90 finish", instant_text(job.p90_at) + pending_text(job)),
-        ("promised P90", instant_text(job.given_p90_at)),
+        ("promised P90", instant_text(moved_from_at(job))),
     ]
 
 

@@ -16,6 +16,7 @@ from laxity.api.prediction import comparison_text
 from laxity.api.status_text import (
     deadline_status,
     ending_text,
+    moved_from_at,
     part_text,
     pending_text,
     silence_text,
@@ -199,7 +200,7 @@ def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("submitted", instant_text(job.submitted_at, now)),
         ("deadline", with_clock(instant_text(job.deadline_at, now), job)),
         ("refused deadline", describe_refused_deadline(job, now)),
-        ("promised P90", "" if job.ended else instant_text(job.given_p90_at, now)),
+        ("promised P90", "" if job.ended else instant_text(moved_from_at(job), now)),
         ("P50 finish", _expected_text(job, job.p50_at, now)),
         ("P90 finish", _expected_text(job, job.p90_at, now)),
         ("history", "" if job.ended else job.prediction_note),

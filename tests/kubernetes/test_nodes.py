@@ -50,20 +50,43 @@ def test_a_node_that_does_not_say_since_when_it_is_away_is_lost(since: object) -
 
 
 @pytest.mark.parametrize(
-    ("spec", "pool", "free"),
+    ("spec", "pool", "free", "trouble"),
     [
-        pytest.param({}, "training", 3, id="open"),
-        pytest.param({"unschedulable": True}, "cordoned", 0, id="cordoned"),
-        pytest.param({"taints": [taint("disk-pressure")]}, "training", 0, id="its disk is full"),
-        # A pod that asks for GPUs alone, and for no CPU and memory, does not tolerate it.
-        pytest.param({"taints": [taint("memory-pressure")]}, "training", 0, id="little memory"),
+        pytest.param({}, "training", 3, "", id="open"),
+        pytest.param({"unschedulable": True}, "cordoned", 0, "", id="cordoned"),
         pytest.param(
-            {"taints": [taint("disk-pressure", "PreferNoSchedule")]}, "training", 3, id="preferred"
+            {"unschedulable": True, "taints": [taint("unschedulable")]},
+            "cordoned",
+            0,
+            "",
+            id="and tainted",
+        ),
+        pytest.param(
+            {"taints": [taint("disk-pressure")]},
+            "training",
+            0,
+            "disk-pressure",
+            id="its disk is full",
+        ),
+        # A pod that asks for GPUs alone, and for no CPU and memory, does not tolerate it.
+        pytest.param(
+            {"taints": [taint("memory-pressure")]},
+            "training",
+            0,
+            "memory-pressure",
+            id="little memory",
+        ),
+        pytest.param(
+            {"taints": [taint("disk-pressure", "PreferNoSchedule")]},
+            "training",
+            3,
+            "",
+            id="preferred",
         ),
     ],
 )
 def test_a_node_that_is_emptied_or_in_trouble_takes_no_new_workers(
-    spec: Json, pool: str, free: int
+    spec: Json, pool: str, free: int, trouble: str
 ) -> None:
     (row,) = node_rows({**node("True", NOW), "spec": spec}, {"a": 1}, now=NOW)
-    assert (row.pool, row.free_gpus) == (pool, free)
+    assert (row.pool, row.free_gpus, row.trouble) == (pool, free, trouble)

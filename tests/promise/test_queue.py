@@ -11,6 +11,7 @@ from laxity_scheduler.model.decision import Forecasted, Wait
 from laxity_scheduler.model.job import Job, Refusal
 from laxity_scheduler.plan_check import apply_plan
 from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.queueing import build_queue, build_waiting_table
 from laxity_scheduler.promising.reservations import Reservations
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
@@ -47,6 +48,18 @@ def test_the_order_is_promised_aged_soft_hopeless_then_best_effort() -> None:
 def test_what_does_not_fit_is_passed_over() -> None:
     jobs = [job("big", epochs=1, workers=(4,)), job("small", epochs=50)]
     assert started_jobs(decide(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]
+
+
+@pytest.mark.parametrize("policy", ["qos", "fifo"])
+def test_a_job_says_which_idle_gpus_take_no_pod_now(policy: str) -> None:
+    full = replace(cluster(gpus=1).nodes[0], id="full", free_gpus=0, trouble="disk-pressure")
+    state = cluster(gpus=1, jobs=[job("runs", running=1), job("waits", asked=False)], now=60.0)
+    plan = find(policy).policy()(replace(state, nodes=(*state.nodes, full)), MINUTE_EPOCHS)
+
+    (wait,) = [one for one in plan.decisions if isinstance(one, Wait)]
+    assert wait.reason.text == (
+        "it needs 1 GPU (1 per worker); 0 free. Nodes whose idle GPUs take no pod now: full (disk-pressure)"
+    )
 
 
 def test_a_job_says_why_it_waits_and_until_when() -> None:

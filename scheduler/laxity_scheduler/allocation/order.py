@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.capacity.eligibility import never_starts, requests_full
+from laxity_scheduler.capacity.eligibility import never_starts, no_free_gpus, requests_full
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
@@ -203,8 +203,9 @@ def _place_widest(
 def _no_room(job: Job, workers: int, ledger: Ledger, state: ClusterState) -> Reason:
     if why := requests_full(ledger, job, workers, state):
         return why
-    return reason(
-        "no_free_gpus",
+    return no_free_gpus(
+        state,
+        job.eligible,
         needed_gpus=workers * job.gpus_per_worker,
         gpus_per_worker=job.gpus_per_worker,
         free_gpus=ledger.free_among(state.eligible_nodes(job)),

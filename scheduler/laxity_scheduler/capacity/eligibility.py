@@ -101,6 +101,25 @@ def requests_full(ledger: Ledger, job: Job, workers: int, state: ClusterState) -
     )
 
 
+def no_free_gpus(
+    state: ClusterState, eligible: str, *, needed_gpus: int, gpus_per_worker: int, free_gpus: int
+) -> Reason:
+    """Too few GPUs are free on the nodes of a set; names those whose idle ones take no pod."""
+    may = state.nodes_of_set(eligible)
+    troubled = [node for node in state.troubled if may is None or node.id in may]
+    facts = {
+        "needed_gpus": needed_gpus,
+        "gpus_per_worker": gpus_per_worker,
+        "free_gpus": free_gpus,
+    }
+    if not troubled:
+        return reason("no_free_gpus", **facts)
+    shown = ", ".join([f"{node.id} ({node.trouble})" for node in troubled[:MOST_NAMED]])
+    more = len(troubled) - MOST_NAMED
+    troubles = f"{shown} and {more} more" if more > 0 else shown
+    return reason("no_free_gpus_but_in_trouble", **facts, troubles=troubles)
+
+
 def never_starts(state: ClusterState, job: Job) -> Reason | None:
     """Why the job does not even fit the empty cluster; None if it does."""
     if job.eligible or job.needs:

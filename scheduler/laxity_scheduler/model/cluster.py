@@ -111,6 +111,7 @@ class Node:
     back first is no longer there. `away_gpus` are idle and take no worker for a moment: plans count on
     them.
     `room` is what else its workers may request in all, `free_room` what of it is free; None: plenty.
+    `trouble` says why its idle GPUs take no worker and no plan counts on them (a full disk).
     A node in pool cordoned is about to be drained: it takes no new workers, and its own leave. A lent
     node (pool loaned) may be wanted back from `reclaim_at` on. One in pool coming is not there: an
     autoscaler adds it once pods wait for it, as `coming` says.
@@ -126,6 +127,7 @@ class Node:
     room: Amounts | None = None
     free_room: Amounts | None = None
     coming: Coming | None = None
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +340,11 @@ class ClusterState:
             free_gpus = sum([max(0, node.free_gpus) for node in nodes if node.pool != "coming"])
             self._capacities[name] = SetCapacity(usable, training, free_gpus)
         return self._capacities[name]
+
+    @cached_property
+    def troubled(self) -> tuple[Node, ...]:
+        """Nodes whose idle GPUs take no worker now."""
+        return tuple([node for node in self.nodes if node.trouble])
 
     @cached_property
     def _capacities(self) -> dict[str, "SetCapacity"]:

@@ -132,6 +132,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
+    "no_free_gpus_but_in_trouble": (
+        "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free. Nodes whose idle GPUs "
+        "take no pod now: {troubles}"
+    ),
     "node_requests_full": (
         "{workers:worker} with {needs} each beside {gpus_per_worker:GPU} need room on nodes; "
         "{slots} would fit now"

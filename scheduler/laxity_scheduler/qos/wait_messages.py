@@ -9,7 +9,12 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from laxity_scheduler.capacity.eligibility import misfit_reason, never_starts, requests_full
+from laxity_scheduler.capacity.eligibility import (
+    misfit_reason,
+    never_starts,
+    no_free_gpus,
+    requests_full,
+)
 from laxity_scheduler.frame.arrays import construct_many
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.model.decision import Admit, Refuse, Wait
@@ -74,10 +79,8 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
     def missing(needed_gpus: int, gpus_per_worker: int, eligible: str) -> Why:
         _, free, holders = there(eligible)
         free = 0 if free >= needed_gpus and gpus_per_worker == 1 else free  # kept for others
-        cause = reason(
-            "no_free_gpus", needed_gpus=needed_gpus, gpus_per_worker=gpus_per_worker, free_gpus=free
-        )
-        return cause, holders
+        needs = {"needed_gpus": needed_gpus, "gpus_per_worker": gpus_per_worker}
+        return no_free_gpus(state, eligible, **needs, free_gpus=free), holders
 
     quota_left = _quota_left(context) if state.quotas else {}
 

@@ -84,6 +84,8 @@ def node_rows(
     listed, labels, name = count_offered(node), json_tree.labels_of(node), json_tree.object_id(node)
     pool: Pool = "cordoned" if is_cordoned(node) else _pool_of(labels.get(POOL, ""))
     troubles, has_room = _find_troubles(node), is_usable(node)
+    named = sorted(key.partition("/")[2] for key in troubles - AWAY)
+    lasting = "" if pool == "cordoned" else ", ".join(named)
     is_silent = not is_ready(node) or not troubles.isdisjoint(AWAY)
     rows = []
     for resource, gpus in (listed if counts is None else counts).items():
@@ -98,6 +100,7 @@ def node_rows(
             gpu_type=find_product(labels, resource)[1],
             pool=pool,
             away_gpus=max(0, idle) if is_away and troubles <= AWAY else 0,
+            trouble=lasting if idle > 0 else "",
         )
         rows.append(row)
     return rows

@@ -53,8 +53,9 @@ def test_what_does_not_fit_is_passed_over() -> None:
 @pytest.mark.parametrize("policy", ["qos", "fifo"])
 def test_a_job_says_which_idle_gpus_take_no_pod_now(policy: str) -> None:
     full = replace(cluster(gpus=1).nodes[0], id="full", free_gpus=0, trouble="disk-pressure")
+    kept = replace(full, id="kept", pool="inference")
     state = cluster(gpus=1, jobs=[job("runs", running=1), job("waits", asked=False)], now=60.0)
-    plan = find(policy).policy()(replace(state, nodes=(*state.nodes, full)), MINUTE_EPOCHS)
+    plan = find(policy).policy()(replace(state, nodes=(*state.nodes, full, kept)), MINUTE_EPOCHS)
 
     (wait,) = [one for one in plan.decisions if isinstance(one, Wait)]
     assert wait.reason.text == (

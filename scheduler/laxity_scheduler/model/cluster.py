@@ -343,8 +343,9 @@ class ClusterState:
 
     @cached_property
     def troubled(self) -> tuple[Node, ...]:
-        """Nodes whose idle GPUs take no worker now."""
-        return tuple([node for node in self.nodes if node.trouble])
+        """Nodes that are open for training, and whose idle GPUs take no worker now."""
+        open_nodes = (node for node in self.nodes if node.pool not in CLOSED_POOLS)
+        return tuple([node for node in open_nodes if node.trouble])
 
     @cached_property
     def _capacities(self) -> dict[str, "SetCapacity"]:

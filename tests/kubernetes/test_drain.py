@@ -126,6 +126,25 @@ def test_a_drain_that_a_budget_holds_back_waits_for_the_end_of_the_epoch(
     assert "WorkerDisplaced" not in reasons(there, "guarded")
 
 
+def test_a_job_is_told_which_idle_gpus_take_no_pod_and_runs_once_they_do(
+    there: NamespaceJobs,
+) -> None:
+    shut = "node.cloudprovider.kubernetes.io/shutdown:NoSchedule"
+    kubectl(there.cluster, "taint", "nodes", "--all", shut)
+    try:
+        (name,) = there.apply(1, {**ELASTIC, "class": "best_effort"})
+
+        def told() -> str:
+            return str(there.named(name)["metadata"]["annotations"].get(names.REASON, ""))
+
+        there.until(lambda: "take no pod now" in told(), f"{name} to be told; it was told {told()}")
+        (node, *_) = GPUS
+        assert f"{node} (shutdown)" in told()
+    finally:
+        kubectl(there.cluster, "taint", "nodes", "--all", f"{shut}-")
+    there.until(lambda: there.finished([name]) == 1, f"{name} to finish")
+
+
 def budget(namespace: str) -> Json:
     """As docs/kubernetes/nodes.md shows it."""
     return {

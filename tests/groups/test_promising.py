@@ -62,7 +62,7 @@ def test_group_that_fits_is_promised(tmp_path: Path) -> None:
     assert view["p90_at"] - view["submitted_at"] == pytest.approx(1800.0, abs=60.0)
 
 
-@pytest.mark.parametrize("policy", sorted(REGISTRY))
+@pytest.mark.parametrize("policy", [*sorted(REGISTRY), "qos:predictability=1"])
 def test_group_is_promised_only_where_the_policy_keeps_coming_steps(
     policy: str, tmp_path: Path
 ) -> None:
@@ -74,7 +74,7 @@ def test_group_is_promised_only_where_the_policy_keeps_coming_steps(
         view = declare(s, *chain(), deadline="1h")
         submit(s, "p1", "pretrain")
         s.until("default/p1", lambda v: v["workers"] > 0, "running")
-    if policy in {"qos", "qos_open_to_all"}:
+    if policy in {"qos", "qos_open_to_all", "qos:predictability=1"}:
         assert view["verdict"] == "promised"
     else:
         assert (view["verdict"], view["reason_code"]) == ("forecast", "group_not_kept")

@@ -4,13 +4,18 @@ from collections.abc import Sequence
 
 import pytest
 
+from laxity_lab.simulate.run import Setting, simulate
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan, Policy
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.policies.registry import UnknownPolicyError, find, plans_by_claims
+from laxity_scheduler.policies.registry import UnknownPolicyError, find, find_planner
+from laxity_scheduler.promising.reservations import Reservations
 from tests.support.builders import MINUTE_EPOCHS, cluster, job
 from tests.support.plans import started_jobs
+from tests.support.simulated import job as timed
+from tests.support.simulated import trace
 
 NEVER_AGES = 500.0  # s: before anybody has waited for ten minutes
 
@@ -81,11 +86,42 @@ def test_it_says_that_it_was_its_turn() -> None:
 
 @pytest.mark.parametrize("argument", ["predictability=2", "predictability=x", "patience=1", "0.5"])
 def test_another_setting_is_refused_with_what_may_be_written(argument: str) -> None:
-    with pytest.raises(UnknownPolicyError, match="takes predictability=0 to predictability=1, not"):
+    with pytest.raises(UnknownPolicyError, match="predictability=P with P from 0 to 1, not"):
         find(f"qos:{argument}")
 
 
 def test_workflows_are_promised_with_it_as_well() -> None:
-    assert plans_by_claims("qos:predictability=0.5")
-    assert find("qos:predictability=0.5").plans_by_claims
-    assert not plans_by_claims("learned:weights.npz")
+    planner = find_planner("qos:predictability=0.5")
+
+    assert planner is not None
+    assert planner.see(cluster(gpus=1)).predictability == 0.5
+    assert find_planner("learned:weights.npz") is None
+
+
+def test_who_has_waited_too_long_is_the_same_for_workflows_and_for_the_policy() -> None:
+    waits = best_effort("waits", 20, 0.0)
+    state = cluster(gpus=1, jobs=[waits], now=6 * 20 * 60.0)
+
+    for name, claims in (("qos", [waits]), ("qos:predictability=1", [])):
+        planner = find_planner(name)
+        assert planner is not None
+        seen = planner.see(state)
+        assert Reservations(seen, Forecasts(seen, MINUTE_EPOCHS)).aged == claims
+
+
+@pytest.mark.parametrize(("predictability", "is_kept"), [(0.0, False), (1.0, True)])
+def test_a_finish_that_was_told_holds_where_a_shorter_job_may_not_overtake(
+    predictability: float, is_kept: bool
+) -> None:
+    """One GPU is busy; a job of 50 minutes waits for it, and one of 10 comes before it is free."""
+    jobs = trace(
+        timed("busy", at=0.0, runs_s=3000.0),
+        timed("waits", at=10.0, runs_s=3000.0),
+        timed("latecomer", at=500.0, runs_s=600.0),
+    )
+    setting = Setting(f"qos:predictability={predictability}", 1, 1, tells=True)
+
+    run = simulate(jobs, setting)
+
+    ended = run.column("finished_at").tolist()[1]
+    assert (run.told["default/waits"].p50_at == pytest.approx(ended, abs=1.0)) == is_kept

@@ -76,7 +76,7 @@ class TraceGroups:
         """The policy, which sees of groups what it sees in the service."""
 
         def decide(state: ClusterState, predictor: Predictor) -> Plan:
-            changed, ended = self.apply(state, predictor)
+            changed, ended = self.apply(find(self._policy).see(state), predictor)
             plan, why = policy(changed, predictor), Refusal(reason("group_ended"))
             refusals = [Refuse(job, why, why.reason) for job in ended if job in self.live]
             plan = replace(plan, decisions=(*plan.decisions, *refusals))

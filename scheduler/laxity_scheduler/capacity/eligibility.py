@@ -117,7 +117,7 @@ def no_free_gpus(
     shown = ", ".join([f"{node.id} ({node.trouble})" for node in troubled[:MOST_NAMED]])
     more = len(troubled) - MOST_NAMED
     troubles = f"{shown} and {more} more" if more > 0 else shown
-    return reason("no_free_gpus_but_in_trouble", **facts, troubles=troubles)
+    return reason("idle_gpus_unschedulable", **facts, troubles=troubles)
 
 
 def never_starts(state: ClusterState, job: Job) -> Reason | None:

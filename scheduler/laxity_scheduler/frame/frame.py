@@ -215,7 +215,7 @@ class Frame:
     """The rows at one instant; columns of shape (n,)."""
 
     def __init__(self, read: Rows, now: float, predictability: float = 0.0) -> None:
-        """`predictability`, 0 to 1: how little who comes later may overtake a best-effort job."""
+        """`predictability` is that of the snapshot."""
         self._read, self.now, self.predictability = read, now, predictability
         self.jobs, self.curves, self.table, self.ranks = (
             read.jobs,

@@ -44,10 +44,8 @@ def memory_of(state: ClusterState, predictor: Predictor) -> Memory:
 class Forecasts:
     """The curves of a snapshot's jobs, and what follows from them at its instant."""
 
-    def __init__(
-        self, state: ClusterState, predictor: Predictor, predictability: float = 0.0
-    ) -> None:
-        self.now, self._predictability = state.now, predictability
+    def __init__(self, state: ClusterState, predictor: Predictor) -> None:
+        self.now = state.now
         self.predictor = predictor
         self._state = state
         self._memory = memory_of(state, predictor)
@@ -111,7 +109,7 @@ class Forecasts:
         rows = memory.rows
         if rows.jobs is not jobs:  # what-ifs ask beside the loop: it is replaced as a whole
             rows = memory.rows = rows.update_rows(jobs, self.curves(jobs))
-        return Frame(rows, self.now, self._predictability)
+        return Frame(rows, self.now, self._state.predictability)
 
     def work(self, job: Job, quantile: Quantile) -> Work:
         """The job as the kernels want it."""

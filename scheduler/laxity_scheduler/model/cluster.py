@@ -279,6 +279,7 @@ class ClusterState:
     quotas: Mapping[str, int] | None = None
     inference: InferenceDemand | None = None
     reserved: tuple[Reserved, ...] = ()  # promises are given only on what these leave
+    predictability: float = 0.0  # 0 to 1: how little newcomers may overtake best-effort jobs
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property

@@ -132,7 +132,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
-    "no_free_gpus_but_in_trouble": (
+    "idle_gpus_unschedulable": (
         "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free. Nodes whose idle GPUs "
         "take no pod now: {troubles}"
     ),

@@ -45,11 +45,6 @@ def find_late_promises(state: ClusterState, predictor: Predictor) -> Mapping[str
     return plan_floors(state, predictor).late
 
 
-def from_argument(text: str) -> Policy:
-    """The policy by the weights of the file of that name."""
-    return from_file(Path(text))
-
-
 @cache
 def from_file(path: Path) -> Policy:
     """A policy by the weights of this file; it is read once, and refused once."""

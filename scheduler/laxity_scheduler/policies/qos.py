@@ -21,7 +21,7 @@ from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promise
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.withdrawn_stops import needless_stops, withdraw_stops
-from laxity_scheduler.plan import Plan, Policy
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.qos.context import DecisionContext, QosParameters
 from laxity_scheduler.qos.idle_growth import grow_into_idle
 from laxity_scheduler.qos.promise_messages import say_forecasts, say_promises
@@ -67,7 +67,7 @@ class QosPolicy(QosParameters):
     def _decide(
         self, assumed: frozenset[str], state: ClusterState, predictor: Predictor
     ) -> tuple[list[Decision], float]:
-        forecasts = Forecasts(state, predictor, self.predictability)
+        forecasts = Forecasts(state, predictor)
         context = _let_promises_have(DecisionContext(state, forecasts, self), forecasts)
         assume_promised(context, assumed)
         give_verdicts(context)
@@ -109,18 +109,6 @@ def _let_promises_have(context: DecisionContext, forecasts: Forecasts) -> Decisi
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
     """The policy with its default parameters."""
     return DEFAULT(state, predictor)
-
-
-def from_argument(text: str) -> Policy:
-    """The policy with the setting that stands behind its name. ValueError says what may."""
-    setting, _, value = text.partition("=")
-    try:
-        predictability = float(value)
-    except ValueError:
-        predictability = -1.0
-    if setting != "predictability" or not 0.0 <= predictability <= 1.0:
-        raise ValueError(f"qos takes predictability=0 to predictability=1, not {text!r}")
-    return QosPolicy(predictability=predictability)
 
 
 DEFAULT = QosPolicy()

@@ -17,6 +17,7 @@ from laxity_scheduler.allocation.order import policy_of as ordered
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.learned.weights_file import load_policy
 from laxity_scheduler.loans.own_nodes import on_own_nodes
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Policy
 from laxity_scheduler.qos.product_choice import on_one_product
 from laxity_scheduler.shares.admission import with_admission
@@ -32,7 +33,8 @@ class Registered:
     """`elastic`: in simulations, jobs with a throughput table may change their width.
 
     `page`: its module in this folder, if that has another name; `part`: what decides there.
-    `argument`: what its page's `from_argument` makes it from, where the name is POLICY:ARGUMENT.
+    `file`: what `part` is made from by the page's `from_file`, where the name is POLICY:FILE.
+    `predictability`: that of the snapshots it decides on, where the name is POLICY:predictability=P.
     """
 
     name: str
@@ -40,7 +42,8 @@ class Registered:
     elastic: bool = False
     page: str = ""
     part: str = "decide"
-    argument: str = ""
+    file: str = ""
+    predictability: float = 0.0
 
     @property
     def _module(self) -> Any:
@@ -51,10 +54,16 @@ class Registered:
         """Whether it plans around GPUs that are kept for coming steps, and on one product of several."""
         return "qos" in {self.page, self.name}
 
+    def see(self, state: ClusterState) -> ClusterState:
+        """The snapshot as this policy decides on it."""
+        if state.predictability == self.predictability:
+            return state
+        return replace(state, predictability=self.predictability)
+
     def check_file(self) -> None:
-        """ValueError where a file cannot be used, and another rule would decide in its name."""
-        if self.argument and self.page == "learned":
-            load_policy(Path(self.argument))
+        """ValueError where `file` cannot be used, and another rule would decide in its name."""
+        if self.file:
+            load_policy(Path(self.file))
 
     def order(self, packing: Packing = "skip") -> Order:
         order: Order = self._module.ORDER
@@ -74,16 +83,19 @@ class Registered:
             return on_own_nodes(shared(self.rule(admission)), Curve.start_s)
         module = self._module
         decide: Policy = (
-            module.from_argument(self.argument) if self.argument else getattr(module, self.part)
+            module.from_file(Path(self.file)) if self.file else getattr(module, self.part)
         )
         if self.kind == "order" and packing != "skip":
             decide = ordered(self.order(packing))
         if self.plans_by_claims:
-            decide = on_one_product(on_own_nodes(decide))
+            decide = self._seeing(on_one_product(on_own_nodes(decide)))
         if admission is None:
             return decide
         find_late = getattr(module, "find_late_promises", None)
         return with_admission(decide, parse_admission(admission), find_late)
+
+    def _seeing(self, decide: Policy) -> Policy:
+        return lambda state, predictor: decide(self.see(state), predictor)
 
 
 REGISTRY: Final[Mapping[str, Registered]] = {
@@ -116,9 +128,6 @@ REGISTRY: Final[Mapping[str, Registered]] = {
 }
 
 
-TAKE_ARGUMENTS: Final = frozenset({"learned", "qos"})
-
-
 class UnknownPolicyError(ValueError):
     """No policy of that name."""
 
@@ -126,17 +135,14 @@ class UnknownPolicyError(ValueError):
 def find(name: str) -> Registered:
     """UnknownPolicyError names what there is.
 
-    `learned:FILE` decides by the weights of that file, `qos:predictability=0.5` with that setting.
+    `learned:FILE` decides by the weights of that file, `qos:predictability=P` with that setting.
     """
     page, _, argument = name.partition(":")
-    if page in TAKE_ARGUMENTS and argument:
-        policy = replace(REGISTRY[page], name=name, page=page, argument=argument)
-        if page == "qos":
-            try:
-                policy.policy()
-            except ValueError as error:
-                raise UnknownPolicyError(str(error)) from error
-        return policy
+    if page == "learned" and argument:
+        return replace(REGISTRY[page], name=name, page=page, file=argument)
+    if page == "qos" and argument:
+        predictability = _parse_predictability(name, argument)
+        return replace(REGISTRY[page], name=name, page=page, predictability=predictability)
     if name not in REGISTRY:
         near = get_close_matches(name, REGISTRY, n=1)
         hint = f"; did you mean {near[0]}?" if near else "; qos is the default"
@@ -145,10 +151,22 @@ def find(name: str) -> Registered:
     return REGISTRY[name]
 
 
-def plans_by_claims(name: str) -> bool:
-    """`Registered.plans_by_claims` of the policy of this name; not of a learned one of MLflow's registry."""
+def find_planner(name: str) -> Registered | None:
+    """The policy of this name if it plans by claims; None also for a learned one of MLflow's registry."""
     page, _, _ = name.partition(":")
-    return page in REGISTRY and REGISTRY[page].plans_by_claims
+    return find(name) if page in REGISTRY and REGISTRY[page].plans_by_claims else None
+
+
+def _parse_predictability(name: str, argument: str) -> float:
+    setting, _, text = argument.partition("=")
+    try:
+        value = float(text) if setting == "predictability" else -1.0
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        message = f"qos takes qos:predictability=P with P from 0 to 1, not {name!r}"
+        raise UnknownPolicyError(message)
+    return value
 
 
 def parse_admission(text: str) -> Admission:

@@ -52,8 +52,9 @@ PROMISES: Final = {"gives": "gives", "keeps": "keeps", "none": "-"}
 USE: Final = (
     "gives: promises deadlines and keeps them. keeps: gives none, keeps those there are.\n"
     "Decide by one with laxity up --policy NAME. Compare them with laxity simulate, where\n"
-    "--admission greedy puts promises before any of them. qos:predictability=0.5 (0 to 1) lets\n"
-    "fewer jobs overtake one that has no promise: the finish that it was told comes truer.\n"
+    "--admission greedy puts promises before any of them. With\n"
+    "qos:predictability=P (0 to 1) fewer jobs overtake a best-effort one, and the finish\n"
+    "that it is told is more accurate; the mean time to completion is longer.\n"
     "laxity policies --json also has the variants that studies compare."
 )
 

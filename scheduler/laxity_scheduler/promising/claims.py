@@ -66,7 +66,7 @@ def holds_promise(job: Job, now: float) -> bool:
 
 
 def ageing_limits_s(frame: Frame, rows: Ints | slice) -> Floats:
-    """How long these jobs may wait before they have waited too long, (n,): longer, the more predictable."""
+    """How long these jobs may wait before they have waited too long, (n,)."""
     run_s = frame.levels("mean")[rows, TOTAL, 0]
     if frame.predictability == 1.0:
         return np.full(len(run_s), FOREVER)

@@ -41,7 +41,6 @@ class QosParameters:
     least_run_s: float = 60.0  # a job runs so long before it is stopped for one that can wait
     second_looks: int = 4  # at refusals, per decision: each is a decision more
     refuses: bool = True  # a hard job that cannot be promised goes; else it runs on as soft
-    predictability: float = 0.0  # 0 to 1: how little who comes later may overtake (`queueing`)
 
 
 @dataclass(slots=True)

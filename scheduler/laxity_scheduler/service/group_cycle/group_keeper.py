@@ -16,7 +16,7 @@ from laxity_scheduler.model.decision import Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.policies.registry import plans_by_claims
+from laxity_scheduler.policies.registry import find_planner
 from laxity_scheduler.service.group_cycle.group_book import GroupBook
 from laxity_scheduler.service.group_cycle.group_forming import find_forming, find_late
 from laxity_scheduler.service.group_cycle.group_steps import learn_steps
@@ -62,6 +62,8 @@ class GroupKeeper:
         for group in groups:
             with self._faults.isolate("group", group.id):
                 state = self._with_sets(state, group)
+        planner = find_planner(self._policies.name)
+        state = state if planner is None else planner.see(state)
         changed = _without_jobs(state, self._strays)
         self._cycle.begin(groups, state, predictor)
         views = self._views() if groups else ()
@@ -119,10 +121,11 @@ class GroupKeeper:
             return group
         steps = group.steps or self._learned_steps(group)
         policy, group = self._policies.name, replace(group, steps=steps)
-        plans = plans_by_claims(policy)
-        state = self._with_sets(state, group)
-        judged = self._cycle.judge(group, self._views(), state, predictor, keeps=keeps and plans)
-        return judged if plans else without_promise(judged, policy)
+        planner = find_planner(policy)
+        state = self._with_sets(state if planner is None else planner.see(state), group)
+        keeps = keeps and planner is not None
+        judged = self._cycle.judge(group, self._views(), state, predictor, keeps=keeps)
+        return without_promise(judged, policy) if planner is None else judged
 
     def _with_sets(self, state: ClusterState, group: Group) -> ClusterState:
         """The snapshot with the nodes that coming steps may use: no job there may name them yet."""
